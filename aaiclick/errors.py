@@ -1,0 +1,84 @@
+"""Every error a user of aaiclick can meet, in one tree.
+
+    AaiclickError
+    ├── SettingsError          a setting is missing, malformed or contradicts another
+    ├── HomeError              AAICLICK_HOME cannot be used
+    ├── StackError             a server of the embedded stack did not start or did not stop
+    ├── UnreachableError       a database does not answer
+    ├── UnauthorisedError      a database or the service refused the credential
+    ├── UnsupportedServerError a database is too old, or is not what it should be
+    └── SchemaError            the PostgreSQL schema is not the one this version works with
+
+Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_UNAUTHORISED = 4
+EXIT_UNREACHABLE = 5
+
+
+class AaiclickError(Exception):
+    """Base of all errors raised on purpose; carries what happened and the remedy."""
+
+    exit_code: ClassVar[int] = EXIT_FAILED
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what, remedy)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.remedy}" if self.remedy else self.what
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.remedy)
+
+
+def _rebuild(kind: type[AaiclickError], what: str, remedy: str) -> AaiclickError:
+    return kind(what, remedy=remedy)
+
+
+class SettingsError(AaiclickError):
+    """A setting is missing, malformed or contradicts another."""
+
+    exit_code = EXIT_USAGE
+
+
+class HomeError(AaiclickError):
+    """AAICLICK_HOME cannot be used."""
+
+    exit_code = EXIT_USAGE
+
+
+class StackError(AaiclickError):
+    """A server of the embedded stack did not start or did not stop."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class UnreachableError(AaiclickError):
+    """A database does not answer."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class UnauthorisedError(AaiclickError):
+    """A database or the service refused the credential."""
+
+    exit_code = EXIT_UNAUTHORISED
+
+
+class UnsupportedServerError(AaiclickError):
+    """A database is too old, or is not what it should be."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class SchemaError(AaiclickError):
+    """The PostgreSQL schema is not the one this version works with."""

@@ -1,0 +1,338 @@
+"""All configuration in one frozen, typed object, read from the environment and validated once.
+
+`get_settings()` is what the rest of the code asks; `load_settings(environ)` builds one from any mapping.
+A server address is a *target*: settings name remote ones, `aaiclick.local` provides the embedded ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from pydantic import Field, PositiveFloat, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from aaiclick.errors import SettingsError
+
+DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
+CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443, "clickhouse": 8123, "clickhouses": 8443}
+
+
+@dataclass(frozen=True)
+class PostgresTarget:
+    """Where PostgreSQL is and who we are there; `host` is a directory for a unix socket."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str = field(default="", repr=False)
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def dsn(self) -> str:
+        """The libpq form of the address, password included: for drivers, never for a log."""
+        return self._url("postgresql")
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        return self._url("postgresql+asyncpg")
+
+    def __str__(self) -> str:
+        where = f"socket {self.host}" if self.host.startswith("/") else f"{self.host}:{self.port}"
+        return f"PostgreSQL database {self.database!r} at {where} (user {self.user!r})"
+
+    def with_database(self, database: str) -> PostgresTarget:
+        return PostgresTarget(self.host, self.port, self.user, database, self.password, self.options)
+
+    def _url(self, scheme: str) -> str:
+        credential = quote(self.user, safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
+        options = list(self.options)
+        if self.host.startswith("/"):
+            place, options = "", [("host", self.host), ("port", str(self.port)), *options]
+        else:
+            place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        query = f"?{urlencode(options)}" if options else ""
+        return f"{scheme}://{credential}@{place}/{quote(self.database, safe='')}{query}"
+
+
+@dataclass(frozen=True)
+class ClickHouseTarget:
+    """Where ClickHouse is and who we are there; `path` is a prefix that the server asks for, if any."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str = field(default="", repr=False)
+    secure: bool = False
+    path: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"ClickHouse database {self.database!r} at {self.host}:{self.port} (user {self.user!r})"
+
+    def with_database(self, database: str) -> ClickHouseTarget:
+        return ClickHouseTarget(self.host, self.port, self.user, database, self.password, self.secure, self.path)
+
+
+def _variable(name: str, default: Any, help_text: str, **constraints: Any) -> Any:
+    return Field(default=default, validation_alias=name, description=help_text, **constraints)
+
+
+class Settings(BaseSettings):
+    """Every variable aaiclick reads."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
+
+    home: Path = _variable("AAICLICK_HOME", Path("~/.aaiclick"), "State of the embedded stack")
+    database_url: SecretStr | None = _variable(
+        "AAICLICK_DATABASE_URL", None, "PostgreSQL server instead of the embedded one: postgresql://user:password@host/db"
+    )
+    postgres_host: str | None = _variable(
+        "POSTGRES_HOST", None, "PostgreSQL server instead of the embedded one, in parts (AAICLICK_DATABASE_URL wins)"
+    )
+    postgres_port: int = _variable("POSTGRES_PORT", 5432, "Port beside POSTGRES_HOST", ge=1, le=65535)
+    postgres_user: str = _variable("POSTGRES_USER", "aaiclick", "User beside POSTGRES_HOST")
+    postgres_password: SecretStr | None = _variable("POSTGRES_PASSWORD", None, "Password beside POSTGRES_HOST")
+    postgres_db: str = _variable("POSTGRES_DB", "aaiclick", "Database beside POSTGRES_HOST")
+    clickhouse_url: SecretStr | None = _variable(
+        "AAICLICK_CLICKHOUSE_URL", None, "ClickHouse server instead of the embedded one: http://user:password@host:8123/db"
+    )
+    local_linger_seconds: float = _variable(
+        "AAICLICK_LOCAL_LINGER", 60.0, "How long the embedded stack outlives its last user", ge=0, le=86400
+    )
+    machine_ids: Annotated[tuple[int, int], NoDecode] = _variable(
+        "AAICLICK_MACHINE_IDS", (0, 1023), "Snowflake machine ids this host may lease, as FIRST-LAST"
+    )
+    log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs (shared between workers of several hosts)")
+    worker_heartbeat_interval_seconds: PositiveFloat = _variable(
+        "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"
+    )
+    worker_timeout_seconds: PositiveFloat = _variable(
+        "WORKER_TIMEOUT", 90.0, "Seconds of silence after which a worker counts as dead"
+    )
+    worker_task_timeout_seconds: PositiveFloat = _variable(
+        "WORKER_TASK_TIMEOUT", 3600.0, "Seconds a task may run unless it says otherwise"
+    )
+    worker_max_retries: int = _variable("WORKER_MAX_RETRIES", 3, "Retries of a task unless it says otherwise", ge=0, le=1000)
+    job_default_timeout_seconds: PositiveFloat = _variable(
+        "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+    @field_validator("home", "log_dir")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        try:
+            return value.expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError("'~' has no meaning here: HOME is not set; give an absolute path") from error
+
+    @field_validator("machine_ids", mode="before")
+    @classmethod
+    def _range(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        first, _, last = value.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise ValueError("write FIRST-LAST, for example 0-63")
+        pair = int(first), int(last or first)
+        if not 0 <= pair[0] <= pair[1] <= 1023:
+            raise ValueError("both ends lie between 0 and 1023, the first not above the last")
+        return pair
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_postgres_url(value.get_secret_value())
+        return value
+
+    @field_validator("clickhouse_url")
+    @classmethod
+    def _clickhouse_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_clickhouse_url(value.get_secret_value())
+        return value
+
+    @model_validator(mode="after")
+    def _heartbeats_before_timeout(self) -> Settings:
+        if self.worker_timeout_seconds <= self.worker_heartbeat_interval_seconds:
+            raise ValueError(
+                "WORKER_TIMEOUT must be longer than WORKER_HEARTBEAT_INTERVAL, or every worker counts as dead: "
+                "three heartbeats are a good choice"
+            )
+        return self
+
+    @property
+    def postgres(self) -> PostgresTarget | None:
+        """The remote PostgreSQL, or None for the embedded one."""
+        if self.database_url is not None:
+            return parse_postgres_url(self.database_url.get_secret_value())
+        if self.postgres_host is None:
+            return None
+        password = self.postgres_password.get_secret_value() if self.postgres_password else ""
+        return PostgresTarget(self.postgres_host, self.postgres_port, self.postgres_user, self.postgres_db, password)
+
+    @property
+    def clickhouse(self) -> ClickHouseTarget | None:
+        """The remote ClickHouse, or None for the embedded one."""
+        return parse_clickhouse_url(self.clickhouse_url.get_secret_value()) if self.clickhouse_url else None
+
+
+def parse_postgres_url(url: str) -> PostgresTarget:
+    """Split a PostgreSQL URL; raises ValueError with words that do not repeat the password."""
+    parts = urlsplit(url)
+    if parts.scheme not in DATABASE_SCHEMES:
+        raise ValueError("write postgresql://user:password@host:5432/database")
+    options = dict(parse_qsl(parts.query))
+    host = parts.hostname or options.pop("host", "")
+    if not host:
+        raise ValueError("the URL names no host: write postgresql://user:password@host:5432/database")
+    port = _port(url) or int(options.pop("port", 5432))
+    user = unquote(parts.username or "aaiclick")
+    database = unquote(parts.path.strip("/")) or user
+    return PostgresTarget(host, port, user, database, unquote(parts.password or ""), tuple(options.items()))
+
+
+def parse_clickhouse_url(url: str) -> ClickHouseTarget:
+    """Split a ClickHouse HTTP URL; raises ValueError with words that do not repeat the password."""
+    parts = urlsplit(url)
+    if parts.scheme not in CLICKHOUSE_SCHEMES:
+        raise ValueError("write http://user:password@host:8123/database, or https:// for TLS")
+    if not parts.hostname:
+        raise ValueError("the URL names no host: write http://user:password@host:8123/database")
+    return ClickHouseTarget(
+        host=parts.hostname,
+        port=_port(url) or CLICKHOUSE_SCHEMES[parts.scheme],
+        user=unquote(parts.username or "default"),
+        database=unquote(parts.path.strip("/")) or "default",
+        password=unquote(parts.password or ""),
+        secure=parts.scheme in ("https", "clickhouses"),
+    )
+
+
+def _port(url: str) -> int | None:
+    try:
+        return urlsplit(url).port
+    except ValueError as error:
+        raise ValueError("the port is not a number between 1 and 65535") from error
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """Build settings from a mapping of variables; a bad one raises SettingsError that names it."""
+    known = {name: environ[name] for name in variable_names() if environ.get(name, "").strip()}
+    try:
+        return Settings(**known)
+    except ValidationError as error:
+        raise SettingsError(
+            "\n".join(_explain(entry) for entry in error.errors(include_input=False, include_url=False)),
+            remedy="'aaiclick config' lists every variable with its meaning and its default.",
+        ) from None
+
+
+def _explain(entry: Any) -> str:
+    message = str(entry["msg"]).removeprefix("Value error, ")
+    where = ".".join(str(part) for part in entry["loc"])
+    return f"{where}: {message[:1].lower() + message[1:]}." if where else f"{message}."
+
+
+@cache
+def get_settings() -> Settings:
+    """The settings of this process, read from its environment at first use."""
+    return load_settings(os.environ)
+
+
+def variable_names() -> dict[str, str]:
+    """Environment variable → field name, in the order of declaration."""
+    return {str(info.validation_alias): name for name, info in Settings.model_fields.items()}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One line of `aaiclick config`."""
+
+    name: str
+    value: str
+    source: str
+    meaning: str
+
+
+def describe_settings(settings: Settings, environ: Mapping[str, str]) -> list[Variable]:
+    """Every variable with its value (secrets hidden), where it came from and what it means."""
+    return [_describe(settings, environ, name, attribute) for name, attribute in variable_names().items()]
+
+
+def _describe(settings: Settings, environ: Mapping[str, str], name: str, attribute: str) -> Variable:
+    value: object = getattr(settings, attribute)
+    is_set = bool(environ.get(name, "").strip())
+    source = "environment" if is_set else "default"
+    if is_set and name.startswith("POSTGRES_") and (settings.database_url or not settings.postgres_host):
+        winner = "AAICLICK_DATABASE_URL is set" if settings.database_url else "POSTGRES_HOST is not set"
+        source = f"environment (unused: {winner})"
+    meaning = str(Settings.model_fields[attribute].description)
+    return Variable(name, _show(attribute, value, settings), source, meaning)
+
+
+def _show(attribute: str, value: object, settings: Settings) -> str:
+    if value is None:
+        return ""
+    if attribute == "database_url":
+        return str(settings.postgres)
+    if attribute == "clickhouse_url":
+        return str(settings.clickhouse)
+    if isinstance(value, tuple):
+        return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "********" if isinstance(value, SecretStr) else str(value)
+
+
+def get_logs_dir(settings: Settings | None = None) -> Path:
+    """The directory of task logs, created if need be.
+
+    AAICLICK_LOG_DIR if set; else the system's (`/var/log/aaiclick`, on macOS `~/.aaiclick/logs`); where that cannot be
+    written, `logs/tasks` in AAICLICK_HOME.
+    """
+    settings = settings or get_settings()
+    if settings.log_dir is not None:
+        return _writable(settings.log_dir, "AAICLICK_LOG_DIR")
+    system = Path("~/.aaiclick/logs").expanduser() if sys.platform == "darwin" else Path("/var/log/aaiclick")
+    try:
+        return _writable(system, "the system's log directory")
+    except SettingsError:
+        return _writable(settings.home / "logs" / "tasks", "AAICLICK_HOME")
+
+
+def _writable(directory: Path, origin: str) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"{origin}: task logs cannot be kept in {directory}: {error.strerror}.",
+            remedy="Set AAICLICK_LOG_DIR to a directory that you can write to.",
+        ) from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise SettingsError(
+            f"{origin}: task logs cannot be kept in {directory}: it is not writable.",
+            remedy="Set AAICLICK_LOG_DIR to a directory that you can write to.",
+        )
+    return directory
