@@ -1,6 +1,6 @@
 """All configuration in one frozen, typed object, read from the environment and validated once.
 
-`get_settings()` is what the rest of the code asks; `load_settings(environ)` builds one from any mapping.
+`get_settings()` is what the rest of the code asks.
 A server address is a *target*: settings name remote ones, `aaiclick.local` provides the embedded ones.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import Field, PositiveFloat, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aaiclick.errors import SettingsError
 
@@ -74,6 +73,15 @@ class ClickHouseTarget:
     secure: bool = False
     path: str = field(default="", repr=False)
 
+    @property
+    def url(self) -> str:
+        """The form AAICLICK_CLICKHOUSE_URL takes, password included: never for a log."""
+        scheme = "https" if self.secure else "http"
+        credential = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        query = f"?{urlencode({'path': self.path})}" if self.path else ""
+        return f"{scheme}://{credential}@{host}:{self.port}/{quote(self.database, safe='')}{query}"
+
     def __str__(self) -> str:
         return f"ClickHouse database {self.database!r} at {self.host}:{self.port} (user {self.user!r})"
 
@@ -88,11 +96,15 @@ def _variable(name: str, default: Any, help_text: str, **constraints: Any) -> An
 class Settings(BaseSettings):
     """Every variable aaiclick reads."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", case_sensitive=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     home: Path = _variable("AAICLICK_HOME", Path("~/.aaiclick"), "State of the embedded stack")
     database_url: SecretStr | None = _variable(
-        "AAICLICK_DATABASE_URL", None, "PostgreSQL server instead of the embedded one: postgresql://user:password@host/db"
+        "AAICLICK_DATABASE_URL",
+        None,
+        "PostgreSQL server instead of the embedded one: postgresql://user:password@host/db",
     )
     postgres_host: str | None = _variable(
         "POSTGRES_HOST", None, "PostgreSQL server instead of the embedded one, in parts (AAICLICK_DATABASE_URL wins)"
@@ -102,7 +114,9 @@ class Settings(BaseSettings):
     postgres_password: SecretStr | None = _variable("POSTGRES_PASSWORD", None, "Password beside POSTGRES_HOST")
     postgres_db: str = _variable("POSTGRES_DB", "aaiclick", "Database beside POSTGRES_HOST")
     clickhouse_url: SecretStr | None = _variable(
-        "AAICLICK_CLICKHOUSE_URL", None, "ClickHouse server instead of the embedded one: http://user:password@host:8123/db"
+        "AAICLICK_CLICKHOUSE_URL",
+        None,
+        "ClickHouse server instead of the embedded one: http://user:password@host:8123/db",
     )
     local_linger_seconds: float = _variable(
         "AAICLICK_LOCAL_LINGER", 60.0, "How long the embedded stack outlives its last user", ge=0, le=86400
@@ -120,21 +134,12 @@ class Settings(BaseSettings):
     worker_task_timeout_seconds: PositiveFloat = _variable(
         "WORKER_TASK_TIMEOUT", 3600.0, "Seconds a task may run unless it says otherwise"
     )
-    worker_max_retries: int = _variable("WORKER_MAX_RETRIES", 3, "Retries of a task unless it says otherwise", ge=0, le=1000)
+    worker_max_retries: int = _variable(
+        "WORKER_MAX_RETRIES", 3, "Retries of a task unless it says otherwise", ge=0, le=1000
+    )
     job_default_timeout_seconds: PositiveFloat = _variable(
         "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)
 
     @field_validator("home", "log_dir")
     @classmethod
@@ -227,6 +232,7 @@ def parse_clickhouse_url(url: str) -> ClickHouseTarget:
         database=unquote(parts.path.strip("/")) or "default",
         password=unquote(parts.password or ""),
         secure=parts.scheme in ("https", "clickhouses"),
+        path=dict(parse_qsl(parts.query)).get("path", "").strip("/"),
     )
 
 
@@ -237,11 +243,10 @@ def _port(url: str) -> int | None:
         raise ValueError("the port is not a number between 1 and 65535") from error
 
 
-def load_settings(environ: Mapping[str, str]) -> Settings:
-    """Build settings from a mapping of variables; a bad one raises SettingsError that names it."""
-    known = {name: environ[name] for name in variable_names() if environ.get(name, "").strip()}
+def load_settings() -> Settings:
+    """Read the environment; a bad variable raises SettingsError that names it."""
     try:
-        return Settings(**known)
+        return Settings()
     except ValidationError as error:
         raise SettingsError(
             "\n".join(_explain(entry) for entry in error.errors(include_input=False, include_url=False)),
@@ -258,7 +263,7 @@ def _explain(entry: Any) -> str:
 @cache
 def get_settings() -> Settings:
     """The settings of this process, read from its environment at first use."""
-    return load_settings(os.environ)
+    return load_settings()
 
 
 def variable_names() -> dict[str, str]:
@@ -276,14 +281,14 @@ class Variable:
     meaning: str
 
 
-def describe_settings(settings: Settings, environ: Mapping[str, str]) -> list[Variable]:
+def describe_settings(settings: Settings) -> list[Variable]:
     """Every variable with its value (secrets hidden), where it came from and what it means."""
-    return [_describe(settings, environ, name, attribute) for name, attribute in variable_names().items()]
+    return [_describe(settings, name, attribute) for name, attribute in variable_names().items()]
 
 
-def _describe(settings: Settings, environ: Mapping[str, str], name: str, attribute: str) -> Variable:
+def _describe(settings: Settings, name: str, attribute: str) -> Variable:
     value: object = getattr(settings, attribute)
-    is_set = bool(environ.get(name, "").strip())
+    is_set = bool(os.environ.get(name))
     source = "environment" if is_set else "default"
     if is_set and name.startswith("POSTGRES_") and (settings.database_url or not settings.postgres_host):
         winner = "AAICLICK_DATABASE_URL is set" if settings.database_url else "POSTGRES_HOST is not set"

@@ -5,13 +5,13 @@
     bits 21-12 machine id (10 bits)
     bits 11-0  sequence within the millisecond (12 bits)
 
-**A machine id is leased, not hoped for.** Each process holds an exclusive `flock` on one of 1,024 slot files shared by
-all users of the machine; the kernel gives it back when the process ends, however it ends. A forked child leases its own.
-Hosts that share a database get disjoint ranges by AAICLICK_MACHINE_IDS.
+**A machine id is leased, not hoped for.** Each process holds an exclusive `flock` on one of 1,024 slot files shared
+by all users of the machine; the kernel gives it back when the process ends, however it ends. A forked child leases
+its own. Hosts that share a database get disjoint ranges by AAICLICK_MACHINE_IDS.
 
-**A clock may step back.** Within a process time never does: the generator counts on from the last millisecond it used.
-Across processes each slot file holds a mark, written before any id at or past it is given out; the next holder of the
-slot starts after the mark, and a free slot whose mark already lies in the past is preferred.
+**A clock may step back.** Within a process time never does: the generator counts on from the last millisecond it
+used. Across processes each slot file holds a mark, written before any id at or past it is given out; the next holder
+of the slot starts after the mark, and a free slot whose mark already lies in the past is preferred.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class SnowflakeGenerator:
         timestamp = ms - EPOCH_MS
         if not 0 <= timestamp <= MAX_TIMESTAMP:
             raise SettingsError(
-                f"The clock of this machine says {ms} ms since 1970, outside the range of snowflake ids (2024 to 2093).",
+                f"The clock says {ms} ms since 1970, outside the range of snowflake ids (2024 to 2093).",
                 remedy="Set the clock.",
             )
         self._last_ms = ms

@@ -1,0 +1,105 @@
+"""The entry of the command line: which command lives where, and how an error leaves it.
+
+Commands are imported when they are called, so that `aaiclick --help` loads click and nothing heavier.
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unauthorised, 5 unreachable.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+
+from aaiclick._version import __version__
+from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
+
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is, and the line it gets in the overview."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "up": Entry("stack", "Start the whole stack and keep it running."),
+    "down": Entry("stack", "Stop the embedded stack."),
+    "status": Entry("stack", "Show what runs and where."),
+    "doctor": Entry("doctor", "Check the installation and say how to mend it."),
+    "config": Entry("config", "List every setting, its value and its source."),
+    "migrate": Entry("migrate", "Bring the PostgreSQL schema up to date."),
+    "version": Entry("version", "Show the versions of aaiclick and what it runs on."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on use; the overview needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"aaiclick.cli.{entry.module}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="aaiclick", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Durable data processing: data in ClickHouse, work in PostgreSQL, one machine or many."""
+
+
+def main() -> NoReturn:
+    """Run the command line; every error leaves as one message on standard error and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    try:
+        outcome = cli.main(arguments, prog_name="aaiclick", standalone_mode=False)
+    except AaiclickError as error:
+        return _say(error.what, error.remedy, error.exit_code)
+    except click.Abort:
+        return _say("Interrupted.", "", EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001  (the last wall: a user never sees a traceback unasked)
+        return _unexpected(error)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _say(what: str, remedy: str, code: int) -> int:
+    click.echo(click.style("error: ", fg="red", bold=True) + what, err=True)
+    if remedy:
+        click.echo(remedy, err=True)
+    return code
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get("AAICLICK_DEBUG"):
+        traceback.print_exception(error)
+    return _say(
+        f"Unexpected {type(error).__name__}: {error}",
+        "This is a defect of aaiclick. AAICLICK_DEBUG=1 shows where it happened; please report it.",
+        EXIT_FAILED,
+    )

@@ -1,0 +1,26 @@
+"""`aaiclick migrate`: the PostgreSQL schema, by Alembic, from any directory."""
+
+from __future__ import annotations
+
+import click
+
+from aaiclick.local import find_postgres
+from aaiclick.store.migrate import run
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def migrate(arguments: tuple[str, ...]) -> int:
+    """Bring the PostgreSQL schema up to date, or run an Alembic command.
+
+    \b
+    aaiclick migrate                    upgrade to the newest revision
+    aaiclick migrate current            the revision the database is at
+    aaiclick migrate history            all revisions
+    aaiclick migrate upgrade REV        up to a revision
+    aaiclick migrate downgrade REV      down to a revision (base: nothing left)
+    aaiclick migrate stamp REV          record a revision without running it
+    aaiclick migrate check              whether models and schema agree
+    aaiclick migrate heads|branches|show REV
+    """
+    return run(list(arguments), find_postgres())

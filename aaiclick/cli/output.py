@@ -1,0 +1,59 @@
+"""How commands print: data on standard output, messages on standard error; a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+STATE_STYLES = {"ok": "green", "running": "green", "warning": "yellow", "failed": "red", "stopped": "dim"}
+
+
+def output_option(function: Command) -> Command:
+    """`-o table|json` for a command that prints data."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Output format.",
+    )(function)
+
+
+def print_records(records: Sequence[dict[str, Any]], output: str) -> None:
+    """Print records that share their keys: as JSON, as a table on a terminal, as tab-separated lines into a pipe."""
+    if output == "json":
+        click.echo(json.dumps(list(records), indent=2, default=str))
+    elif sys.stdout.isatty():
+        _print_table(records)
+    else:
+        for row in [list(records[0]) if records else [], *(list(record.values()) for record in records)]:
+            click.echo("\t".join(_text(value) for value in row))
+
+
+def note(message: str) -> None:
+    """A message to the person at the terminal; never part of the data."""
+    click.echo(message, err=True)
+
+
+def _print_table(records: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console  # heavy: only a terminal needs it
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in records[0] if records else []:
+        table.add_column(name, overflow="fold")
+    for record in records:
+        table.add_row(*(Text(_text(value), style=STATE_STYLES.get(_text(value), "")) for value in record.values()))
+    Console().print(table)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).replace("\t", " ").replace("\n", " ")

@@ -1,0 +1,190 @@
+"""`aaiclick up`, `down` and `status`: the whole stack in the foreground, in the background, and what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+import psutil
+
+from aaiclick._version import __version__
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.errors import StackError
+from aaiclick.local import close_leases, find_both, stack_status, stop_stack
+from aaiclick.local.home import Home
+from aaiclick.settings import Settings, get_settings
+from aaiclick.store.migrate import ensure_current
+
+READY = "aaiclick is up"
+STOP_SECONDS = 60.0
+
+
+@click.command()
+@click.option("--detach", is_flag=True, help="Return when the stack is up; 'aaiclick down' stops it.")
+@click.option("--background", is_flag=True, hidden=True, help="What --detach starts.")
+def up(detach: bool, background: bool) -> None:
+    """Start the whole stack and keep it running until Ctrl-C.
+
+    Embedded PostgreSQL and ClickHouse are started where no server is set, and the schema is brought up to date.
+    """
+    settings = get_settings()
+    home = Home(settings.home)
+    home.prepare()
+    if detach:
+        _detach(home)
+        return
+    if background and os.fork():
+        os._exit(0)
+    with _only_one(home) as running:
+        if running is not None:
+            note(f"{READY} already (pid {running}).")
+            return
+        _stay_up(settings, background)
+
+
+@click.command()
+def down() -> None:
+    """Stop the embedded stack and whatever keeps it up."""
+    settings = get_settings()
+    stopped_up = _end_up(Home(settings.home))
+    stopped_stack = stop_stack(settings)
+    note("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
+
+
+@click.command()
+@output_option
+def status(output: str) -> None:
+    """Show what runs and where. Starts nothing."""
+    settings = get_settings()
+    keeper = stack_status(settings)
+    pid = _running_up(Home(settings.home))
+    records = [_line("up", "running" if pid else "stopped", pid, str(settings.home))]
+    for name, target in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):
+        if target is not None:
+            records.append(_line(name, "remote", None, str(target)))
+        else:
+            records.append(_embedded_line(name, keeper))
+    print_records(records, output)
+
+
+def _stay_up(settings: Settings, background: bool) -> None:
+    started = time.monotonic()
+    stop = _stop_signal()
+    postgres, clickhouse = find_both(settings)
+    applied = asyncio.run(ensure_current(postgres))
+    note(f"{READY}: version {__version__}, ready in {time.monotonic() - started:.1f} s")
+    note(f"  {postgres}{' (schema upgraded)' if applied else ''}")
+    note(f"  {clickhouse}")
+    if background:
+        _leave_terminal(Home(settings.home))
+    else:
+        note("Ctrl-C stops it.")
+    os.read(stop, 1)
+    note("Stopping.")
+    close_leases()
+    stop_stack(settings, unless_used=True)
+
+
+def _stop_signal() -> int:
+    """A descriptor that becomes readable at SIGINT or SIGTERM."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, _ignore)
+    return read
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing: the wake-up descriptor carries the news."""
+
+
+@contextlib.contextmanager
+def _only_one(home: Home) -> Generator[int | None]:
+    """Be the one `up` of this home; yields the pid of the other one where there is one."""
+    handle = os.open(_up_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield _running_up(home) or -1
+            return
+        os.truncate(handle, 0)
+        os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
+        yield None
+    finally:
+        os.close(handle)
+
+
+def _up_lock(home: Home) -> Path:
+    return home.path / "up.lock"
+
+
+def _running_up(home: Home) -> int | None:
+    """The pid of the `up` that holds the lock, if any."""
+    try:
+        with _up_lock(home).open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return int(json.load(file)["pid"])
+    except (OSError, ValueError, KeyError):
+        pass
+    return None
+
+
+def _end_up(home: Home) -> bool:
+    pid = _running_up(home)
+    if pid is None:
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except psutil.TimeoutExpired:
+            process.kill()
+    return True
+
+
+def _detach(home: Home) -> None:
+    """Run `aaiclick up` in the background and pass on what it says until it leaves our standard error."""
+    command = [sys.executable, "-m", "aaiclick", "up", "--background"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/", start_new_session=True, text=True
+    ) as process:
+        said = process.communicate()[1].strip()
+    if _running_up(home) is None:
+        raise StackError(said.removeprefix("error: ") or "'aaiclick up' ended at once.", remedy=f"See {home.logs}.")
+    note(said)
+
+
+def _leave_terminal(home: Home) -> None:
+    """Go on in the background: whoever started us reads the end of our standard error, and stops waiting."""
+    log = os.open(home.log_of("up"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+
+
+def _line(name: str, state: str, pid: int | None, where: str) -> dict[str, Any]:
+    return {"name": name, "state": state, "pid": pid, "where": where}
+
+
+def _embedded_line(name: str, keeper: dict[str, Any] | None) -> dict[str, Any]:
+    server = keeper["servers"].get(name) if keeper else None
+    if server is None:
+        return _line(name, "stopped", None, "embedded")
+    restarts = f", restarts: {server['restarts']}" if server["restarts"] else ""
+    return _line(name, server["state"], server["pid"], f"embedded{restarts}, log {server['log']}")

@@ -1,0 +1,145 @@
+"""The embedded ClickHouse: its generated configuration, and how to tell that it is ours and ready.
+
+Three walls stand between it and other users of the machine, because the program's own session needs a password-less
+user `default` on loopback. Queries are served under a secret URL path only (everything else is 404); `default` may do
+nothing but start the listener, and its quota is used up by the two queries that do so; our user has a password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import socket
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from aaiclick.local.home import Home, write_private
+
+USER = "aaiclick"
+DATABASE = "aaiclick"
+
+ENDLESS_QUERY_RUNS = "SELECT throwIf(count() = 0) FROM system.processes WHERE query LIKE 'SELECT sleepEachRow%'"
+MAKE_DATABASE = f"CREATE DATABASE IF NOT EXISTS {DATABASE}"
+
+CONFIG = """<clickhouse>
+  <users_config>{users}</users_config>
+  <listen_host>127.0.0.1</listen_host>
+  <http_port>{port}</http_port>
+  <max_server_memory_usage_to_ram_ratio>0.6</max_server_memory_usage_to_ram_ratio>
+  <http_handlers>
+    <rule><url>/{path}</url><handler><type>dynamic_query_handler</type><query_param_name>query</query_param_name></handler></rule>
+  </http_handlers>
+</clickhouse>
+"""
+
+USERS = """<clickhouse>
+  <users>
+    <default>
+      <password></password>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile>
+      <quota>listener</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+        <query>GRANT SELECT ON system.numbers</query>
+      </grants>
+    </default>
+    <{user}>
+      <password_sha256_hex>{password_hash}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile>
+      <quota>default</quota>
+      <access_management>1</access_management>
+    </{user}>
+  </users>
+  <profiles><default/></profiles>
+  <quotas>
+    <default/>
+    <listener><interval><duration>2147483647</duration><queries>2</queries></interval></listener>
+  </quotas>
+</clickhouse>
+"""
+
+
+class EmbeddedClickHouse:
+    """What the keeper needs to know to run the ClickHouse child."""
+
+    name = "clickhouse"
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._secrets = home.secrets()
+        self._port_file = home.clickhouse / "port.json"
+        self.port = 0
+
+    @property
+    def order(self) -> bytes:
+        """What the child reads from its standard input."""
+        paths = {"configuration": str(self._configuration), "data": str(self._home.clickhouse / "data")}
+        return json.dumps(paths).encode() + b"\n"
+
+    @property
+    def _configuration(self) -> Path:
+        return self._home.clickhouse / "configuration"
+
+    def configure(self) -> None:
+        """Write configuration for a port: the one of last time while it is free, so that clients find us again."""
+        self.port = self._choose_port()
+        self._configuration.mkdir(mode=0o700, exist_ok=True)
+        users = self._configuration / "users.xml"
+        password_hash = hashlib.sha256(self._secrets.clickhouse_password.encode()).hexdigest()
+        write_private(users, USERS.format(user=USER, password_hash=password_hash))
+        config = CONFIG.format(users=escape(str(users)), port=self.port, path=self._secrets.clickhouse_path)
+        write_private(self._configuration / "config.xml", config)
+        write_private(self._port_file, json.dumps(self.port))
+
+    def _choose_port(self) -> int:
+        try:
+            last = int(json.loads(self._port_file.read_text()))
+        except (OSError, ValueError, TypeError):
+            last = 0
+        return last if last and _is_free(last) else _free_port()
+
+    async def is_ready(self) -> bool:
+        """Whether the server that answers at our port is ours (it knows path and password), its endless query has begun
+        (which uses up the quota of `default`), and our database is there.
+        """
+        try:
+            return await self._succeeds(ENDLESS_QUERY_RUNS) and await self._succeeds(MAKE_DATABASE)
+        except (OSError, TimeoutError):
+            return False
+
+    async def _succeeds(self, query: str) -> bool:
+        status = await asyncio.wait_for(self._post(query), timeout=5)
+        return status.startswith(b"HTTP/1.") and b" 200 " in status
+
+    async def _post(self, query: str) -> bytes:
+        """Send one query by hand (the keeper loads no client library) and return the status line."""
+        credential = base64.b64encode(f"{USER}:{self._secrets.clickhouse_password}".encode()).decode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(
+                f"POST /{self._secrets.clickhouse_path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+                f"Authorization: Basic {credential}\r\nContent-Length: {len(query)}\r\n\r\n{query}".encode()
+            )
+            return await reader.readline()
+        finally:
+            writer.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

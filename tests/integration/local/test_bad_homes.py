@@ -1,0 +1,99 @@
+"""A home that cannot be used is refused with one message that names it and the way out."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aaiclick.errors import AaiclickError, HomeError, StackError
+from aaiclick.local.home import Home
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def refusal(stack) -> AaiclickError:
+    with pytest.raises((HomeError, StackError)) as caught:
+        stack.lease.require("postgres", "clickhouse")
+    return caught.value
+
+
+def test_a_home_below_a_file(make_stack, tmp_path):
+    (tmp_path / "file").touch()
+    error = refusal(make_stack(tmp_path / "file" / "home"))
+    assert f"AAICLICK_HOME={tmp_path}/file/home cannot be used: Not a directory." in error.what
+    assert "Set AAICLICK_HOME" in error.remedy
+
+
+def test_a_home_that_is_a_file(make_stack, tmp_path):
+    (tmp_path / "home").touch()
+    assert "cannot be used: File exists" in refusal(make_stack(tmp_path / "home")).what
+
+
+def test_a_home_on_a_filesystem_that_takes_no_files(make_stack):
+    assert "AAICLICK_HOME=/proc/aaiclick cannot be used" in refusal(make_stack(Path("/proc/aaiclick"))).what
+
+
+@needs_root
+def test_a_home_of_another_user(make_stack, tmp_path):
+    (tmp_path / "home").mkdir()
+    os.chown(tmp_path / "home", 12345, 12345)
+    assert "belongs to another user (uid 12345)" in refusal(make_stack(tmp_path / "home")).what
+
+
+def test_a_home_made_by_a_newer_version(make_stack, tmp_path):
+    Home(tmp_path / "home").prepare()
+    (tmp_path / "home" / "format.json").write_text(json.dumps({"format": 99, "made_by": "9.9.9"}))
+    error = refusal(make_stack(tmp_path / "home"))
+    assert "was made by aaiclick 9.9.9 (format 99)" in error.what
+    assert "Upgrade aaiclick" in error.remedy
+
+
+def test_a_damaged_home(make_stack, tmp_path):
+    Home(tmp_path / "home").prepare()
+    (tmp_path / "home" / "format.json").write_text("{")
+    assert "format.json is damaged" in refusal(make_stack(tmp_path / "home")).what
+
+
+def test_lost_secrets_are_named(make_stack, tmp_path):
+    stack = make_stack(tmp_path / "home")
+    stack.lease.clickhouse()
+    (tmp_path / "home" / "secrets.json").write_text("{}")
+    with pytest.raises(HomeError, match=r"passwords of the embedded servers cannot be read from .*secrets\.json"):
+        stack.lease.clickhouse()
+
+
+def test_a_cluster_of_another_postgres_version(make_stack, tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    (home.postgres / "data").mkdir()
+    (home.postgres / "data" / "PG_VERSION").write_text("12\n")
+    error = refusal(make_stack(home.path))
+    assert "is of version 12; this aaiclick runs version 18" in error.what
+
+
+def test_a_cluster_that_does_not_start_names_its_log(make_stack, tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    (home.postgres / "data").mkdir(mode=0o700)
+    (home.postgres / "data" / "PG_VERSION").write_text("18\n")
+    error = refusal(make_stack(home.path))
+    assert "The embedded postgres server ended with" in error.what
+    assert str(home.log_of("postgres")) in error.remedy
+
+
+@needs_root
+@pytest.mark.parametrize("megabytes", [1, 24])
+def test_a_full_disk(make_stack, tmp_path, megabytes):
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(mount)], check=False
+    ).returncode:
+        pytest.skip("this system lets root mount nothing")
+    try:
+        error = refusal(make_stack(mount / "home"))
+        assert "No space left" in error.what or "No space is left" in error.what
+    finally:
+        subprocess.run(["umount", "--lazy", str(mount)], check=True)

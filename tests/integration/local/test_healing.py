@@ -1,0 +1,92 @@
+"""kill -9 of any part: the next command, or the lease itself, heals it; what was acknowledged is there."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.integration.local.test_stack import join
+
+
+async def write_rows(stack, count: int) -> None:
+    connection = await stack.connect()
+    await connection.execute("CREATE TABLE IF NOT EXISTS kept (a int)")
+    for number in range(count):
+        await connection.execute("INSERT INTO kept VALUES ($1)", number)
+    await connection.close()
+    stack.clickhouse("CREATE TABLE IF NOT EXISTS aaiclick.kept (a Int64) ENGINE = MergeTree ORDER BY a")
+    for number in range(count):
+        stack.clickhouse(f"INSERT INTO aaiclick.kept VALUES ({number})")
+
+
+async def rows_of(stack) -> tuple[int, int]:
+    connection = await stack.connect()
+    kept = await connection.fetchval("SELECT count(*) FROM kept")
+    await connection.close()
+    return kept, int(stack.clickhouse("SELECT count() FROM aaiclick.kept"))
+
+
+def restarted(stack, name: str, old_pid: int) -> bool:
+    status = stack.status()
+    server = (status or {"servers": {}})["servers"].get(name)
+    return bool(server) and server["pid"] not in (None, old_pid) and server["state"] == "running"
+
+
+@pytest.mark.parametrize("name", ["postgres", "clickhouse"])
+async def test_a_killed_server_comes_back_with_every_acknowledged_row(stack, name):
+    await write_rows(stack, 50)
+    pid = stack.status()["servers"][name]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    while not restarted(stack, name, pid):
+        pass
+    assert await rows_of(stack) == (50, 50)
+    assert stack.status()["servers"][name]["restarts"] == 1
+
+
+async def test_a_killed_keeper_is_replaced_by_whoever_uses_the_stack(stack):
+    await write_rows(stack, 50)
+    before = stack.status()
+    os.kill(before["pid"], signal.SIGKILL)
+    while not (stack.status() and restarted(stack, "postgres", before["servers"]["postgres"]["pid"])):
+        pass
+    assert await rows_of(stack) == (50, 50)
+
+
+async def test_everything_killed_at_once_is_healed_by_the_next_command(stack):
+    await write_rows(stack, 50)
+    status = stack.status()
+    stack.lease.close()
+    for pid in [status["pid"], *(server["pid"] for server in status["servers"].values())]:
+        os.kill(pid, signal.SIGKILL)
+    again = type(stack)(stack.home)
+    try:
+        assert await rows_of(again) == (50, 50)
+    finally:
+        again.lease.close()
+
+
+async def test_the_process_that_started_the_stack_may_be_killed(stack):
+    first = join(stack.home.path)
+    pids = json.loads(first.stdout.readline())
+    await write_rows(stack, 20)
+    first.kill()
+    first.communicate()
+    assert await rows_of(stack) == (20, 20)
+    assert stack.status()["pid"] == pids[0]
+
+
+async def test_a_stale_pid_file_of_postgres_is_no_obstacle(stack):
+    """The number in it may belong to any process by now: here, to this very test."""
+    await write_rows(stack, 5)
+    stack.stop()
+    stack.wait_until_gone()
+    pid_file = stack.home.postgres / "data" / "postmaster.pid"
+    pid_file.write_text(
+        f"{os.getpid()}\n{stack.home.postgres / 'data'}\n1\n5432\n{stack.home.run}\n\n  1  1\nready   \n"
+    )
+    again = type(stack)(stack.home)
+    try:
+        assert await rows_of(again) == (5, 5)
+    finally:
+        again.stop()

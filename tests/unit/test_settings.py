@@ -1,0 +1,171 @@
+"""Settings are read once, validated at once, and never show a secret."""
+
+from pathlib import Path
+
+import pytest
+
+from aaiclick.errors import SettingsError
+from aaiclick.settings import (
+    ClickHouseTarget,
+    PostgresTarget,
+    Settings,
+    describe_settings,
+    get_logs_dir,
+    load_settings,
+    parse_clickhouse_url,
+    parse_postgres_url,
+    variable_names,
+)
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    for name in variable_names():
+        monkeypatch.delenv(name, raising=False)
+
+
+def settings_with(monkeypatch, **variables: str) -> Settings:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return load_settings()
+
+
+def test_defaults_are_the_documented_ones():
+    settings = load_settings()
+    assert settings.home == Path("~/.aaiclick").expanduser()
+    assert settings.postgres is None
+    assert settings.clickhouse is None
+    assert settings.worker_heartbeat_interval_seconds == 30
+    assert settings.worker_task_timeout_seconds == 3600
+    assert settings.worker_max_retries == 3
+    assert settings.job_default_timeout_seconds == 86400
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings().worker_max_retries = 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("POSTGRES_PORT", "none", "valid integer"),
+        ("POSTGRES_PORT", "70000", "less than or equal to 65535"),
+        ("WORKER_MAX_RETRIES", "-1", "greater than or equal to 0"),
+        ("WORKER_TASK_TIMEOUT", "0", "greater than 0"),
+        ("WORKER_HEARTBEAT_INTERVAL", "soon", "valid number"),
+        ("AAICLICK_LOCAL_LINGER", "-3", "greater than or equal to 0"),
+        ("AAICLICK_MACHINE_IDS", "5", None),
+        ("AAICLICK_MACHINE_IDS", "9-3", "the first not above the last"),
+        ("AAICLICK_MACHINE_IDS", "0-1024", "between 0 and 1023"),
+        ("AAICLICK_MACHINE_IDS", "a-b", "write FIRST-LAST"),
+        ("AAICLICK_DATABASE_URL", "mysql://x", "write postgresql://user:password@host:5432/database"),
+        ("AAICLICK_DATABASE_URL", "postgresql://", "names no host"),
+        ("AAICLICK_DATABASE_URL", "postgresql://u:hunter2@h:port/d", "port is not a number"),
+        ("AAICLICK_CLICKHOUSE_URL", "ftp://x", "write http://user:password@host:8123/database"),
+        ("AAICLICK_CLICKHOUSE_URL", "http://u:hunter2@:99999/d", "names no host"),
+    ],
+)
+def test_a_bad_variable_is_named_and_explained(monkeypatch, name, value, said):
+    if said is None:
+        assert settings_with(monkeypatch, **{name: value}).machine_ids == (5, 5)
+        return
+    with pytest.raises(SettingsError) as caught:
+        settings_with(monkeypatch, **{name: value})
+    assert str(caught.value).startswith(f"{name}: ")
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "aaiclick config" in caught.value.remedy
+
+
+def test_several_bad_variables_are_reported_together(monkeypatch):
+    with pytest.raises(SettingsError, match=r"(?s)POSTGRES_PORT.*WORKER_MAX_RETRIES"):
+        settings_with(monkeypatch, POSTGRES_PORT="x", WORKER_MAX_RETRIES="y")
+
+
+def test_a_timeout_shorter_than_the_heartbeat_is_refused(monkeypatch):
+    with pytest.raises(SettingsError, match="WORKER_TIMEOUT must be longer than WORKER_HEARTBEAT_INTERVAL"):
+        settings_with(monkeypatch, WORKER_TIMEOUT="10")
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch):
+    assert settings_with(monkeypatch, POSTGRES_PORT="", AAICLICK_DATABASE_URL="").postgres is None
+
+
+def test_postgres_in_parts(monkeypatch):
+    settings = settings_with(monkeypatch, POSTGRES_HOST="db", POSTGRES_PASSWORD="p@ss", POSTGRES_DB="d")
+    assert settings.postgres == PostgresTarget("db", 5432, "aaiclick", "d", "p@ss")
+
+
+def test_the_url_wins_over_the_parts(monkeypatch):
+    settings = settings_with(monkeypatch, POSTGRES_HOST="db", AAICLICK_DATABASE_URL="postgresql://u@other/d")
+    assert settings.postgres == PostgresTarget("other", 5432, "u", "d")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        PostgresTarget("db", 5433, "u", "d", "p@:/? #%"),
+        PostgresTarget("::1", 5432, "u", "d", "x", (("sslmode", "require"),)),
+        PostgresTarget("/tmp/with space/run", 5432, "u s", "d b", "pa ss"),
+        PostgresTarget("db", 5432, "u", "d"),
+    ],
+)
+def test_a_postgres_target_survives_its_url(target):
+    assert parse_postgres_url(target.dsn) == target
+    assert target.sqlalchemy_url.startswith("postgresql+asyncpg://")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ClickHouseTarget("ch", 8123, "u", "d", "p@:/? #%"),
+        ClickHouseTarget("::1", 8443, "u", "d b", "x", secure=True),
+        ClickHouseTarget("127.0.0.1", 9999, "u", "d", "x", path="s3cret"),
+    ],
+)
+def test_a_clickhouse_target_survives_its_url(target):
+    assert parse_clickhouse_url(target.url) == target
+
+
+def test_defaults_of_a_short_url():
+    assert parse_clickhouse_url("http://ch") == ClickHouseTarget("ch", 8123, "default", "default")
+    assert parse_clickhouse_url("https://ch").port == 8443
+    assert parse_postgres_url("postgresql://u@h").database == "u"
+
+
+@pytest.mark.parametrize(
+    "target", [PostgresTarget("h", 1, "u", "d", "hunter2"), ClickHouseTarget("h", 1, "u", "d", "hunter2")]
+)
+def test_a_target_never_shows_its_password(target):
+    assert "hunter2" not in str(target)
+    assert "hunter2" not in repr(target)
+
+
+def test_the_listing_hides_secrets_and_tells_the_source(monkeypatch):
+    settings = settings_with(
+        monkeypatch,
+        AAICLICK_DATABASE_URL="postgresql://u:hunter2@h/d",
+        POSTGRES_PASSWORD="hunter2",
+        WORKER_MAX_RETRIES="7",
+    )
+    lines = {line.name: line for line in describe_settings(settings)}
+    assert set(lines) == set(variable_names())
+    assert "hunter2" not in str(lines)
+    assert lines["WORKER_MAX_RETRIES"].value == "7"
+    assert lines["WORKER_MAX_RETRIES"].source == "environment"
+    assert lines["WORKER_TIMEOUT"].source == "default"
+    assert lines["POSTGRES_PASSWORD"].source == "environment (unused: AAICLICK_DATABASE_URL is set)"
+
+
+def test_logs_go_where_they_are_told(monkeypatch, tmp_path):
+    settings = settings_with(monkeypatch, AAICLICK_LOG_DIR=str(tmp_path / "a" / "b"))
+    assert get_logs_dir(settings) == tmp_path / "a" / "b"
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_log_directory_that_cannot_be_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    settings = settings_with(monkeypatch, AAICLICK_LOG_DIR=str(tmp_path / "file" / "logs"))
+    with pytest.raises(SettingsError, match=r"AAICLICK_LOG_DIR: task logs cannot be kept in .*: Not a directory"):
+        get_logs_dir(settings)

@@ -1,0 +1,151 @@
+"""Snowflake ids never repeat: not between threads, processes, forks, restarts, nor when the clock steps back."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aaiclick.errors import SettingsError
+from aaiclick.snowflake import (
+    EPOCH_MS,
+    MAX_SEQUENCE,
+    SnowflakeGenerator,
+    extract_machine_id,
+    extract_sequence,
+    extract_timestamp,
+    get_snowflake_id,
+    get_snowflake_ids,
+    lease_machine_id,
+)
+
+NOW_MS = EPOCH_MS + 86_400_000
+
+
+class Clock:
+    def __init__(self, ms: int = NOW_MS) -> None:
+        self.ms = ms
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def slots(tmp_path):
+    return tmp_path / "slots"
+
+
+def generator_on(slots, clock, first=0, last=1023):
+    return SnowflakeGenerator(lambda now: lease_machine_id(first, last, now, slots), clock)
+
+
+def test_an_id_carries_time_machine_and_sequence(slots):
+    made = generator_on(slots, Clock(), 7, 7).next_id()
+    assert (extract_timestamp(made), extract_machine_id(made), extract_sequence(made)) == (NOW_MS, 7, 0)
+    assert 0 < made < 2**63
+
+
+def test_the_timestamp_is_unix_time():
+    before = time.time_ns() // 1_000_000
+    made = get_snowflake_id()
+    assert before <= extract_timestamp(made) <= time.time_ns() // 1_000_000 + 1_000
+
+
+@given(steps=st.lists(st.tuples(st.integers(-5_000, 5_000), st.integers(1, 9_000)), min_size=1, max_size=12))
+def test_ids_rise_whatever_the_clock_does(steps, tmp_path_factory):
+    clock = Clock()
+    generator = generator_on(tmp_path_factory.mktemp("slots"), clock)
+    made: list[int] = []
+    for step, count in steps:
+        clock.ms += step
+        made += generator.next_ids(count)
+        made.append(generator.next_id())
+    assert made == sorted(set(made))
+
+
+def test_a_full_millisecond_borrows_the_next(slots):
+    generator = generator_on(slots, Clock())
+    made = generator.next_ids(MAX_SEQUENCE + 2)
+    assert extract_timestamp(made[-1]) == NOW_MS + 1
+    assert len(set(made)) == len(made)
+
+
+def test_a_restart_after_the_clock_stepped_back_goes_on_above(slots):
+    clock = Clock()
+    first = lease_machine_id(3, 3, clock.ms, slots)
+    last_before = SnowflakeGenerator(lambda now: first, clock).next_id()
+    first.release()
+    clock.ms -= 3_600_000
+    assert generator_on(slots, clock, 3, 3).next_id() > last_before
+
+
+def test_a_slot_whose_past_is_past_is_preferred(slots):
+    ahead = lease_machine_id(0, 0, NOW_MS, slots)
+    ahead.reserve(NOW_MS + 60_000)
+    ahead.release()
+    assert lease_machine_id(0, 1, NOW_MS, slots).machine_id == 1
+
+
+def test_a_machine_id_is_leased_once(slots):
+    leases = [lease_machine_id(10, 13, NOW_MS, slots) for _ in range(4)]
+    assert sorted(lease.machine_id for lease in leases) == [10, 11, 12, 13]
+    with pytest.raises(SettingsError, match="All 4 snowflake machine ids from 10 to 13 are in use"):
+        lease_machine_id(10, 13, NOW_MS, slots)
+    leases[2].release()
+    assert lease_machine_id(10, 13, NOW_MS, slots).machine_id == leases[2].machine_id
+
+
+def test_a_damaged_slot_file_is_no_obstacle(slots):
+    lease_machine_id(1, 1, NOW_MS, slots).release()
+    (slots / "0001").write_text("rubbish")
+    assert lease_machine_id(1, 1, NOW_MS, slots).mark_ms == 0
+
+
+def test_a_clock_before_the_epoch_is_an_error(slots):
+    with pytest.raises(SettingsError, match="outside the range of snowflake ids"):
+        generator_on(slots, Clock(EPOCH_MS - 1)).next_id()
+
+
+def test_threads_never_collide():
+    made: list[list[int]] = [[] for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda box=box: box.extend(get_snowflake_id() for _ in range(5_000))) for box in made
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything = [one for box in made for one in box]
+    assert len(set(everything)) == 40_000
+
+
+def test_processes_never_collide():
+    program = "from aaiclick.snowflake import *; print(*get_snowflake_ids(2000))"
+    children = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    made = get_snowflake_ids(2000)
+    for child in children:
+        made += map(int, child.communicate()[0].split())
+    assert len(set(made)) == 10_000
+
+
+def test_a_forked_child_takes_an_id_of_its_own():
+    mine = extract_machine_id(get_snowflake_id())
+    program = (
+        "import os; from aaiclick.snowflake import *; a = get_snowflake_id(); r, w = os.pipe();\n"
+        "if os.fork() == 0: os.write(w, b'%d' % get_snowflake_id()); os._exit(0)\n"
+        "print(extract_machine_id(a), extract_machine_id(int(os.read(r, 99))))"
+    )
+    parent, child = map(int, subprocess.check_output([sys.executable, "-c", program]).split())
+    assert len({mine, parent, child}) == 3
+
+
+def test_another_users_slot_file_can_be_leased(slots):
+    if os.geteuid() != 0:
+        pytest.skip("changing the owner of a file needs root")
+    lease_machine_id(5, 5, NOW_MS, slots).release()
+    os.chown(slots / "0005", 12345, 12345)
+    assert lease_machine_id(5, 5, NOW_MS, slots).machine_id == 5
