@@ -1,9 +1,9 @@
 """pytest fixtures for code that uses aaiclick: real PostgreSQL and real ClickHouse, a fresh database of each per test.
 
-The plugin is loaded by pytest wherever aaiclick is installed; it does nothing until a fixture is asked for. One embedded
-stack serves a whole run, all parallel workers of pytest-xdist included; it is stopped and removed at the end.
+The plugin is loaded by pytest wherever aaiclick is installed; it does nothing until a fixture is asked for. One
+embedded stack serves a whole run, all parallel workers of pytest-xdist included; it is stopped and removed at the end.
 
-- `aaiclick_postgres`: a `PostgresTarget` with the current schema, made from a template in a few milliseconds;
+- `aaiclick_postgres`: a `PostgresTarget` with the current schema and no rows but the default organisation;
 - `aaiclick_clickhouse`: a `ClickHouseTarget` with an empty database;
 - `aaiclick_env`: both, and the settings of this process (and of its children) point at them.
 
@@ -21,21 +21,60 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.settings import ClickHouseTarget, PostgresTarget
+    from aaiclick.store.engine import Connection
 
 T = TypeVar("T")
 
 HOME_VARIABLE = "AAICLICK_TEST_HOME"
 TEMPLATE = "aaiclick_template"
+FINGERPRINT = "SELECT aaiclick_testing.fingerprint()"
+
+CLEANER = """
+CREATE SCHEMA aaiclick_testing;
+CREATE FUNCTION aaiclick_testing.keep_baseline() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE name text; filled boolean;
+BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO filled;
+        IF filled THEN EXECUTE format('CREATE TABLE aaiclick_testing.%I AS TABLE public.%1$I', name); END IF;
+    END LOOP;
+END $$;
+CREATE FUNCTION aaiclick_testing.fingerprint() RETURNS text LANGUAGE sql AS $$
+    SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
+        SELECT 'r' || relname || relkind::text || coalesce(reloptions::text, '') AS line
+        FROM pg_class WHERE relnamespace = 'public'::regnamespace
+        UNION ALL SELECT 'c' || conname || conrelid::regclass::text FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace
+        UNION ALL SELECT 't' || tgname || tgrelid::regclass::text || tgenabled::text FROM pg_trigger
+        WHERE NOT tgisinternal
+        UNION ALL SELECT 'a' || attrelid::regclass::text || attname FROM pg_attribute
+        WHERE attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+    ) AS lines $$;
+CREATE FUNCTION aaiclick_testing.clean() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE name text; filled boolean; large bigint;
+BEGIN
+    SELECT max(pg_relation_size(format('public.%I', tablename))) INTO large FROM pg_tables WHERE schemaname = 'public';
+    IF large > 4000000 THEN RETURN false; END IF;
+    PERFORM set_config('session_replication_role', 'replica', true);
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO filled;
+        IF filled THEN EXECUTE format('DELETE FROM public.%I', name); END IF;
+        IF to_regclass(format('aaiclick_testing.%I', name)) IS NOT NULL THEN
+            EXECUTE format('INSERT INTO public.%I SELECT * FROM aaiclick_testing.%1$I', name);
+        END IF;
+    END LOOP;
+    RETURN true;
+END $$;
+SELECT aaiclick_testing.keep_baseline();
+"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,7 +114,9 @@ class _Stack:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._admin: asyncpg.Connection[Any] | None = None
+        self._admin: Connection | None = None
+        self._clean: list[str] = []
+        self._fingerprint = ""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -99,21 +140,62 @@ class _Stack:
         from aaiclick.local.home import locked
         from aaiclick.store.migrate import ensure_current
 
+        self.lease.require("postgres")
         with locked(self.home / "template.lock"):
             if await self.sql(f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}'"):  # noqa: S608
                 return
             await self.sql(f"DROP DATABASE IF EXISTS {TEMPLATE}_new")
             await self.sql(f"CREATE DATABASE {TEMPLATE}_new")
-            await ensure_current(self.lease.postgres().with_database(f"{TEMPLATE}_new"))
+            fresh = self.lease.postgres().with_database(f"{TEMPLATE}_new")
+            await ensure_current(fresh)
+            async with _connected(fresh) as connection:
+                await connection.execute(CLEANER)
             await self.sql(f"ALTER DATABASE {TEMPLATE}_new RENAME TO {TEMPLATE}")
 
+    async def take_database(self) -> str:
+        """A database with the current schema: one that a test has left clean, or a copy of the template."""
+        if self._clean:
+            return self._clean.pop()
+        name = f"test_{uuid.uuid4().hex}"
+        await self.sql(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        return name
 
-async def _connect(target: PostgresTarget) -> asyncpg.Connection[Any]:
-    import asyncpg
+    async def leave_database(self, name: str) -> None:
+        """Clean it for the next test: copying the template takes a hundred times longer than deleting a few rows.
+        One that a test changed more deeply (its schema, or very many rows) is dropped instead.
+        """
+        clean = False
+        with contextlib.suppress(Exception):  # the test may have broken it in any way: then it goes
+            clean = await self._clean_up(name)
+        if clean:
+            self._clean.append(name)
+            return
+        await self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
-    return await asyncpg.connect(
-        host=target.host, port=target.port, user=target.user, password=target.password, database=target.database
-    )
+    async def _clean_up(self, name: str) -> bool:
+        await self.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+        if not self._fingerprint:
+            async with _connected(self.lease.postgres().with_database(TEMPLATE)) as connection:
+                self._fingerprint = str(await connection.fetchval(FINGERPRINT))
+        async with _connected(self.lease.postgres().with_database(name)) as connection:
+            if await connection.fetchval(FINGERPRINT) != self._fingerprint:
+                return False
+            return bool(await connection.fetchval("SELECT aaiclick_testing.clean()"))
+
+
+async def _connect(target: PostgresTarget) -> Connection:
+    from aaiclick.store.engine import connect
+
+    return await connect(target)
+
+
+@contextlib.asynccontextmanager
+async def _connected(target: PostgresTarget) -> AsyncGenerator[Connection]:
+    connection = await _connect(target)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 def _clickhouse(target: ClickHouseTarget, query: str) -> None:
@@ -136,18 +218,16 @@ def aaiclick_stack() -> Generator[_Stack]:
 
 
 @pytest.fixture(scope="session")
-def _aaiclick_template(aaiclick_stack: _Stack) -> str:
+def _aaiclick_template(aaiclick_stack: _Stack) -> None:
     aaiclick_stack.run(aaiclick_stack.make_template())
-    return TEMPLATE
 
 
 @pytest.fixture
-def aaiclick_postgres(aaiclick_stack: _Stack, _aaiclick_template: str) -> Generator[PostgresTarget]:
+def aaiclick_postgres(aaiclick_stack: _Stack, _aaiclick_template: None) -> Generator[PostgresTarget]:
     """A PostgreSQL database of this test's own, with the current schema."""
-    name = f"test_{uuid.uuid4().hex}"
-    aaiclick_stack.run(aaiclick_stack.sql(f"CREATE DATABASE {name} TEMPLATE {_aaiclick_template} STRATEGY wal_log"))
+    name = aaiclick_stack.run(aaiclick_stack.take_database())
     yield aaiclick_stack.lease.postgres().with_database(name)
-    aaiclick_stack.run(aaiclick_stack.sql(f"DROP DATABASE {name} WITH (FORCE)"))
+    aaiclick_stack.run(aaiclick_stack.leave_database(name))
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def _print_table(records: Sequence[dict[str, Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in records[0] if records else []:
+    for name in list(records[0]) if records else []:
         table.add_column(name, overflow="fold")
     for record in records:
         table.add_row(*(Text(_text(value), style=STATE_STYLES.get(_text(value), "")) for value in record.values()))

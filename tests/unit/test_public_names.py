@@ -1,0 +1,32 @@
+"""The public surface changes on purpose or not at all."""
+
+import importlib
+
+import pytest
+
+PUBLIC = {
+    "aaiclick": ["__version__"],
+    "aaiclick.local": [
+        "clickhouse_target",
+        "close_leases",
+        "find_both",
+        "find_clickhouse",
+        "find_postgres",
+        "postgres_target",
+        "stack_status",
+        "stop_stack",
+    ],
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_are_the_agreed_ones(module):
+    assert sorted(importlib.import_module(module).__all__) == sorted(PUBLIC[module])
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names_exist_and_are_documented(module):
+    loaded = importlib.import_module(module)
+    for name in PUBLIC[module]:
+        value = getattr(loaded, name)
+        assert name.startswith("__") or value.__doc__, f"{module}.{name} has no docstring"
