@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
+import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
 import psutil
 
-from aaiclick._version import __version__
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import StackError
-from aaiclick.local import close_leases, find_both, stack_status, stop_stack
+from aaiclick.local import stack_status, stop_stack
 from aaiclick.local.home import Home
-from aaiclick.settings import Settings, get_settings
-from aaiclick.store.migrate import ensure_current
+from aaiclick.settings import get_settings
 
-READY = "aaiclick is up"
 STOP_SECONDS = 60.0
 
 
@@ -49,9 +43,9 @@ def up(detach: bool, background: bool) -> None:
         os._exit(0)
     with _only_one(home) as running:
         if running is not None:
-            note(f"{READY} already (pid {running}).")
+            note(f"aaiclick is up already (pid {running}).")
             return
-        _stay_up(settings, background)
+        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background)
 
 
 @click.command()
@@ -77,38 +71,6 @@ def status(output: str) -> None:
         else:
             records.append(_embedded_line(name, keeper))
     print_records(records, output)
-
-
-def _stay_up(settings: Settings, background: bool) -> None:
-    started = time.monotonic()
-    stop = _stop_signal()
-    postgres, clickhouse = find_both(settings)
-    applied = asyncio.run(ensure_current(postgres))
-    note(f"{READY}: version {__version__}, ready in {time.monotonic() - started:.1f} s")
-    note(f"  {postgres}{' (schema upgraded)' if applied else ''}")
-    note(f"  {clickhouse}")
-    if background:
-        _leave_terminal(Home(settings.home))
-    else:
-        note("Ctrl-C stops it.")
-    os.read(stop, 1)
-    note("Stopping.")
-    close_leases()
-    stop_stack(settings, unless_used=True)
-
-
-def _stop_signal() -> int:
-    """A descriptor that becomes readable at SIGINT or SIGTERM."""
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write)
-    for sign in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(sign, _ignore)
-    return read
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing: the wake-up descriptor carries the news."""
 
 
 @contextlib.contextmanager
@@ -169,13 +131,6 @@ def _detach(home: Home) -> None:
     if _running_up(home) is None:
         raise StackError(said.removeprefix("error: ") or "'aaiclick up' ended at once.", remedy=f"See {home.logs}.")
     note(said)
-
-
-def _leave_terminal(home: Home) -> None:
-    """Go on in the background: whoever started us reads the end of our standard error, and stops waiting."""
-    log = os.open(home.log_of("up"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    for stream in (1, 2):
-        os.dup2(log, stream)
 
 
 def _line(name: str, state: str, pid: int | None, where: str) -> dict[str, Any]:

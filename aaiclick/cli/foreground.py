@@ -1,0 +1,56 @@
+"""What `aaiclick up` does while it is up. Apart from `stack`, so that `--detach`, `down` and `status` stay light."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from types import FrameType
+
+from aaiclick._version import __version__
+from aaiclick.cli.output import note
+from aaiclick.local import close_leases, find_both, stop_stack
+from aaiclick.local.home import Home
+from aaiclick.settings import Settings
+from aaiclick.store.migrate import ensure_current
+
+
+def stay_up(settings: Settings, background: bool) -> None:
+    """Start everything, say where it is, and stop it at SIGINT or SIGTERM."""
+    started = time.monotonic()
+    stop = _stop_signal()
+    postgres, clickhouse = find_both(settings)
+    asyncio.run(ensure_current(postgres))
+    note(f"aaiclick is up: version {__version__}, ready in {time.monotonic() - started:.1f} s")
+    note(f"  {postgres}")
+    note(f"  {clickhouse}")
+    if background:
+        _leave_terminal(Home(settings.home))
+    else:
+        note("Ctrl-C stops it.")
+    os.read(stop, 1)
+    note("Stopping.")
+    close_leases()
+    stop_stack(settings, unless_used=True)
+
+
+def _stop_signal() -> int:
+    """A descriptor that becomes readable at SIGINT or SIGTERM."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sign, _ignore)
+    return read
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing: the wake-up descriptor carries the news."""
+
+
+def _leave_terminal(home: Home) -> None:
+    """Go on in the background: whoever started us reads the end of our standard error, and stops waiting."""
+    log = os.open(home.log_of("up"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    for stream in (1, 2):
+        os.dup2(log, stream)
