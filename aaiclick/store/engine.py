@@ -1,0 +1,130 @@
+"""Connections to PostgreSQL, and what is said when there are none.
+
+`connect` is the only place that opens one: the SQLAlchemy engine, the migrations and the raw asyncpg users all go
+through it, so a wrong password or a missing server reads the same everywhere. No message repeats the password.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.settings import PostgresTarget
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+CONNECT_TIMEOUT_SECONDS = 10.0
+MINIMUM_MAJOR_VERSION = 14
+CHECK_PLACE = "Check host and port (AAICLICK_DATABASE_URL, or POSTGRES_HOST and POSTGRES_PORT)."
+
+_REFUSED = (
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InsufficientPrivilegeError,
+)
+_NOT_POSTGRESQL = (asyncpg.InternalClientError, asyncpg.ProtocolViolationError, asyncpg.ConnectionDoesNotExistError)
+
+
+@dataclass(frozen=True)
+class Server:
+    """What answered."""
+
+    major_version: int
+    description: str
+
+
+async def connect(target: PostgresTarget, **options: Any) -> Connection:
+    """Open one asyncpg connection; every way this fails is an aaiclick error."""
+    try:
+        return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+    except asyncpg.ClientConfigurationError as error:
+        raise SettingsError(
+            f"The address of {target} cannot be used: {error}.",
+            remedy="Correct AAICLICK_DATABASE_URL; 'aaiclick config' shows what is set.",
+        ) from None
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
+        raise _explain(target, error) from error
+
+
+def create_engine(target: PostgresTarget, *, pool_size: int = 5, max_overflow: int = 10) -> AsyncEngine:
+    """An engine whose connections come from `connect`; nothing is opened until it is used."""
+
+    async def open_connection() -> Connection:
+        return await connect(target)
+
+    return create_async_engine(
+        "postgresql+asyncpg://", async_creator=open_connection, pool_size=pool_size, max_overflow=max_overflow
+    )
+
+
+async def check_server(target: PostgresTarget) -> Server:
+    """Say what answers at `target`, or raise the error that says why it cannot be used."""
+    connection = await connect(target)
+    try:
+        description = str(await connection.fetchval("SELECT version()"))
+    finally:
+        await connection.close()
+    return judge_server(target, connection.get_server_version().major, description)
+
+
+def judge_server(target: PostgresTarget, major_version: int, description: str) -> Server:
+    if not description.startswith("PostgreSQL "):
+        raise UnsupportedServerError(
+            f"The server at {_place(target)} is not PostgreSQL; it says: {description}.",
+            remedy=f"aaiclick works with PostgreSQL {MINIMUM_MAJOR_VERSION} or newer.",
+        )
+    if major_version < MINIMUM_MAJOR_VERSION:
+        raise UnsupportedServerError(
+            f"The server at {_place(target)} is PostgreSQL {major_version}, which is too old.",
+            remedy=f"Upgrade it to PostgreSQL {MINIMUM_MAJOR_VERSION} or newer.",
+        )
+    return Server(major_version, description)
+
+
+def _explain(target: PostgresTarget, error: Exception) -> AaiclickError:
+    """Turn what a driver or the system says into what a user can act on."""
+    match error:
+        case asyncpg.InvalidCatalogNameError():
+            return UnreachableError(
+                f"The server at {_place(target)} has no database {target.database!r}.",
+                remedy=f"Create it: createdb -h {target.host} -p {target.port} -U {target.user} {target.database}",
+            )
+        case _ if isinstance(error, _REFUSED):
+            return UnauthorisedError(
+                f"The server at {_place(target)} refused user {target.user!r}: {error}.",
+                remedy="Check user and password (AAICLICK_DATABASE_URL, or POSTGRES_USER and POSTGRES_PASSWORD).",
+            )
+        case _ if isinstance(error, _NOT_POSTGRESQL) or _garbles_greeting(target, error):
+            return UnsupportedServerError(
+                f"What answers at {_place(target)} does not speak PostgreSQL's protocol.",
+                remedy=CHECK_PLACE,
+            )
+        case _:
+            return UnreachableError(
+                f"PostgreSQL at {_place(target)} does not answer: {_reason(error)}.",
+                remedy=f"Check that it runs. {CHECK_PLACE}",
+            )
+
+
+def _garbles_greeting(target: PostgresTarget, error: Exception) -> bool:
+    """asyncpg offers TLS first; PostgreSQL says yes or no, and only who insists on TLS is turned away by a no."""
+    insists = dict(target.options).get("sslmode", "prefer") not in ("prefer", "allow")
+    return isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error) and not insists
+
+
+def _place(target: PostgresTarget) -> str:
+    place = f"{target.host}:{target.port}"
+    return f"socket {place}" if target.host.startswith("/") else place
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no connection within {CONNECT_TIMEOUT_SECONDS:g} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

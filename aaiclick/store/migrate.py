@@ -1,0 +1,124 @@
+"""The schema's version: is it current, make it current, and everything `aaiclick migrate` offers.
+
+Alembic is imported only when it has something to do: a command that finds the schema current pays one short query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import asyncpg
+
+from aaiclick.settings import PostgresTarget
+from aaiclick.store.engine import connect
+from aaiclick.store.migrations import HEAD, VERSION_TABLE
+
+
+async def ensure_current(target: PostgresTarget) -> None:
+    """Bring the schema to this version's head if it is not there; raises SchemaError if it is past it."""
+    if await current_revision(target) != HEAD:
+        await upgrade(target)
+
+
+async def current_revision(target: PostgresTarget) -> str | None:
+    """The revision the database is at; None before the first migration."""
+    connection = await connect(target)
+    try:
+        return await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+    except asyncpg.UndefinedTableError:
+        return None
+    finally:
+        await connection.close()
+
+
+async def upgrade(target: PostgresTarget, revision: str = "head") -> None:
+    from aaiclick.store import alembic_commands
+
+    await alembic_commands.upgrade(target, revision)
+
+
+async def downgrade(target: PostgresTarget, revision: str) -> None:
+    from aaiclick.store import alembic_commands
+
+    await alembic_commands.downgrade(target, revision)
+
+
+async def check(target: PostgresTarget) -> None:
+    """Raise SchemaError if the database is behind, or differs from the models."""
+    from aaiclick.store import alembic_commands
+
+    await alembic_commands.check(target)
+
+
+def run(argv: Sequence[str], target: PostgresTarget) -> int:
+    """`aaiclick migrate ARGV`: prints what the command has to say and returns the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    asyncio.run(_run(arguments, target))
+    return 0
+
+
+async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
+    from aaiclick.store import alembic_commands as commands
+
+    match arguments.command:
+        case None:
+            await _move(target, "upgrade", "head")
+        case "upgrade" | "downgrade" as direction if arguments.sql:
+            sys.stdout.write(commands.script(direction, arguments.revision))
+        case "upgrade" | "downgrade" as direction:
+            await _move(target, direction, arguments.revision)
+        case "stamp":
+            await commands.stamp(target, arguments.revision, purge=arguments.purge)
+        case "current":
+            sys.stdout.write(await commands.current(target, verbose=arguments.verbose))
+        case "check":
+            await commands.check(target)
+            sys.stderr.write("The schema is current and equals the models.\n")
+        case "show":
+            sys.stdout.write(commands.show(arguments.revision))
+        case listing:
+            sys.stdout.write(commands.listing(listing, verbose=arguments.verbose))
+
+
+async def _move(target: PostgresTarget, direction: str, revision: str) -> None:
+    before = await current_revision(target)
+    await (upgrade if direction == "upgrade" else downgrade)(target, revision)
+    after = await current_revision(target)
+    if before == after:
+        sys.stderr.write(f"The schema stays at revision {after or 'base'}.\n")
+    else:
+        sys.stderr.write(f"The schema went from revision {before or 'base'} to {after or 'base'}.\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aaiclick migrate",
+        description="Change the PostgreSQL schema. Without a command: upgrade to the newest revision.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, what in (("upgrade", "go forward to a revision"), ("downgrade", "go back to a revision")):
+        command = commands.add_parser(name, help=what)
+        count, default = ("?", "head") if name == "upgrade" else (None, None)
+        steps = "an id, head, base, or a number of steps such as +1 or -1"
+        command.add_argument("revision", nargs=count, default=default, help=steps)
+        command.add_argument("--sql", action="store_true", help="print the statements instead of running them")
+    for name, what in (
+        ("current", "show the revision of the database"),
+        ("history", "list all revisions"),
+        ("heads", "show the newest revision"),
+        ("branches", "show where revisions branch"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("-v", "--verbose", action="store_true", help="say more about each revision")
+    stamp_command = commands.add_parser("stamp", help="record a revision without running it")
+    stamp_command.add_argument("revision")
+    stamp_command.add_argument("--purge", action="store_true", help="forget what was recorded first, known or not")
+    commands.add_parser("check", help="compare the database with the models")
+    commands.add_parser("show", help="describe one revision").add_argument("revision")
+    return parser

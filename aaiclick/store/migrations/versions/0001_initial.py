@@ -1,0 +1,40 @@
+"""The first schema
+
+The statements stand in `0001_initial.sql`, where SQL is easiest to read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+TABLES = """
+    table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
+    workers,
+    task_attempts, dependencies, tasks, groups, jobs,
+    dag_version_datasets, dataset_versions, datasets, job_definitions, dag_current_versions, dag_versions,
+    api_keys, org_role_memberships, org_roles, users, queues, orgs
+"""
+TYPES = """
+    job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
+    definition_status, reference_owner
+"""
+
+
+def upgrade() -> None:
+    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    for statement in script.split(";\n\n"):
+        op.execute(statement.rstrip().removesuffix(";"))
+
+
+def downgrade() -> None:
+    op.execute(f"DROP TABLE {TABLES}")
+    op.execute("DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies()")
+    op.execute("DROP SEQUENCE leader_terms")
+    op.execute(f"DROP TYPE {TYPES}")

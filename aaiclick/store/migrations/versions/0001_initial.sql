@@ -1,0 +1,627 @@
+-- The first schema. Statements are separated by an empty line; docs/schema.md explains the shape of the hot tables.
+
+CREATE TYPE job_status AS ENUM ('PENDING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED');
+
+CREATE TYPE task_status AS ENUM ('PENDING', 'CLAIMED', 'RUNNING', 'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED');
+
+CREATE TYPE task_readiness AS ENUM ('READY', 'TIME', 'BLOCKED', 'HELD');
+
+CREATE TYPE worker_status AS ENUM ('ACTIVE', 'IDLE', 'STOPPED');
+
+CREATE TYPE attempt_outcome AS ENUM ('FAILED', 'TIMED_OUT', 'LOST', 'RELEASED', 'CANCELLED');
+
+CREATE TYPE node_type AS ENUM ('task', 'group');
+
+CREATE TYPE outbox_status AS ENUM ('Pending', 'Processing', 'Done', 'Failed');
+
+CREATE TYPE definition_status AS ENUM ('Pending', 'Running', 'Dead', 'Draining', 'Idle');
+
+CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'TASK', 'JOB', 'NAME');
+
+CREATE SEQUENCE leader_terms;
+
+-- Whose work it is
+CREATE TABLE orgs (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    slug text NOT NULL,
+    settings jsonb NOT NULL DEFAULT '{}',
+    weight integer NOT NULL DEFAULT 1,
+    max_running integer,
+    rate_per_second double precision,
+    rate_burst integer,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT orgs_pkey PRIMARY KEY (id),
+    CONSTRAINT orgs_slug_key UNIQUE (slug),
+    CONSTRAINT orgs_slug CHECK (slug ~ '^[a-z0-9][a-z0-9_-]*$'),
+    CONSTRAINT orgs_weight CHECK (weight >= 1),
+    CONSTRAINT orgs_max_running CHECK (max_running >= 0),
+    CONSTRAINT orgs_rate CHECK (rate_per_second > 0 AND rate_burst >= 1)
+);
+
+CREATE TABLE queues (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    weight integer NOT NULL DEFAULT 1,
+    max_running integer,
+    rate_per_second double precision,
+    rate_burst integer,
+    paused_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT queues_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT queues_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT queues_named CHECK (name <> ''),
+    CONSTRAINT queues_weight CHECK (weight >= 1),
+    CONSTRAINT queues_max_running CHECK (max_running >= 0),
+    CONSTRAINT queues_rate CHECK (rate_per_second > 0 AND rate_burst >= 1)
+);
+
+CREATE TABLE users (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    external_id text NOT NULL,
+    email text,
+    role text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    disabled_at timestamptz,
+    CONSTRAINT users_pkey PRIMARY KEY (id),
+    CONSTRAINT users_external_id_key UNIQUE (external_id),
+    CONSTRAINT users_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT users_role CHECK (role IN ('reader', 'writer', 'admin'))
+);
+
+CREATE INDEX users_org ON users (org_id);
+
+CREATE TABLE org_roles (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    slug text NOT NULL,
+    name text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT org_roles_pkey PRIMARY KEY (id),
+    CONSTRAINT org_roles_org_id_slug_key UNIQUE (org_id, slug),
+    CONSTRAINT org_roles_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id)
+);
+
+CREATE TABLE org_role_memberships (
+    role_id uuid NOT NULL,
+    user_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT org_role_memberships_pkey PRIMARY KEY (role_id, user_id),
+    CONSTRAINT org_role_memberships_role_id_fkey FOREIGN KEY (role_id) REFERENCES org_roles (id) ON DELETE CASCADE,
+    CONSTRAINT org_role_memberships_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
+);
+
+CREATE INDEX org_role_memberships_user ON org_role_memberships (user_id);
+
+CREATE TABLE api_keys (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    user_id uuid,
+    name text NOT NULL,
+    prefix text NOT NULL,
+    key_hash bytea NOT NULL,
+    role text NOT NULL,
+    scopes text[] NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    last_used_at timestamptz,
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (id),
+    CONSTRAINT api_keys_key_hash_key UNIQUE (key_hash),
+    CONSTRAINT api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT api_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
+    CONSTRAINT api_keys_role CHECK (role IN ('reader', 'writer', 'admin'))
+);
+
+CREATE INDEX api_keys_org ON api_keys (org_id);
+
+CREATE INDEX api_keys_user ON api_keys (user_id);
+
+-- DAG versions, definitions, datasets
+CREATE TABLE dag_versions (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    dag_name text NOT NULL,
+    yaml_hash text NOT NULL,
+    yaml text NOT NULL,
+    created_by uuid,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT dag_versions_pkey PRIMARY KEY (id),
+    CONSTRAINT dag_versions_org_id_dag_name_yaml_hash_key UNIQUE (org_id, dag_name, yaml_hash),
+    CONSTRAINT dag_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT dag_versions_created_by_fkey FOREIGN KEY (created_by) REFERENCES users (id) ON DELETE SET NULL
+);
+
+CREATE INDEX dag_versions_created_by ON dag_versions (created_by);
+
+CREATE TABLE dag_current_versions (
+    org_id uuid NOT NULL,
+    dag_name text NOT NULL,
+    dag_version_id uuid NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT dag_current_versions_pkey PRIMARY KEY (org_id, dag_name),
+    CONSTRAINT dag_current_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT dag_current_versions_dag_version_id_fkey FOREIGN KEY (dag_version_id) REFERENCES dag_versions (id)
+);
+
+CREATE INDEX dag_current_versions_version ON dag_current_versions (dag_version_id);
+
+CREATE TABLE job_definitions (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    dag_name text NOT NULL,
+    dag_version_id uuid NOT NULL,
+    activation text NOT NULL,
+    runtime text NOT NULL,
+    operator text NOT NULL,
+    source jsonb,
+    bootstrap jsonb,
+    execution_strategy text,
+    idle_timeout text,
+    config jsonb NOT NULL DEFAULT '{}',
+    config_hash text NOT NULL,
+    input_datasets text[],
+    output_datasets text[],
+    update_strategy text NOT NULL,
+    unique_key text[],
+    scaling jsonb,
+    timeout_seconds integer,
+    heartbeat_timeout_seconds integer,
+    max_attempts integer NOT NULL DEFAULT 3,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    status definition_status NOT NULL,
+    last_heartbeat timestamptz,
+    last_event_at timestamptz,
+    next_run_at timestamptz,
+    CONSTRAINT job_definitions_pkey PRIMARY KEY (id),
+    CONSTRAINT job_definitions_dag_version_id_name_key UNIQUE (dag_version_id, name),
+    CONSTRAINT job_definitions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT job_definitions_dag_version_id_fkey FOREIGN KEY (dag_version_id)
+        REFERENCES dag_versions (id) ON DELETE CASCADE,
+    CONSTRAINT job_definitions_activation CHECK (activation IN ('source', 'reactive')),
+    CONSTRAINT job_definitions_runtime CHECK
+        (runtime IN ('pool', 'dispatcher', 'lambda') OR runtime ~ '^ecs_[a-z0-9_]+$'),
+    CONSTRAINT job_definitions_source CHECK ((activation = 'source') = (source IS NOT NULL)),
+    CONSTRAINT job_definitions_bootstrap CHECK (activation = 'source' OR bootstrap IS NULL),
+    CONSTRAINT job_definitions_strategy_activation CHECK
+        ((activation = 'reactive') = (execution_strategy IS NOT NULL)),
+    CONSTRAINT job_definitions_execution_strategy CHECK (execution_strategy IN ('PerUpdate', 'PerPartition')),
+    CONSTRAINT job_definitions_idle_timeout CHECK (activation = 'reactive' OR idle_timeout IS NULL),
+    CONSTRAINT job_definitions_update_strategy CHECK (update_strategy IN ('append', 'replace')),
+    CONSTRAINT job_definitions_unique_key CHECK
+        (update_strategy <> 'append' OR COALESCE(cardinality(unique_key), 0) > 0),
+    CONSTRAINT job_definitions_status CHECK
+        (CASE activation WHEN 'source' THEN status <> 'Idle' ELSE status IN ('Idle', 'Running') END),
+    CONSTRAINT job_definitions_limits CHECK
+        (timeout_seconds > 0 AND heartbeat_timeout_seconds > 0 AND max_attempts >= 1)
+);
+
+CREATE INDEX job_definitions_inputs ON job_definitions USING gin (input_datasets);
+
+CREATE INDEX job_definitions_next_run ON job_definitions (next_run_at) WHERE next_run_at IS NOT NULL;
+
+CREATE INDEX job_definitions_org ON job_definitions (org_id, dag_name, name);
+
+CREATE TABLE datasets (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    producer_dag_name text NOT NULL,
+    producer_job_name text NOT NULL,
+    producer_output_index integer NOT NULL,
+    storage jsonb NOT NULL DEFAULT '{}',
+    read_roles text[] NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT datasets_pkey PRIMARY KEY (id),
+    CONSTRAINT datasets_org_id_name_key UNIQUE (org_id, name),
+    CONSTRAINT datasets_producer_key UNIQUE (org_id, producer_dag_name, producer_job_name, producer_output_index),
+    CONSTRAINT datasets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT datasets_output_index CHECK (producer_output_index >= 0)
+);
+
+CREATE TABLE dataset_versions (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    dataset_uuid uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    storage_location text NOT NULL,
+    config_hash text NOT NULL,
+    schema_hash text,
+    range_start bigint,
+    range_end bigint,
+    CONSTRAINT dataset_versions_pkey PRIMARY KEY (id),
+    CONSTRAINT dataset_versions_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT dataset_versions_range CHECK (range_start <= range_end)
+);
+
+CREATE UNIQUE INDEX dataset_versions_identity
+    ON dataset_versions (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]'));
+
+CREATE TABLE dag_version_datasets (
+    dag_version_id uuid NOT NULL,
+    dataset_uuid uuid NOT NULL,
+    dataset_version uuid NOT NULL,
+    CONSTRAINT dag_version_datasets_pkey PRIMARY KEY (dag_version_id, dataset_uuid),
+    CONSTRAINT dag_version_datasets_dag_version_id_fkey FOREIGN KEY (dag_version_id)
+        REFERENCES dag_versions (id) ON DELETE CASCADE,
+    CONSTRAINT dag_version_datasets_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT dag_version_datasets_dataset_version_fkey FOREIGN KEY (dataset_version)
+        REFERENCES dataset_versions (id)
+);
+
+CREATE INDEX dag_version_datasets_dataset ON dag_version_datasets (dataset_uuid);
+
+CREATE INDEX dag_version_datasets_version ON dag_version_datasets (dataset_version);
+
+-- Work
+CREATE TABLE jobs (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    status job_status NOT NULL DEFAULT 'PENDING',
+    total_tasks integer NOT NULL DEFAULT 0,
+    open_tasks integer NOT NULL DEFAULT 0,
+    failed_tasks integer NOT NULL DEFAULT 0,
+    open_events integer NOT NULL DEFAULT 0,
+    name text NOT NULL,
+    definition_id uuid,
+    dag_version_id uuid,
+    trigger jsonb,
+    idempotency_key text,
+    timeout_seconds double precision,
+    deadline_at timestamptz,
+    cancel_requested_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    cause_id bigint,
+    error text,
+    CONSTRAINT jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT jobs_org_id_id_key UNIQUE (org_id, id),
+    CONSTRAINT jobs_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT jobs_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES job_definitions (id),
+    CONSTRAINT jobs_dag_version_id_fkey FOREIGN KEY (dag_version_id) REFERENCES dag_versions (id),
+    CONSTRAINT jobs_named CHECK (name <> ''),
+    CONSTRAINT jobs_timeout CHECK (timeout_seconds > 0),
+    CONSTRAINT jobs_ended CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)),
+    CONSTRAINT jobs_ended_tasks CHECK (completed_at IS NULL OR open_tasks = 0),
+    CONSTRAINT jobs_success CHECK (status <> 'COMPLETED' OR (failed_tasks = 0 AND open_events = 0)),
+    CONSTRAINT jobs_started CHECK (status <> 'RUNNING' OR started_at IS NOT NULL),
+    CONSTRAINT jobs_open_tasks CHECK (open_tasks BETWEEN 0 AND total_tasks),
+    CONSTRAINT jobs_failed_tasks CHECK (failed_tasks BETWEEN 0 AND total_tasks),
+    CONSTRAINT jobs_open_events CHECK (open_events >= 0)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX jobs_dag_version ON jobs (dag_version_id, id) WHERE dag_version_id IS NOT NULL;
+
+CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND deadline_at IS NOT NULL;
+
+CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+CREATE INDEX jobs_name ON jobs (org_id, name, id);
+
+CREATE INDEX jobs_unfinished ON jobs (org_id, id) WHERE completed_at IS NULL;
+
+CREATE TABLE groups (
+    id bigint NOT NULL,
+    job_id bigint NOT NULL,
+    parent_group_id bigint,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    unmet integer NOT NULL DEFAULT 0,
+    open integer NOT NULL DEFAULT 0,
+    name text NOT NULL,
+    completed_at timestamptz,
+    failed_at timestamptz,
+    cause_id bigint,
+    CONSTRAINT groups_pkey PRIMARY KEY (id),
+    CONSTRAINT groups_job_id_id_key UNIQUE (job_id, id),
+    CONSTRAINT groups_job_id_parent_group_id_fkey FOREIGN KEY (job_id, parent_group_id) REFERENCES groups (job_id, id),
+    CONSTRAINT groups_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
+    CONSTRAINT groups_parent CHECK (parent_group_id <> id),
+    CONSTRAINT groups_counters CHECK (unmet >= 0 AND open >= 0),
+    CONSTRAINT groups_completed CHECK (completed_at IS NULL OR (unmet = 0 AND open = 0 AND failed_at IS NULL)),
+    CONSTRAINT groups_cause CHECK ((failed_at IS NULL) = (cause_id IS NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX groups_parent ON groups (parent_group_id) WHERE parent_group_id IS NOT NULL;
+
+CREATE TABLE tasks (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    status task_status NOT NULL DEFAULT 'PENDING',
+    attempt integer NOT NULL DEFAULT 0,
+    failures integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 4,
+    unmet integer NOT NULL DEFAULT 0,
+    priority smallint NOT NULL DEFAULT 0,
+    readiness task_readiness DEFAULT 'READY',
+    job_id bigint,
+    group_id bigint,
+    worker_id bigint,
+    lease_token uuid,
+    lease_expires_at timestamptz,
+    last_heartbeat timestamptz,
+    available_at timestamptz,
+    next_retry_at timestamptz,
+    claimed_at timestamptz,
+    started_at timestamptz,
+    completed_at timestamptz,
+    cancel_requested_at timestamptz,
+    cause_id bigint,
+    definition_id uuid,
+    timeout_seconds double precision,
+    queue text NOT NULL DEFAULT 'default',
+    type text NOT NULL,
+    entrypoint text,
+    kwargs jsonb NOT NULL DEFAULT '{}',
+    retry_policy jsonb,
+    idempotency_key text,
+    dedupe_key text,
+    concurrency_key text,
+    partitions text[],
+    input_versions jsonb,
+    result jsonb,
+    outputs jsonb,
+    error text,
+    error_fingerprint text,
+    log_path text,
+    CONSTRAINT tasks_pkey PRIMARY KEY (id),
+    CONSTRAINT tasks_org_id_job_id_fkey FOREIGN KEY (org_id, job_id) REFERENCES jobs (org_id, id) ON DELETE CASCADE,
+    CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
+    CONSTRAINT tasks_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES job_definitions (id),
+    CONSTRAINT tasks_phase CHECK (num_nonnulls(readiness, lease_token, completed_at) = 1),
+    CONSTRAINT tasks_lease CHECK ((lease_token IS NOT NULL) = (status IN ('CLAIMED', 'RUNNING'))),
+    CONSTRAINT tasks_waiting CHECK ((readiness IS NOT NULL) = (status = 'PENDING' OR next_retry_at IS NOT NULL)),
+    CONSTRAINT tasks_holder CHECK (lease_token IS NULL OR num_nulls(lease_expires_at, worker_id, claimed_at) = 0),
+    CONSTRAINT tasks_blocked CHECK (unmet = 0 OR COALESCE(readiness IN ('BLOCKED', 'HELD'), completed_at IS NOT NULL)),
+    CONSTRAINT tasks_timed CHECK (readiness <> 'TIME' OR available_at IS NOT NULL),
+    CONSTRAINT tasks_retry CHECK
+        (next_retry_at IS NULL OR (status = 'FAILED' AND readiness <> 'READY' AND available_at = next_retry_at)),
+    CONSTRAINT tasks_cause CHECK (cause_id IS NULL OR status = 'CANCELLED'),
+    CONSTRAINT tasks_counters CHECK (failures <= LEAST(attempt, max_attempts) AND max_attempts > 0 AND unmet >= 0),
+    CONSTRAINT tasks_group_job CHECK (group_id IS NULL OR job_id IS NOT NULL)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX tasks_concurrency ON tasks (org_id, concurrency_key)
+    WHERE concurrency_key IS NOT NULL AND status IN ('CLAIMED', 'RUNNING');
+
+CREATE INDEX tasks_dead_letter ON tasks (org_id, completed_at) WHERE status = 'DEAD_LETTER';
+
+CREATE UNIQUE INDEX tasks_dedupe_key ON tasks (definition_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
+
+CREATE INDEX tasks_definition ON tasks (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE INDEX tasks_due ON tasks (available_at) WHERE readiness = 'TIME';
+
+CREATE INDEX tasks_group ON tasks (group_id, id) WHERE group_id IS NOT NULL;
+
+CREATE UNIQUE INDEX tasks_idempotency_key ON tasks (org_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+CREATE INDEX tasks_job ON tasks (job_id, id) WHERE job_id IS NOT NULL;
+
+CREATE INDEX tasks_live ON tasks (worker_id) WHERE status IN ('CLAIMED', 'RUNNING');
+
+CREATE INDEX tasks_ready ON tasks (org_id, queue, priority DESC, (COALESCE(job_id, id)), id) WHERE readiness = 'READY';
+
+CREATE TABLE dependencies (
+    previous_id bigint NOT NULL,
+    next_id bigint NOT NULL,
+    previous_type node_type NOT NULL,
+    next_type node_type NOT NULL,
+    CONSTRAINT dependencies_pkey PRIMARY KEY (previous_id, next_id, previous_type, next_type),
+    CONSTRAINT dependencies_distinct CHECK (previous_id <> next_id)
+);
+
+CREATE INDEX dependencies_next ON dependencies (next_id);
+
+CREATE TABLE task_attempts (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    charged boolean NOT NULL,
+    outcome attempt_outcome NOT NULL,
+    worker_id bigint,
+    claimed_at timestamptz,
+    started_at timestamptz,
+    ended_at timestamptz NOT NULL DEFAULT now(),
+    error text,
+    error_fingerprint text,
+    log_path text,
+    CONSTRAINT task_attempts_pkey PRIMARY KEY (task_id, attempt),
+    CONSTRAINT task_attempts_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
+    CONSTRAINT task_attempts_attempt CHECK (attempt >= 1),
+    CONSTRAINT task_attempts_released CHECK (outcome <> 'RELEASED' OR NOT charged)
+);
+
+-- Who works
+CREATE TABLE workers (
+    id bigint NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    last_heartbeat timestamptz NOT NULL DEFAULT now(),
+    stopped_at timestamptz,
+    tasks_completed bigint NOT NULL DEFAULT 0,
+    tasks_failed bigint NOT NULL DEFAULT 0,
+    pid integer NOT NULL,
+    pool_size integer NOT NULL DEFAULT 1,
+    status worker_status NOT NULL DEFAULT 'ACTIVE',
+    is_leader boolean NOT NULL DEFAULT false,
+    leader_until timestamptz,
+    leader_term bigint,
+    hostname text NOT NULL,
+    version text,
+    queues text[] NOT NULL DEFAULT '{}',
+    CONSTRAINT workers_pkey PRIMARY KEY (id),
+    CONSTRAINT workers_pool_size CHECK (pool_size >= 1),
+    CONSTRAINT workers_counters CHECK (tasks_completed >= 0 AND tasks_failed >= 0),
+    CONSTRAINT workers_stopped CHECK ((status = 'STOPPED') = (stopped_at IS NOT NULL)),
+    CONSTRAINT workers_leader_until CHECK (is_leader = (leader_until IS NOT NULL)),
+    CONSTRAINT workers_leader CHECK (NOT is_leader OR (leader_term IS NOT NULL AND status <> 'STOPPED'))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX workers_leader ON workers (is_leader) WHERE is_leader;
+
+CREATE INDEX workers_present ON workers (id) WHERE status <> 'STOPPED';
+
+-- What tasks leave behind
+CREATE TABLE outbox (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    job_id bigint,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    available_at timestamptz NOT NULL DEFAULT now(),
+    status outbox_status NOT NULL DEFAULT 'Pending',
+    attempts integer NOT NULL DEFAULT 0,
+    kind text NOT NULL,
+    ordering_key text,
+    payload jsonb NOT NULL DEFAULT '{}',
+    claimed_by bigint,
+    claim_token uuid,
+    claim_expires_at timestamptz,
+    processed_at timestamptz,
+    last_error text,
+    CONSTRAINT outbox_pkey PRIMARY KEY (id),
+    CONSTRAINT outbox_org_id_job_id_fkey FOREIGN KEY (org_id, job_id) REFERENCES jobs (org_id, id) ON DELETE CASCADE,
+    CONSTRAINT outbox_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT outbox_kind CHECK (kind IN ('enqueue_task', 'route_event')),
+    CONSTRAINT outbox_claim CHECK ((status = 'Processing') = (claim_token IS NOT NULL)),
+    CONSTRAINT outbox_claim_expiry CHECK ((claim_token IS NULL) = (claim_expires_at IS NULL)),
+    CONSTRAINT outbox_processed CHECK ((status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)),
+    CONSTRAINT outbox_attempts CHECK (attempts >= 0)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX outbox_claimed ON outbox (claim_expires_at) WHERE status = 'Processing';
+
+CREATE INDEX outbox_job ON outbox (job_id) WHERE job_id IS NOT NULL;
+
+CREATE INDEX outbox_order ON outbox (ordering_key, id)
+    WHERE ordering_key IS NOT NULL AND status IN ('Pending', 'Processing');
+
+CREATE INDEX outbox_pending ON outbox (available_at, id) WHERE status = 'Pending';
+
+CREATE TABLE task_inputs (
+    task_id bigint NOT NULL,
+    input_dataset_uuid uuid NOT NULL,
+    input_partition_key text NOT NULL,
+    input_version timestamptz NOT NULL,
+    CONSTRAINT task_inputs_pkey PRIMARY KEY (task_id, input_dataset_uuid, input_partition_key),
+    CONSTRAINT task_inputs_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
+    CONSTRAINT task_inputs_input_dataset_uuid_fkey FOREIGN KEY (input_dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE
+);
+
+CREATE INDEX task_inputs_version ON task_inputs (input_dataset_uuid, input_partition_key, input_version);
+
+CREATE TABLE column_lineage (
+    output_dataset_uuid uuid NOT NULL,
+    output_column text NOT NULL,
+    input_dataset_uuid uuid NOT NULL,
+    input_column text NOT NULL,
+    definition_id uuid,
+    CONSTRAINT column_lineage_pkey PRIMARY KEY (output_dataset_uuid, output_column, input_dataset_uuid, input_column),
+    CONSTRAINT column_lineage_output_dataset_uuid_fkey FOREIGN KEY (output_dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT column_lineage_input_dataset_uuid_fkey FOREIGN KEY (input_dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT column_lineage_definition_id_fkey FOREIGN KEY (definition_id)
+        REFERENCES job_definitions (id) ON DELETE SET NULL
+);
+
+CREATE INDEX column_lineage_definition ON column_lineage (definition_id);
+
+CREATE INDEX column_lineage_input ON column_lineage (input_dataset_uuid, input_column);
+
+CREATE TABLE operator_state (
+    org_id uuid NOT NULL,
+    definition_id uuid NOT NULL,
+    state_key text NOT NULL DEFAULT 'default',
+    state jsonb NOT NULL DEFAULT '{}',
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT operator_state_pkey PRIMARY KEY (org_id, definition_id, state_key),
+    CONSTRAINT operator_state_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT operator_state_definition_id_fkey FOREIGN KEY (definition_id)
+        REFERENCES job_definitions (id) ON DELETE CASCADE
+);
+
+CREATE INDEX operator_state_definition ON operator_state (definition_id);
+
+CREATE TABLE table_refcounts (
+    table_name text NOT NULL,
+    refcount integer NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    dropping_at timestamptz,
+    CONSTRAINT table_refcounts_pkey PRIMARY KEY (table_name),
+    CONSTRAINT table_refcounts_dropping CHECK (dropping_at IS NULL OR refcount <= 0)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX table_refcounts_unused ON table_refcounts (updated_at) WHERE refcount <= 0;
+
+CREATE TABLE table_references (
+    table_name text NOT NULL,
+    owner reference_owner NOT NULL,
+    owner_id bigint NOT NULL DEFAULT 0,
+    attempt integer NOT NULL DEFAULT 0,
+    name text NOT NULL DEFAULT '',
+    refs integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT table_references_pkey PRIMARY KEY (table_name, owner, owner_id, attempt, name),
+    CONSTRAINT table_references_table_name_fkey FOREIGN KEY (table_name)
+        REFERENCES table_refcounts (table_name) ON DELETE CASCADE,
+    CONSTRAINT table_references_refs CHECK (refs >= 1),
+    CONSTRAINT table_references_by_name CHECK ((owner = 'NAME') = (name <> '')),
+    CONSTRAINT table_references_by_id CHECK ((owner = 'NAME') = (owner_id = 0)),
+    CONSTRAINT table_references_by_attempt CHECK ((owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0)
+);
+
+CREATE INDEX table_references_name ON table_references (name) WHERE owner = 'NAME';
+
+CREATE INDEX table_references_owner ON table_references (owner_id, attempt) WHERE owner <> 'NAME';
+
+-- What PostgreSQL does by itself
+CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
+
+CREATE TRIGGER touch BEFORE UPDATE ON jobs FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON tasks FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON queues FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON job_definitions FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON dag_current_versions FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON datasets FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON operator_state FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE OR REPLACE FUNCTION aaiclick_forget_dependencies() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN
+    DELETE FROM dependencies WHERE previous_id IN (SELECT id FROM gone);
+    DELETE FROM dependencies WHERE next_id IN (SELECT id FROM gone);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER forget_dependencies AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+
+CREATE TRIGGER forget_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+
+INSERT INTO orgs (id, name, slug) VALUES ('00000000-0000-4000-8000-000000000001', 'Default', 'default');

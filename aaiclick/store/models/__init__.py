@@ -1,0 +1,77 @@
+"""The tables, as SQLModel classes: one module per subject, all names here."""
+
+from __future__ import annotations
+
+from aaiclick.store.models import triggers as triggers
+from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, DEFAULT_QUEUE, metadata
+from aaiclick.store.models.catalog import (
+    DagCurrentVersion,
+    DagVersion,
+    DagVersionDataset,
+    Dataset,
+    DatasetVersion,
+    JobDefinition,
+)
+from aaiclick.store.models.records import (
+    ColumnLineage,
+    OperatorState,
+    OutboxRow,
+    TableRefcount,
+    TableReference,
+    TaskInput,
+)
+from aaiclick.store.models.status import (
+    AttemptOutcome,
+    DefinitionStatus,
+    JobStatus,
+    NodeType,
+    OutboxStatus,
+    ReferenceOwner,
+    TaskReadiness,
+    TaskStatus,
+    WorkerStatus,
+)
+from aaiclick.store.models.tasks import Task
+from aaiclick.store.models.tenants import ApiKey, Org, OrgRole, OrgRoleMembership, Queue, User
+from aaiclick.store.models.work import Dependency, Group, Job, TaskAttempt
+from aaiclick.store.models.workers import Worker
+
+__all__ = [
+    "DEFAULT_ORG_ID",
+    "DEFAULT_ORG_SLUG",
+    "DEFAULT_QUEUE",
+    "ApiKey",
+    "AttemptOutcome",
+    "ColumnLineage",
+    "DagCurrentVersion",
+    "DagVersion",
+    "DagVersionDataset",
+    "Dataset",
+    "DatasetVersion",
+    "DefinitionStatus",
+    "Dependency",
+    "Group",
+    "Job",
+    "JobDefinition",
+    "JobStatus",
+    "NodeType",
+    "OperatorState",
+    "Org",
+    "OrgRole",
+    "OrgRoleMembership",
+    "OutboxRow",
+    "OutboxStatus",
+    "Queue",
+    "ReferenceOwner",
+    "TableRefcount",
+    "TableReference",
+    "Task",
+    "TaskAttempt",
+    "TaskInput",
+    "TaskReadiness",
+    "TaskStatus",
+    "User",
+    "Worker",
+    "WorkerStatus",
+    "metadata",
+]

@@ -1,0 +1,160 @@
+"""What tasks leave behind besides their result: events to route, inputs read, lineage, operator state, tables held."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    Text,
+    text,
+)
+from sqlmodel import Field
+
+from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, uuid, words
+from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER, OutboxStatus, ReferenceOwner
+
+
+class OutboxRow(Row, table=True):
+    """A side effect owed by a committed transaction.
+
+    A row in Processing is leased: when `claim_expires_at` passes, anyone may take it again. Rows of one `ordering_key`
+    (a dataset) are applied in the order of their ids.
+    """
+
+    __tablename__ = "outbox"
+
+    id: int = Field(default=None, sa_column=Column(BigInteger(), Identity(always=True), primary_key=True))
+    org_id: UUID = org()
+    job_id: int | None = snowflake(null=True)
+    created_at: datetime = now()
+    available_at: datetime = now()
+    status: OutboxStatus = column(OUTBOX_STATUS, default=OutboxStatus.PENDING, server="'Pending'")
+    attempts: int = column(Integer(), default=0, server="0")
+    kind: str = words()
+    ordering_key: str | None = words(null=True)
+    payload: dict[str, Any] = document()
+    claimed_by: int | None = snowflake(null=True)
+    claim_token: UUID | None = uuid(null=True)
+    claim_expires_at: datetime | None = moment()
+    processed_at: datetime | None = moment()
+    last_error: str | None = words(null=True)
+
+    __table_args__ = (
+        ForeignKeyConstraint(["org_id", "job_id"], ["jobs.org_id", "jobs.id"], ondelete="CASCADE"),
+        CheckConstraint("kind IN ('enqueue_task', 'route_event')", name="kind"),
+        CheckConstraint("(status = 'Processing') = (claim_token IS NOT NULL)", name="claim"),
+        CheckConstraint("(claim_token IS NULL) = (claim_expires_at IS NULL)", name="claim_expiry"),
+        CheckConstraint("(status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)", name="processed"),
+        CheckConstraint("attempts >= 0", name="attempts"),
+        Index("outbox_pending", "available_at", "id", postgresql_where=text("status = 'Pending'")),
+        Index("outbox_claimed", "claim_expires_at", postgresql_where=text("status = 'Processing'")),
+        Index(
+            "outbox_order",
+            "ordering_key",
+            "id",
+            postgresql_where=text("ordering_key IS NOT NULL AND status IN ('Pending', 'Processing')"),
+        ),
+        Index("outbox_job", "job_id", postgresql_where=text("job_id IS NOT NULL")),
+        busy(),
+    )
+
+
+class TaskInput(Row, table=True):
+    """Which version of which partition a task read: the key of memoization and of dataset lineage."""
+
+    __tablename__ = "task_inputs"
+
+    task_id: int = snowflake("tasks.id", on_delete="CASCADE", primary_key=True)
+    input_dataset_uuid: UUID = uuid("datasets.id", on_delete="CASCADE", primary_key=True)
+    input_partition_key: str = words(primary_key=True)
+    input_version: datetime = column(DateTime(timezone=True))
+
+    __table_args__ = (Index("task_inputs_version", "input_dataset_uuid", "input_partition_key", "input_version"),)
+
+
+class ColumnLineage(Row, table=True):
+    __tablename__ = "column_lineage"
+
+    output_dataset_uuid: UUID = uuid("datasets.id", on_delete="CASCADE", primary_key=True)
+    output_column: str = words(primary_key=True)
+    input_dataset_uuid: UUID = uuid("datasets.id", on_delete="CASCADE", primary_key=True)
+    input_column: str = words(primary_key=True)
+    definition_id: UUID | None = uuid("job_definitions.id", null=True, on_delete="SET NULL")
+
+    __table_args__ = (
+        Index("column_lineage_input", "input_dataset_uuid", "input_column"),
+        Index("column_lineage_definition", "definition_id"),
+    )
+
+
+class OperatorState(Row, table=True):
+    """What an operator remembers between tasks, written in the transaction of a completion."""
+
+    __tablename__ = "operator_state"
+
+    org_id: UUID = org(primary_key=True)
+    definition_id: UUID = uuid("job_definitions.id", on_delete="CASCADE", primary_key=True)
+    state_key: str = words(default="default", primary_key=True)
+    state: dict[str, Any] = document()
+    updated_at: datetime = now()
+
+    __table_args__ = (Index("operator_state_definition", "definition_id"),)
+
+
+class TableRefcount(Row, table=True):
+    """A ClickHouse table that we made, from before it exists until after it is gone.
+
+    `refcount` is the sum of its references. `dropping_at` marks that the drop has begun: from then on a new reference
+    is refused, so a table cannot be revived while it goes.
+    """
+
+    __tablename__ = "table_refcounts"
+
+    table_name: str = words(primary_key=True)
+    refcount: int = column(Integer(), default=0, server="0")
+    created_at: datetime = now()
+    updated_at: datetime = now()
+    dropping_at: datetime | None = moment()
+
+    __table_args__ = (
+        CheckConstraint("dropping_at IS NULL OR refcount <= 0", name="dropping"),
+        Index("table_refcounts_unused", "updated_at", postgresql_where=text("refcount <= 0")),
+        busy(fillfactor=70),
+    )
+
+
+class TableReference(Row, table=True):
+    """Who keeps a table: an attempt (`owner_id`, `attempt`), a task or a job (`owner_id`), or a name (`name`).
+
+    Releasing an owner is one delete by owner, so a worker that died leaves nothing to guess.
+    """
+
+    __tablename__ = "table_references"
+
+    table_name: str = column(Text(), ForeignKey("table_refcounts.table_name", ondelete="CASCADE"), primary_key=True)
+    owner: ReferenceOwner = column(REFERENCE_OWNER, primary_key=True)
+    owner_id: int = column(BigInteger(), default=0, server="0", primary_key=True)
+    attempt: int = column(Integer(), default=0, server="0", primary_key=True)
+    name: str = words(default="", primary_key=True)
+    refs: int = column(Integer(), default=1, server="1")
+    created_at: datetime = now()
+
+    __table_args__ = (
+        CheckConstraint("refs >= 1", name="refs"),
+        CheckConstraint("(owner = 'NAME') = (name <> '')", name="by_name"),
+        CheckConstraint("(owner = 'NAME') = (owner_id = 0)", name="by_id"),
+        CheckConstraint("(owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0", name="by_attempt"),
+        Index("table_references_owner", "owner_id", "attempt", postgresql_where=text("owner <> 'NAME'")),
+        Index("table_references_name", "name", postgresql_where=text("owner = 'NAME'")),
+    )

@@ -1,0 +1,130 @@
+"""Whose work it is and who may see it: orgs with their limits, users, roles, keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, Double, Index, Integer, LargeBinary, UniqueConstraint
+
+from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
+
+ROLES = "('reader', 'writer', 'admin')"
+
+
+class Org(Row, table=True):
+    """A tenant. `weight` is its share when several wait; the limits hold over all its queues."""
+
+    __tablename__ = "orgs"
+
+    id: UUID = uuid_key()
+    name: str = words()
+    slug: str = words()
+    settings: dict[str, Any] = document()
+    weight: int = column(Integer(), default=1, server="1")
+    max_running: int | None = column(Integer(), null=True)
+    rate_per_second: float | None = column(Double(), null=True)
+    rate_burst: int | None = column(Integer(), null=True)
+    created_at: datetime = now()
+
+    __table_args__ = (
+        UniqueConstraint("slug"),
+        CheckConstraint("slug ~ '^[a-z0-9][a-z0-9_-]*$'", name="slug"),
+        CheckConstraint("weight >= 1", name="weight"),
+        CheckConstraint("max_running >= 0", name="max_running"),
+        CheckConstraint("rate_per_second > 0 AND rate_burst >= 1", name="rate"),
+    )
+
+
+class Queue(Row, table=True):
+    """Settings of one queue of one org; a queue without a row has none of them."""
+
+    __tablename__ = "queues"
+
+    org_id: UUID = org(primary_key=True)
+    name: str = words(primary_key=True)
+    weight: int = column(Integer(), default=1, server="1")
+    max_running: int | None = column(Integer(), null=True)
+    rate_per_second: float | None = column(Double(), null=True)
+    rate_burst: int | None = column(Integer(), null=True)
+    paused_at: datetime | None = moment()
+    created_at: datetime = now()
+    updated_at: datetime = now()
+
+    __table_args__ = (
+        CheckConstraint("name <> ''", name="named"),
+        CheckConstraint("weight >= 1", name="weight"),
+        CheckConstraint("max_running >= 0", name="max_running"),
+        CheckConstraint("rate_per_second > 0 AND rate_burst >= 1", name="rate"),
+    )
+
+
+class User(Row, table=True):
+    """A person (`external_id` is the identity provider's subject) with one platform role."""
+
+    __tablename__ = "users"
+
+    id: UUID = uuid_key()
+    org_id: UUID = org()
+    external_id: str = words()
+    email: str | None = words(null=True)
+    role: str = words()
+    created_at: datetime = now()
+    disabled_at: datetime | None = moment()
+
+    __table_args__ = (
+        UniqueConstraint("external_id"),
+        CheckConstraint(f"role IN {ROLES}", name="role"),
+        Index("users_org", "org_id"),
+    )
+
+
+class OrgRole(Row, table=True):
+    """A role that an org defines, for the visibility of datasets."""
+
+    __tablename__ = "org_roles"
+
+    id: UUID = uuid_key()
+    org_id: UUID = org()
+    slug: str = words()
+    name: str = words()
+    created_at: datetime = now()
+
+    __table_args__ = (UniqueConstraint("org_id", "slug"),)
+
+
+class OrgRoleMembership(Row, table=True):
+    __tablename__ = "org_role_memberships"
+
+    role_id: UUID = uuid("org_roles.id", on_delete="CASCADE", primary_key=True)
+    user_id: UUID = uuid("users.id", on_delete="CASCADE", primary_key=True)
+    created_at: datetime = now()
+
+    __table_args__ = (Index("org_role_memberships_user", "user_id"),)
+
+
+class ApiKey(Row, table=True):
+    """A credential: only its hash is kept, `prefix` is what people recognise it by."""
+
+    __tablename__ = "api_keys"
+
+    id: UUID = uuid_key()
+    org_id: UUID = org()
+    user_id: UUID | None = uuid("users.id", null=True, on_delete="CASCADE")
+    name: str = words()
+    prefix: str = words()
+    key_hash: bytes = column(LargeBinary())
+    role: str = words()
+    scopes: list[str] = many_words()
+    created_at: datetime = now()
+    last_used_at: datetime | None = moment()
+    expires_at: datetime | None = moment()
+    revoked_at: datetime | None = moment()
+
+    __table_args__ = (
+        UniqueConstraint("key_hash"),
+        CheckConstraint(f"role IN {ROLES}", name="role"),
+        Index("api_keys_org", "org_id"),
+        Index("api_keys_user", "user_id"),
+    )

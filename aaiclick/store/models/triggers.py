@@ -1,0 +1,55 @@
+"""What PostgreSQL does by itself, as part of the metadata: `create_all` makes the same schema as the migrations."""
+
+from __future__ import annotations
+
+from sqlalchemy import DDL, event
+
+from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, metadata
+
+TOUCHED = ("jobs", "tasks", "queues", "job_definitions", "dag_current_versions", "datasets", "operator_state")
+"""Tables whose `updated_at` is kept by a trigger; `table_refcounts` is written by statements that set it."""
+
+_TOUCH = """
+CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$
+"""
+
+# WHEN is evaluated without entering plpgsql: a statement that sets updated_at itself pays next to nothing.
+_TOUCH_TRIGGER = """
+CREATE TRIGGER touch BEFORE UPDATE ON {table} FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch()
+"""
+
+_FORGET = """
+CREATE OR REPLACE FUNCTION aaiclick_forget_dependencies() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN
+    DELETE FROM dependencies WHERE previous_id IN (SELECT id FROM gone);
+    DELETE FROM dependencies WHERE next_id IN (SELECT id FROM gone);
+    RETURN NULL;
+END $$
+"""
+
+# Once per statement: deleting a job of a million tasks is one pass over its dependencies.
+_FORGET_TRIGGER = """
+CREATE TRIGGER forget_dependencies AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies()
+"""
+
+_DEFAULT_ORG = f"""
+INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAULT_ORG_SLUG}')
+"""  # noqa: S608
+
+
+def _statements() -> list[str]:
+    touch = [_TOUCH_TRIGGER.format(table=table) for table in TOUCHED]
+    forget = [_FORGET_TRIGGER.format(table=table) for table in ("tasks", "groups")]
+    return [_TOUCH, *touch, _FORGET, *forget, _DEFAULT_ORG]
+
+
+def attach() -> None:
+    """Have `metadata.create_all` run these after the tables."""
+    for statement in _statements():
+        event.listen(metadata, "after_create", DDL(statement.replace("%", "%%")))
+
+
+attach()

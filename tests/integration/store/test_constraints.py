@@ -1,0 +1,261 @@
+"""What the schema refuses: for each CHECK at least one row that breaks it and nothing else."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+ORG = "'00000000-0000-4000-8000-000000000001'"
+UUID = "'11111111-1111-4111-8111-111111111111'"
+LEASE = {
+    "readiness": "NULL",
+    "attempt": "1",
+    "worker_id": "7",
+    "lease_token": "gen_random_uuid()",
+    "lease_expires_at": "now()",
+    "claimed_at": "now()",
+}
+CLAIMED = {"status": "'CLAIMED'", **LEASE}
+RUNNING = {"status": "'RUNNING'", **LEASE, "started_at": "now()"}
+ENDED = {"readiness": "NULL", "completed_at": "now()"}
+RETRYING = {
+    "status": "'FAILED'",
+    "readiness": "'TIME'",
+    "attempt": "1",
+    "failures": "1",
+    "available_at": "now()",
+    "next_retry_at": "now()",
+}
+SOURCE = {
+    "org_id": ORG,
+    "name": "'n'",
+    "dag_name": "'d'",
+    "dag_version_id": UUID,
+    "activation": "'source'",
+    "runtime": "'pool'",
+    "operator": "'sql'",
+    "source": "'{}'",
+    "config_hash": "'h'",
+    "update_strategy": "'replace'",
+    "status": "'Pending'",
+}
+REACTIVE = SOURCE | {
+    "activation": "'reactive'",
+    "source": "NULL",
+    "execution_strategy": "'PerUpdate'",
+    "status": "'Idle'",
+}
+
+ROWS: dict[str, dict[str, str]] = {
+    "tasks": {"id": "1", "type": "'x'"},
+    "jobs": {"id": "2", "org_id": ORG, "name": "'x'"},
+    "groups": {"id": "3", "job_id": "900", "name": "'x'"},
+    "dependencies": {"previous_id": "1", "next_id": "2", "previous_type": "'task'", "next_type": "'task'"},
+    "task_attempts": {"task_id": "901", "attempt": "1", "charged": "true", "outcome": "'FAILED'"},
+    "workers": {"id": "1", "hostname": "'h'", "pid": "1"},
+    "outbox": {"org_id": ORG, "kind": "'route_event'", "payload": "'{}'"},
+    "orgs": {"name": "'x'", "slug": "'x'"},
+    "queues": {"org_id": ORG, "name": "'x'"},
+    "users": {"org_id": ORG, "external_id": "'e'", "role": "'reader'"},
+    "api_keys": {"org_id": ORG, "name": "'x'", "prefix": "'p'", "key_hash": "'h'", "role": "'reader'"},
+    "job_definitions": SOURCE,
+    "datasets": {
+        "org_id": ORG,
+        "name": "'x'",
+        "producer_dag_name": "'d'",
+        "producer_job_name": "'j'",
+        "producer_output_index": "0",
+    },
+    "dataset_versions": {"dataset_uuid": UUID, "storage_location": "'l'", "config_hash": "'h'"},
+    "table_refcounts": {"table_name": "'t1'"},
+    "table_references": {"table_name": "'t900'", "owner": "'TASK'", "owner_id": "1"},
+}
+
+ALLOWED: list[tuple[str, dict[str, str]]] = [(table, {}) for table in ROWS] + [
+    ("tasks", CLAIMED),
+    ("tasks", RUNNING),
+    ("tasks", {"status": "'COMPLETED'", "attempt": "1", "worker_id": "7", **ENDED}),
+    ("tasks", {"status": "'COMPLETED'", **ENDED}),  # reused from another: never claimed
+    ("tasks", {"status": "'FAILED'", "attempt": "1", "failures": "1", **ENDED}),
+    ("tasks", {"status": "'DEAD_LETTER'", "attempt": "9", "failures": "4", **ENDED}),
+    ("tasks", {"status": "'CANCELLED'", "cause_id": "5", "unmet": "2", **ENDED}),
+    ("tasks", RETRYING),
+    ("tasks", RETRYING | {"readiness": "'HELD'"}),
+    ("tasks", {"readiness": "'BLOCKED'", "unmet": "2"}),
+    ("tasks", {"readiness": "'BLOCKED'"}),  # its group is closed
+    ("tasks", {"readiness": "'HELD'", "unmet": "2"}),
+    ("tasks", {"readiness": "'TIME'", "available_at": "now()"}),
+    ("tasks", {"job_id": "900", "group_id": "902"}),
+    (
+        "jobs",
+        {"status": "'RUNNING'", "started_at": "now()", "total_tasks": "3", "open_tasks": "2", "failed_tasks": "1"},
+    ),
+    ("jobs", {"status": "'FAILED'", "completed_at": "now()", "total_tasks": "1", "failed_tasks": "1"}),
+    ("groups", {"completed_at": "now()"}),
+    ("groups", {"failed_at": "now()", "cause_id": "1", "open": "3"}),
+    ("workers", {"is_leader": "true", "leader_until": "now()", "leader_term": "1"}),
+    ("workers", {"status": "'STOPPED'", "stopped_at": "now()", "leader_term": "1"}),
+    ("outbox", {"status": "'Processing'", "claim_token": UUID, "claim_expires_at": "now()"}),
+    ("outbox", {"status": "'Done'", "processed_at": "now()"}),
+    ("task_attempts", {"outcome": "'RELEASED'", "charged": "false"}),
+    ("job_definitions", REACTIVE),
+    ("job_definitions", {"runtime": "'ecs_platform'", "update_strategy": "'append'", "unique_key": "'{id}'"}),
+    ("dataset_versions", {"range_start": "1", "range_end": "1"}),
+    ("dataset_versions", {"range_end": "9223372036854775807"}),
+    ("table_refcounts", {"refcount": "-1", "dropping_at": "now()"}),
+    ("table_references", {"owner": "'ATTEMPT'", "attempt": "2"}),
+    ("table_references", {"owner": "'NAME'", "owner_id": "0", "name": "'sales'"}),
+]
+
+REFUSED: list[tuple[str, str, dict[str, str]]] = [
+    ("tasks", "phase", {"completed_at": "now()"}),
+    ("tasks", "phase", {"status": "'COMPLETED'", "readiness": "NULL"}),
+    ("tasks", "phase", {"status": "'CANCELLED'", "readiness": "NULL"}),
+    ("tasks", "phase", {"status": "'FAILED'", "readiness": "NULL"}),
+    ("tasks", "phase", RETRYING | {"completed_at": "now()"}),
+    ("tasks", "phase", CLAIMED | {"completed_at": "now()"}),
+    ("tasks", "lease", {"status": "'CLAIMED'", "readiness": "NULL", "completed_at": "now()"}),
+    ("tasks", "lease", {"status": "'RUNNING'", "readiness": "NULL", "completed_at": "now()"}),
+    ("tasks", "lease", {**LEASE, "status": "'COMPLETED'"}),
+    ("tasks", "waiting", {"readiness": "NULL", "completed_at": "now()"}),
+    ("tasks", "waiting", {"status": "'CANCELLED'", "readiness": "'HELD'"}),
+    ("tasks", "waiting", {"status": "'FAILED'", "readiness": "'HELD'"}),
+    ("tasks", "waiting", RETRYING | {"readiness": "NULL", "completed_at": "now()"}),
+    ("tasks", "holder", CLAIMED | {"lease_expires_at": "NULL"}),
+    ("tasks", "holder", CLAIMED | {"worker_id": "NULL"}),
+    ("tasks", "holder", CLAIMED | {"claimed_at": "NULL"}),
+    ("tasks", "blocked", {"unmet": "1"}),
+    ("tasks", "blocked", CLAIMED | {"unmet": "1"}),
+    ("tasks", "blocked", {"readiness": "'TIME'", "available_at": "now()", "unmet": "1"}),
+    ("tasks", "timed", {"readiness": "'TIME'"}),
+    ("tasks", "retry", {"next_retry_at": "now()", "available_at": "now()"}),
+    ("tasks", "retry", RETRYING | {"readiness": "'READY'"}),
+    ("tasks", "retry", RETRYING | {"available_at": "now() + interval '1 s'"}),
+    ("tasks", "cause", {"cause_id": "5"}),
+    ("tasks", "counters", {"failures": "1"}),
+    ("tasks", "counters", {"attempt": "9", "failures": "5"}),
+    ("tasks", "counters", {"max_attempts": "0"}),
+    ("tasks", "counters", {"unmet": "-1", "readiness": "'BLOCKED'"}),
+    ("tasks", "group_job", {"group_id": "902"}),
+    ("jobs", "named", {"name": "''"}),
+    ("jobs", "timeout", {"timeout_seconds": "-1"}),
+    ("jobs", "ended", {"status": "'COMPLETED'"}),
+    ("jobs", "ended", {"completed_at": "now()"}),
+    ("jobs", "ended_tasks", {"status": "'FAILED'", "completed_at": "now()", "total_tasks": "2", "open_tasks": "1"}),
+    ("jobs", "success", {"status": "'COMPLETED'", "completed_at": "now()", "total_tasks": "2", "failed_tasks": "1"}),
+    ("jobs", "success", {"status": "'COMPLETED'", "completed_at": "now()", "open_events": "1"}),
+    ("jobs", "started", {"status": "'RUNNING'"}),
+    ("jobs", "open_tasks", {"open_tasks": "1"}),
+    ("jobs", "open_tasks", {"open_tasks": "-1"}),
+    ("jobs", "failed_tasks", {"failed_tasks": "1"}),
+    ("jobs", "open_events", {"open_events": "-1"}),
+    ("groups", "parent", {"parent_group_id": "3"}),
+    ("groups", "counters", {"unmet": "-1"}),
+    ("groups", "counters", {"open": "-1"}),
+    ("groups", "completed", {"completed_at": "now()", "open": "1"}),
+    ("groups", "completed", {"completed_at": "now()", "unmet": "1"}),
+    ("groups", "completed", {"completed_at": "now()", "failed_at": "now()", "cause_id": "1"}),
+    ("groups", "cause", {"failed_at": "now()"}),
+    ("dependencies", "distinct", {"next_id": "1"}),
+    ("task_attempts", "attempt", {"attempt": "0"}),
+    ("task_attempts", "released", {"outcome": "'RELEASED'"}),
+    ("workers", "pool_size", {"pool_size": "0"}),
+    ("workers", "counters", {"tasks_failed": "-1"}),
+    ("workers", "stopped", {"status": "'STOPPED'"}),
+    ("workers", "stopped", {"stopped_at": "now()"}),
+    ("workers", "leader_until", {"leader_until": "now()"}),
+    ("workers", "leader_until", {"is_leader": "true", "leader_term": "1"}),
+    ("workers", "leader", {"is_leader": "true", "leader_until": "now()"}),
+    (
+        "workers",
+        "leader",
+        {
+            "is_leader": "true",
+            "leader_until": "now()",
+            "leader_term": "1",
+            "status": "'STOPPED'",
+            "stopped_at": "now()",
+        },
+    ),
+    ("outbox", "kind", {"kind": "'other'"}),
+    ("outbox", "claim", {"status": "'Processing'"}),
+    ("outbox", "claim", {"claim_token": UUID, "claim_expires_at": "now()"}),
+    ("outbox", "claim_expiry", {"status": "'Processing'", "claim_token": UUID}),
+    ("outbox", "processed", {"status": "'Done'"}),
+    ("outbox", "processed", {"processed_at": "now()"}),
+    ("outbox", "attempts", {"attempts": "-1"}),
+    ("orgs", "slug", {"slug": "'No Spaces'"}),
+    ("orgs", "weight", {"weight": "0"}),
+    ("orgs", "max_running", {"max_running": "-1"}),
+    ("orgs", "rate", {"rate_per_second": "0"}),
+    ("queues", "named", {"name": "''"}),
+    ("queues", "weight", {"weight": "0"}),
+    ("queues", "max_running", {"max_running": "-1"}),
+    ("queues", "rate", {"rate_burst": "0"}),
+    ("users", "role", {"role": "'owner'"}),
+    ("api_keys", "role", {"role": "'owner'"}),
+    ("job_definitions", "activation", {"activation": "'other'", "source": "NULL", "status": "'Running'"}),
+    ("job_definitions", "runtime", {"runtime": "'kubernetes'"}),
+    ("job_definitions", "source", {"source": "NULL"}),
+    ("job_definitions", "source", REACTIVE | {"source": "'{}'"}),
+    ("job_definitions", "bootstrap", REACTIVE | {"bootstrap": "'{}'"}),
+    ("job_definitions", "strategy_activation", {"execution_strategy": "'PerUpdate'"}),
+    ("job_definitions", "strategy_activation", REACTIVE | {"execution_strategy": "NULL"}),
+    ("job_definitions", "execution_strategy", REACTIVE | {"execution_strategy": "'Bulk'"}),
+    ("job_definitions", "idle_timeout", {"idle_timeout": "'5m'"}),
+    ("job_definitions", "update_strategy", {"update_strategy": "'merge'"}),
+    ("job_definitions", "unique_key", {"update_strategy": "'append'"}),
+    ("job_definitions", "unique_key", {"update_strategy": "'append'", "unique_key": "'{}'"}),
+    ("job_definitions", "status", {"status": "'Idle'"}),
+    ("job_definitions", "status", REACTIVE | {"status": "'Dead'"}),
+    ("job_definitions", "limits", {"timeout_seconds": "0"}),
+    ("job_definitions", "limits", {"max_attempts": "0"}),
+    ("datasets", "output_index", {"producer_output_index": "-1"}),
+    ("dataset_versions", "range", {"range_start": "2", "range_end": "1"}),
+    ("table_refcounts", "dropping", {"refcount": "1", "dropping_at": "now()"}),
+    ("table_references", "refs", {"refs": "0"}),
+    ("table_references", "by_name", {"owner": "'NAME'", "owner_id": "0"}),
+    ("table_references", "by_id", {"owner_id": "0"}),
+    ("table_references", "by_attempt", {"owner": "'ATTEMPT'"}),
+    ("table_references", "by_attempt", {"attempt": "1"}),
+]
+
+
+@pytest.fixture
+async def world(db: asyncpg.Connection) -> asyncpg.Connection:
+    """What the rows above point at."""
+    await db.execute(f"""
+        INSERT INTO jobs (id, org_id, name) VALUES (900, {ORG}, 'job');
+        INSERT INTO tasks (id, type) VALUES (901, 'x');
+        INSERT INTO groups (id, job_id, name) VALUES (902, 900, 'group');
+        INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml) VALUES ({UUID}, {ORG}, 'd', 'h', '');
+        INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index)
+            VALUES ({UUID}, {ORG}, 'dataset', 'd', 'other', 0);
+        INSERT INTO table_refcounts (table_name) VALUES ('t900')""")
+    return db
+
+
+async def insert(db: asyncpg.Connection, table: str, changes: dict[str, str]) -> None:
+    row = ROWS[table] | changes
+    await db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(row.values())})")
+
+
+@pytest.mark.parametrize(("table", "changes"), ALLOWED, ids=lambda value: value if isinstance(value, str) else "")
+async def test_the_schema_allows(world: asyncpg.Connection, table: str, changes: dict[str, str]) -> None:
+    await insert(world, table, changes)
+
+
+@pytest.mark.parametrize(
+    ("table", "check", "changes"), REFUSED, ids=[f"{table}_{check}" for table, check, _ in REFUSED]
+)
+async def test_the_schema_refuses(world: asyncpg.Connection, table: str, check: str, changes: dict[str, str]) -> None:
+    with pytest.raises(asyncpg.CheckViolationError) as caught:
+        await insert(world, table, changes)
+    assert caught.value.constraint_name == f"{table}_{check}"
+
+
+async def test_every_check_has_a_row_that_it_refuses(db: asyncpg.Connection) -> None:
+    checks = await db.fetch("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0")
+    assert {row[0] for row in checks if not row[0].startswith("pg_")} - {
+        f"{table}_{check}" for table, check, _ in REFUSED
+    } == set()

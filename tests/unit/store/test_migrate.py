@@ -1,0 +1,67 @@
+"""What `aaiclick migrate` says without asking a database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from aaiclick import store
+from aaiclick.errors import SchemaError
+from aaiclick.settings import PostgresTarget
+from aaiclick.store.migrate import run
+from aaiclick.store.migrations import HEAD
+
+NOWHERE = PostgresTarget("/nowhere", 1, "u", "d")
+
+
+def test_the_head_we_name_is_the_head_alembic_finds() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(store.__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["history"], "<base> -> 0001 (head), The first schema\n"),
+        (["heads"], "0001 (head)\n"),
+        (["branches"], ""),
+    ],
+)
+def test_listings(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(argv, NOWHERE) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_show_describes_a_revision(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "0001"], NOWHERE) == 0
+    assert "The first schema" in capsys.readouterr().out
+
+
+def test_an_unknown_revision_is_an_error_of_ours() -> None:
+    with pytest.raises(SchemaError, match="nonsense") as caught:
+        run(["show", "nonsense"], NOWHERE)
+    assert "aaiclick migrate history" in caught.value.remedy
+
+
+def test_a_wrong_word_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sideways"], NOWHERE) == 2
+    assert "usage: aaiclick migrate" in capsys.readouterr().err
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"], NOWHERE) == 0
+    output = capsys.readouterr().out
+    for command in ("upgrade", "downgrade", "current", "history", "stamp", "check", "heads", "branches", "show"):
+        assert command in output
+
+
+def test_asking_for_the_revision_does_not_import_alembic() -> None:
+    program = "import sys; import aaiclick.store.migrate; assert not {'alembic', 'sqlmodel'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
