@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -58,7 +58,7 @@ class Shape:
     in_group: bool = False
     sets_updated_at: bool = True
     counts_job: bool = False
-    early_release: bool = False
+    early_release: bool = False  # commit asynchronously, so that locks go at once, then wait for the disk
     connections: int = 2
     batch: int = 100
     share: float = 1.0  # of --tasks, for shapes that are slow by nature
@@ -104,9 +104,23 @@ RANK = (
     *replace_index("tasks_ready", f"(org_id, queue, priority DESC, rank, id) {READY}"),
 )
 LIVE = "WHERE status IN ('CLAIMED', 'RUNNING')"
-JOB_KEY = (
-    "ALTER TABLE tasks DROP CONSTRAINT tasks_org_id_job_id_fkey",
-    foreign_key("job_id", "jobs (id) ON DELETE CASCADE"),
+ORG_JOB_KEY = (
+    "ALTER TABLE tasks DROP CONSTRAINT tasks_job_id_fkey",
+    foreign_key("org_id, job_id", "jobs (org_id, id) ON DELETE CASCADE"),
+)
+CHECK_PER_STATEMENT = (
+    drop_constraints("f"),
+    """CREATE FUNCTION check_parents() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM FROM jobs WHERE id IN (SELECT DISTINCT job_id FROM added) FOR KEY SHARE;
+        IF EXISTS (SELECT FROM added LEFT JOIN jobs ON jobs.id = added.job_id AND jobs.org_id = added.org_id
+                   WHERE added.job_id IS NOT NULL AND jobs.id IS NULL) THEN RAISE foreign_key_violation; END IF;
+        PERFORM FROM groups WHERE id IN (SELECT DISTINCT group_id FROM added) FOR KEY SHARE;
+        IF EXISTS (SELECT FROM added LEFT JOIN groups ON groups.id = added.group_id AND groups.job_id = added.job_id
+                   WHERE added.group_id IS NOT NULL AND groups.id IS NULL) THEN RAISE foreign_key_violation; END IF;
+        RETURN NULL;
+    END $$""",
+    "CREATE TRIGGER check_parents AFTER INSERT ON tasks REFERENCING NEW TABLE AS added "
+    "FOR EACH STATEMENT EXECUTE FUNCTION check_parents()",
 )
 FLOOR = (
     "DROP TABLE tasks CASCADE",
@@ -126,9 +140,12 @@ UNREFERENCED = (
 SIDE_TABLE = ("CREATE TABLE task_kwargs (task_id bigint PRIMARY KEY, kwargs jsonb NOT NULL)",)
 
 
+BASE = Shape("base", "shipped")
+
+
 def shapes() -> list[Shape]:
     found = [
-        Shape("base", "shipped"),
+        BASE,
         Shape("base", "floor: only the columns used, the key and the ready index", FLOOR),
         Shape("base", "shipped, tasks of no job", in_job=False),
         Shape("base", "shipped, tasks in a group", in_group=True),
@@ -136,7 +153,10 @@ def shapes() -> list[Shape]:
         Shape("claim order", "stored rank instead of COALESCE", RANK, order="priority DESC, rank, id"),
         Shape("foreign keys", "none", (drop_constraints("f"),)),
         Shape("foreign keys", "none, nor any that points at tasks", (drop_constraints("f"), *UNREFERENCED)),
-        Shape("foreign keys", "job_id alone", JOB_KEY),
+        Shape("foreign keys", "(org_id, job_id) instead of job_id", ORG_JOB_KEY),
+        Shape("foreign keys", "checked once per statement by a trigger", CHECK_PER_STATEMENT),
+        Shape("foreign keys", "shipped, in a group", in_group=True),
+        Shape("foreign keys", "checked once per statement, in a group", CHECK_PER_STATEMENT, in_group=True),
         Shape("foreign keys", "+ org_id", (foreign_key("org_id", "orgs"),)),
         Shape("foreign keys", "+ worker_id", (foreign_key("worker_id", "workers"),)),
         Shape("updated_at", "no trigger", ("DROP TRIGGER touch ON tasks",)),
@@ -156,48 +176,19 @@ def shapes() -> list[Shape]:
             Shape("fillfactor", str(factor), (f"ALTER TABLE tasks SET (fillfactor = {factor})",))
             for factor in (85, 70, 50)
         ],
-        Shape("job counter", "counted at every flush", counts_job=True),
-        Shape("job counter", "not counted, 8 connections, 20 at a time", connections=8, batch=20),
-        Shape("job counter", "counted, 8 connections, 20 at a time", connections=8, batch=20, counts_job=True),
-        Shape(
-            "job counter",
-            "counted, early release, 8 connections, 20 at a time",
-            connections=8,
-            batch=20,
-            counts_job=True,
-            early_release=True,
-        ),
-        Shape(
-            "job counter",
-            "counted, early release, 8 connections, 1 at a time",
-            connections=8,
-            batch=1,
-            share=0.2,
-            counts_job=True,
-            early_release=True,
-        ),
-        Shape("job counter", "counted, early release", counts_job=True, early_release=True),
-        Shape("one at a time", "shipped, 1 connection", connections=1, batch=1, share=0.1),
-        Shape("one at a time", "floor, 1 connection", FLOOR, connections=1, batch=1, share=0.1),
-        Shape("one at a time", "no CHECKs, 1 connection", (drop_constraints("c"),), connections=1, batch=1, share=0.1),
-        Shape(
-            "one at a time",
-            "no trigger, 1 connection",
-            ("DROP TRIGGER touch ON tasks",),
-            connections=1,
-            batch=1,
-            share=0.1,
-        ),
-        Shape(
-            "one at a time",
-            "no FKs, 1 connection",
-            (drop_constraints("f"), *UNREFERENCED),
-            connections=1,
-            batch=1,
-            share=0.1,
-        ),
-        Shape("job counter", "not counted, 8 connections, 1 at a time", connections=8, batch=1, share=0.2),
-        Shape("job counter", "counted, 8 connections, 1 at a time", connections=8, batch=1, share=0.2, counts_job=True),
+    ]
+    for connections, batch, share in ((2, 100, 1.0), (8, 20, 1.0), (8, 1, 0.2)):
+        how = f"{connections} connections, {batch} at a time"
+        crowd = Shape("job counter", f"not counted, {how}", connections=connections, batch=batch, share=share)
+        counted = replace(crowd, name=f"counted, {how}", counts_job=True)
+        found += [crowd, counted, replace(counted, name=f"counted, early release, {how}", early_release=True)]
+    single = Shape("one at a time", "shipped", connections=1, batch=1, share=0.1)
+    found += [
+        single,
+        replace(single, name="floor", alter=FLOOR),
+        replace(single, name="no CHECKs", alter=(drop_constraints("c"),)),
+        replace(single, name="no trigger", alter=("DROP TRIGGER touch ON tasks",)),
+        replace(single, name="no foreign keys", alter=(drop_constraints("f"), *UNREFERENCED)),
     ]
     for size in (20, 300, 2000):
         found += [
@@ -426,7 +417,7 @@ def own_server() -> Iterator[tuple[PostgresTarget, psutil.Process]]:
 
 def report(results: dict[Shape, list[Figures]]) -> None:
     """A Markdown table; percentages are against the shipped schema."""
-    shipped = next((medians(runs) for shape, runs in results.items() if shape.name == "shipped"), None)
+    shipped = next((medians(runs) for shape, runs in results.items() if shape == BASE), None)
     print(
         "| section | shape | insert rows/s | claim + complete tasks/s | PostgreSQL µs/task, insert | … drain | "
         "WAL B/task, insert | … drain |"
@@ -440,7 +431,7 @@ def report(results: dict[Shape, list[Figures]]) -> None:
             [shipped.insert_cpu_us, shipped.drain_cpu_us, shipped.insert_wal, shipped.drain_wal] if shipped else costs
         )
         relative = [
-            f"{cost:.0f}" if shape.name == "shipped" or not shipped else f"{cost:.0f} ({cost / base - 1:+.0%})"
+            f"{cost:.0f}" if shape == BASE or not shipped else f"{cost:.0f} ({cost / base - 1:+.0%})"
             for cost, base in zip(costs, bases, strict=True)
         ]
         print(f"| {shape.section} | {shape.name} | {' | '.join([*speed, *relative])} |")
@@ -453,7 +444,7 @@ def medians(runs: list[Figures]) -> Figures:
 
 
 async def main(bench: Bench, repeats: int, only: str | None) -> None:
-    chosen = [shape for shape in shapes() if only in (None, shape.section) or shape.name == "shipped"]
+    chosen = [shape for shape in shapes() if only in (None, shape.section) or shape == BASE]
     results: dict[Shape, list[Figures]] = {shape: [] for shape in chosen}
     beats: dict[str, list[tuple[float, float, float]]] = {"worker_id": [], "lease_expires_at": []}
     await bench.prepare()

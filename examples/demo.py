@@ -12,7 +12,7 @@ from pathlib import Path
 
 os.environ.setdefault("AAICLICK_HOME", str(Path(__file__).parents[1] / ".venv" / "demo-home"))
 
-from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.data import DataContext, col, create_object_from_value
 from aaiclick.local import close_leases, find_both, stop_stack
 from aaiclick.store.migrate import ensure_current
 
@@ -24,9 +24,10 @@ async def compute() -> None:
         trips = await create_object_from_value(
             {"city": [f"city {number % 5}" for number in range(ROWS)], "km": [number % 97 for number in range(ROWS)]}
         )
-        fare = trips.with_columns(fare=trips["km"] * 3 + 2)
-        by_city = fare.group_by("city").agg(trips=fare["km"].count(), mean_fare=fare["fare"].mean()).sort("city")
-        print(await by_city.to_arrow())
+        fares = trips.with_columns(fare=col("km") * 3 + 2)
+        by_city = fares.group_by("city").agg(trips=col("km").count(), mean_fare=col("fare").mean()).sort("city")
+        for row in (await by_city.to_arrow()).to_pylist():
+            print(f"  {row['city']}: {row['trips']:,} trips, mean fare {row['mean_fare']:.2f}")
 
 
 def main() -> None:

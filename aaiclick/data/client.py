@@ -1,0 +1,316 @@
+"""ClickHouse over HTTP: queries that can be cancelled, errors in our words, one connection pool per loop and server.
+
+Every query has an id. When the asyncio task that waits for it is cancelled, the query is killed on the server before
+the
+cancellation goes on: nothing keeps running for nobody.
+"""
+
+# pyarrow and clickhouse-connect ship no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from clickhouse_connect import get_async_client
+from clickhouse_connect.driver.asyncclient import AsyncClient
+from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
+
+from aaiclick.data.compiler import Compiled
+from aaiclick.data.errors import ObjectNotFoundError, QueryError
+from aaiclick.data.types import quote_name
+from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.settings import ClickHouseTarget
+
+OLDEST_MAJOR = 24
+KILL_SECONDS = 15
+
+SETTINGS: dict[str, Any] = {
+    "async_insert": 0,  # on by default since 26.x: an acknowledged insert must be there
+    "join_use_nulls": 1,  # what has no partner is NULL, not 0
+    "session_timezone": "UTC",  # a datetime without a zone means the same on every server
+    "output_format_arrow_string_as_string": 1,
+    "output_format_arrow_low_cardinality_as_dictionary": 0,
+    "aggregate_functions_null_for_empty": 0,
+    "allow_experimental_json_type": 1,
+    "input_format_null_as_default": 0,  # a NULL for a column without NULLs is an error, not a 0
+}
+
+_CODE = re.compile(r"[Cc]ode: (\d+)")
+_URL = re.compile(r"\(for url [^)]*\)|https?://\S+")  # the path of a URL may be a secret
+_DETAIL = re.compile(r"DB::Exception: (.*?)(?:\. \([A-Z_0-9]+\)|\(version|$)", re.DOTALL)
+UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
+AUTHENTICATION = (192, 193, 194, 516)
+MID_STREAM = b"\r\n__exception__\r\n"
+TAIL = 32_768
+
+
+class Client:
+    """Queries one ClickHouse server; made by `connect`, shared by every context of its event loop."""
+
+    def __init__(self, raw: AsyncClient, target: ClickHouseTarget) -> None:
+        self._raw = raw
+        self.target = target
+
+    async def read(self, query: Compiled, query_id: str = "") -> Any:
+        """Run a compiled query and read its whole result."""
+        return await self.read_text(query.text, query.parameters, query.settings, query_id)
+
+    async def read_text(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        query_id: str = "",
+    ) -> Any:
+        """Run a query and read its whole result as a pyarrow Table."""
+        query_id = query_id or new_query_id()
+        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        work = self._raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
+        return await self._guarded(work, query_id)
+
+    async def batches(self, query: Compiled, query_id: str = "") -> AsyncGenerator[pa.RecordBatch, None]:
+        """Run a compiled query and read its result piece by piece; leaving the loop early stops the query."""
+        query_id = query_id or new_query_id()
+        merged = {**SETTINGS, **query.settings, "query_id": query_id}
+        try:
+            stream = await self._raw.query_arrow_stream(
+                query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
+            )
+        except asyncio.CancelledError:
+            await asyncio.shield(self.kill(query_id))
+            raise
+        except Exception as error:
+            raise translate(error, self.target) from error
+        finished = False
+        try:
+            async with stream:
+                try:
+                    async for batch in stream:
+                        yield batch
+                    finished = True
+                finally:
+                    if not finished:
+                        # Closing an abandoned stream would first read it to its end: end the query instead.
+                        await asyncio.shield(self.kill(query_id))
+        except (asyncio.CancelledError, GeneratorExit, AaiclickError):
+            raise
+        except Exception as error:
+            if not finished:
+                raise translate(error, self.target) from error
+
+    async def run(
+        self,
+        text: str,
+        parameters: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        query_id: str = "",
+    ) -> None:
+        """Run a statement that gives no rows."""
+        query_id = query_id or new_query_id()
+        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        await self._guarded(self._raw.command(text, parameters=_bound(parameters), settings=merged), query_id)
+
+    async def insert(
+        self,
+        table: str,
+        columns: list[str],
+        body: bytes | AsyncIterable[bytes],
+        format_name: str = "ArrowStream",
+        settings: Mapping[str, Any] | None = None,
+        compression: str | None = None,
+        query_id: str = "",
+    ) -> None:
+        """Send rows in a ClickHouse format, whole or as a stream."""
+        query_id = query_id or new_query_id()
+        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        names = [quote_name(each) for each in columns]
+        # Quoted here: clickhouse-connect leaves what is quoted alone, and its own quoting misses backslashes.
+        work = self._raw.raw_insert(quote_name(table), names, body, merged, format_name, compression)
+        await self._guarded(work, query_id)
+
+    async def send(
+        self, statement: str, body: AsyncIterable[bytes], settings: Mapping[str, Any], query_id: str = ""
+    ) -> None:
+        """Run an INSERT … FORMAT whose data is a stream of bytes: the statement goes first, the data follows it."""
+
+        async def whole() -> AsyncIterator[bytes]:
+            yield statement.encode() + b"\n"
+            async for piece in body:
+                yield piece
+
+        query_id = query_id or new_query_id()
+        merged = {**SETTINGS, **settings, "query_id": query_id}
+        await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
+
+    async def stream_bytes(
+        self, query: Compiled, format_name: str, settings: Mapping[str, Any]
+    ) -> AsyncGenerator[bytes, None]:
+        """The result of a query in any ClickHouse format, as it is made."""
+        query_id = new_query_id()
+        merged = {**SETTINGS, **query.settings, **settings, "query_id": query_id}
+        finished, tail = False, b""
+        try:
+            stream = await self._raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
+            async with stream:
+                async for chunk in stream:
+                    piece = cast("bytes", chunk)
+                    tail = (tail + piece)[-TAIL:]
+                    if MID_STREAM in tail:
+                        raise _failed_late(tail)
+                    yield piece
+                finished = True
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except Exception as error:
+            raise translate(error, self.target) from error
+        finally:
+            if not finished:
+                await asyncio.shield(self.kill(query_id))
+
+    async def kill(self, query_id: str) -> None:
+        """End a query wherever it is; twice, because a request just sent may not have begun at the first look."""
+        for delay in (0.0, 0.05):
+            await asyncio.sleep(delay)
+            with suppress(Exception):
+                async with asyncio.timeout(KILL_SECONDS):
+                    rows = await self._raw.query_arrow(
+                        "KILL QUERY WHERE query_id = {id:String} AND user = currentUser() SYNC",
+                        parameters={"id": query_id},
+                    )
+                    if rows.num_rows:
+                        return
+
+    async def _guarded(self, work: Any, query_id: str) -> Any:
+        try:
+            return await work
+        except asyncio.CancelledError:
+            await asyncio.shield(self.kill(query_id))
+            raise
+        except Exception as error:
+            raise translate(error, self.target) from error
+
+    async def close(self) -> None:
+        await self._raw.close()
+
+
+def _failed_late(tail: bytes) -> QueryError:
+    """An answer that began well and then failed ends with a mark and the words of the error."""
+    words = tail.split(MID_STREAM, 1)[1].decode(errors="replace")
+    found = _DETAIL.search(words)
+    return QueryError(f"ClickHouse gave up in the middle of the result: {found.group(1) if found else words[:200]}.")
+
+
+def new_query_id(prefix: str = "aai") -> str:
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+def _bound(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(parameters) if parameters else None
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
+    """What went wrong, in our tree of errors."""
+    if isinstance(error, AaiclickError):
+        return error
+    text = _URL.sub("", str(error))
+    match = _CODE.search(text)
+    code = int(match.group(1)) if match else 0
+    detail = _DETAIL.search(text)
+    words = (detail.group(1) if detail else text).strip()
+    if code in AUTHENTICATION or "REQUIRED_PASSWORD" in text:
+        return UnauthorisedError(f"{target} refused the user or password.", remedy="Check AAICLICK_CLICKHOUSE_URL.")
+    if code == UNKNOWN_DATABASE:
+        return ObjectNotFoundError(
+            f"{target} does not exist.", remedy="Create it, or name another in AAICLICK_CLICKHOUSE_URL."
+        )
+    if code == UNKNOWN_TABLE:
+        return ObjectNotFoundError(
+            f"The table is gone or never was: {words}.", remedy="The Object was deleted; make it again."
+        )
+    if code:
+        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
+        result.code = code
+        return result
+    if isinstance(error, OperationalError | OSError | ClickHouseError | TimeoutError) or type(
+        error
+    ).__module__.startswith("aiohttp"):
+        return UnreachableError(
+            f"{target} does not answer: {words}.", remedy="Start it, or correct AAICLICK_CLICKHOUSE_URL."
+        )
+    return QueryError(f"The query failed: {words}.")
+
+
+# --- the pool ----------------------------------------------------------------------------------------------------
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ClickHouseTarget, Client]] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_closers: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncIterator[None]]] = WeakKeyDictionary()
+
+
+async def connect(target: ClickHouseTarget) -> Client:
+    """The client of this event loop for a server; made once, closed with the loop."""
+    loop = asyncio.get_running_loop()
+    clients = _clients.setdefault(loop, {})
+    if target in clients:
+        return clients[target]
+    async with _locks.setdefault(loop, asyncio.Lock()):
+        if target not in clients:
+            clients[target] = await _open(target)
+            await _close_with_loop(loop, target, clients[target])
+        return clients[target]
+
+
+async def _close_with_loop(loop: asyncio.AbstractEventLoop, target: ClickHouseTarget, client: Client) -> None:
+    """asyncio has no hook for the end of a loop, but it closes the async generators that are still open: be one."""
+
+    async def closer() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            _clients.get(loop, {}).pop(target, None)
+            await client.close()
+
+    waiting = closer()
+    await anext(waiting)
+    _closers.setdefault(loop, []).append(waiting)
+
+
+async def _open(target: ClickHouseTarget) -> Client:
+    local = target.host in ("127.0.0.1", "localhost", "::1")
+    try:
+        raw = await get_async_client(
+            host=target.host,
+            port=target.port,
+            username=target.user,
+            password=target.password,
+            database=target.database,
+            secure=target.secure,
+            proxy_path=target.path,
+            autogenerate_session_id=False,
+            compress=not local,
+            query_retries=0,
+            send_receive_timeout=86_400,
+            form_encode_query_params=True,  # a long list in `isin` does not fit a URL
+            settings={"async_insert": 0},
+        )
+    except Exception as error:
+        raise translate(error, target) from error
+    major = int(str(raw.server_version).split(".")[0])
+    if major < OLDEST_MAJOR:
+        await raw.close()
+        raise UnsupportedServerError(
+            f"{target} runs version {raw.server_version}; aaiclick needs {OLDEST_MAJOR} or newer.",
+            remedy="Upgrade ClickHouse, or leave AAICLICK_CLICKHOUSE_URL unset to use the embedded one.",
+        )
+    return Client(raw, target)

@@ -1,0 +1,109 @@
+"""What can go wrong with data, as branches of the one error tree.
+
+AaiclickError
+└── DataError
+    ├── NoContextError           no DataContext is open here
+    ├── StaleObjectError         the context an Object came from is closed
+    ├── ObjectNotFoundError      there is no such table or named Object
+    ├── ObjectExistsError        the name is taken
+    ├── ColumnNotFoundError      there is no such column
+    ├── ColumnNameError          a column cannot have this name
+    ├── DataTypeError            an operation does not exist for these types
+    ├── ConversionError          a Python value cannot be stored without changing it
+    ├── LengthError              Objects of different lengths were combined row by row
+    ├── WhereError               a `where` text is not one plain condition
+    ├── ForbiddenAddressError    a URL points into a private network
+    ├── IngestError              a file or URL could not be read
+    └── QueryError               ClickHouse refused or failed a query
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
+
+
+class DataError(AaiclickError):
+    """Something about data went wrong."""
+
+
+class NoContextError(DataError):
+    """No DataContext is open here."""
+
+    exit_code = EXIT_USAGE
+
+
+class StaleObjectError(DataError):
+    """The context an Object came from is closed."""
+
+
+class ObjectNotFoundError(DataError):
+    """There is no such table or named Object."""
+
+    exit_code = EXIT_NOT_FOUND
+
+
+class ObjectExistsError(DataError):
+    """The name is taken."""
+
+
+class ColumnNotFoundError(DataError):
+    """There is no such column."""
+
+
+class ColumnNameError(DataError):
+    """A column cannot have this name."""
+
+
+class DataTypeError(DataError):
+    """An operation does not exist for these types."""
+
+
+class ConversionError(DataError):
+    """A Python value cannot be stored without changing it."""
+
+
+class LengthError(DataError):
+    """Objects of different lengths were combined row by row."""
+
+
+class WhereError(DataError):
+    """A `where` text is not one plain condition."""
+
+    exit_code = EXIT_USAGE
+
+
+class ForbiddenAddressError(DataError):
+    """A URL points into a private network."""
+
+    exit_code = EXIT_USAGE
+
+
+class IngestError(DataError):
+    """A file or URL could not be read."""
+
+
+class QueryError(DataError):
+    """ClickHouse refused or failed a query; `code` is its error number."""
+
+    code: int = 0
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that helps after a misspelling: the closest known name, or all of them."""
+    names = sorted(set(known))
+    lowered = {each.lower(): each for each in names}
+    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {lowered[close[0]]!r}?"
+    if not names:
+        return ""
+    shown = ", ".join(repr(each) for each in names[:12])
+    return f"There is: {shown}{', …' if len(names) > 12 else ''}."
+
+
+def column_not_found(name: str, known: Iterable[str]) -> ColumnNotFoundError:
+    names = list(known)
+    return ColumnNotFoundError(f"There is no column {name!r}.", remedy=nearest(name, names))

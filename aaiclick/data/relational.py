@@ -1,0 +1,470 @@
+"""What is done with whole tables: selecting, filtering, sorting, grouping, joining."""
+
+# These methods are parts of Object, kept here so that each file has one subject.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.data.align import align, as_columns, identity
+from aaiclick.data.column import Column, column_node
+from aaiclick.data.errors import ConversionError, DataTypeError, column_not_found
+from aaiclick.data.functions.arithmetic import comparable
+from aaiclick.data.literals import literal_type
+from aaiclick.data.nodes import (
+    Aggregate,
+    Call,
+    Concat,
+    Distinct,
+    Explode,
+    Filter,
+    Join,
+    Literal,
+    Node,
+    Project,
+    Ref,
+    Relation,
+    RowIndex,
+    Scalar,
+    Slice,
+    Sort,
+    SortKey,
+    bind,
+    broadcast,
+    has_aggregate,
+    is_aggregated,
+    substitute,
+)
+from aaiclick.data.tables import Shape, check_column_names
+from aaiclick.data.types import UINT64, DataType, supertype
+from aaiclick.data.where import parse_where
+
+if TYPE_CHECKING:
+    from aaiclick.data.object import Object
+
+JOINS = ("inner", "left", "right", "full", "cross", "semi", "anti")
+ASOF = {"backward": ">=", "forward": "<=", "backward_strict": ">", "forward_strict": "<"}
+
+
+class Relational(ABC):
+    """Relational methods of an Object."""
+
+    @property
+    @abstractmethod
+    def relation(self) -> Relation: ...
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape: ...
+
+    @abstractmethod
+    def _derived(self, relation: Relation, shape: Shape = "table") -> Any: ...
+
+    # --- columns -------------------------------------------------------------------------------------------------
+
+    def select(self, *columns: Any, **named: Any) -> Object:
+        """Only these columns: names, expressions, or `name=expression`. Aggregates alone give one row."""
+        base, _, chosen = self._resolved(columns, named)
+        nodes = dict(chosen)
+        if (
+            nodes
+            and all(is_aggregated(node) for node in nodes.values())
+            and any(has_aggregate(n) for n in nodes.values())
+        ):
+            return self._derived(Aggregate(base, (), tuple(nodes.items())))
+        return self._derived(Project(base, tuple((name, broadcast(node)) for name, node in nodes.items())))
+
+    def with_columns(self, *columns: Any, **named: Any) -> Object:
+        """All columns, and these besides (or instead, under the same name)."""
+        base, own, chosen = self._resolved(columns, named)
+        nodes = {**own, **{name: broadcast(node) for name, node in chosen}}
+        return self._derived(Project(base, tuple(nodes.items())))
+
+    def rename(self, names: Mapping[str, str] | str) -> Object:
+        """Columns under other names: `{"old": "new"}`; one string for a single column."""
+        schema = self.relation.schema
+        mapping = {next(iter(schema)): names} if isinstance(names, str) else dict(names)
+        _known(mapping, schema)
+        columns = tuple((mapping.get(name, name), Ref(name, kind)) for name, kind in schema.items())
+        check_column_names(name for name, _ in columns)
+        return self._derived(Project(self.relation, columns), self.shape)
+
+    def drop(self, *names: str) -> Object:
+        """Without these columns."""
+        schema = self.relation.schema
+        _known(names, schema)
+        columns = tuple((name, Ref(name, kind)) for name, kind in schema.items() if name not in names)
+        if not columns:
+            raise DataTypeError("No column would be left.", remedy="Keep at least one.")
+        return self._derived(Project(self.relation, columns))
+
+    def cast_columns(self, kinds: Mapping[str, str | type]) -> Object:
+        """Some columns as other types."""
+        _known(kinds, self.relation.schema)
+        return self.with_columns(**{name: Column(Ref(name)).cast(kind) for name, kind in kinds.items()})
+
+    def with_row_index(self, name: str = "index") -> Object:
+        """A column with the position of each row."""
+        return self.with_columns(Column(RowIndex(), name))
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def filter(self, *conditions: Any) -> Object:
+        """Rows where all conditions hold: expressions, masks (`obj["x"] > 1`), or text as in a View's where."""
+        result: Any = self
+        for condition in conditions:
+            result = result._filtered(condition)
+        return result
+
+    def where(self, *conditions: Any) -> Object:
+        """The same as `filter`."""
+        return self.filter(*conditions)
+
+    def _filtered(self, condition: Any) -> Object:
+        if isinstance(condition, str):
+            return self._derived(Filter(self.relation, parse_where(condition, self.relation.schema)), self.shape)
+        base, own, ((_, node),) = self._resolved((condition,), {})
+        node = broadcast(node)
+        if not node.type.is_bool:
+            raise DataTypeError(f"A condition is a boolean, not {node.type}.", remedy="Compare it with something.")
+        filtered = Filter(base, node)
+        if base is self.relation or base == self.relation:
+            return self._derived(filtered, self.shape)
+        return self._derived(Project(filtered, as_columns(own)), self.shape)
+
+    def sort(self, *by: str | Column, descending: bool | Sequence[bool] = False, nulls_first: bool = False) -> Object:
+        """Rows in another order; rows that compare equal keep theirs. NULLs come last."""
+        keys: Sequence[str | Column] = by or list(self.relation.schema)
+        flags = [descending] * len(keys) if isinstance(descending, bool) else list(descending)
+        if len(flags) != len(keys):
+            raise DataTypeError(
+                f"There are {len(keys)} sort keys and {len(flags)} directions.", remedy="Give one for each."
+            )
+        nodes = [broadcast(bind(column_node(key), self.relation.schema)) for key in keys]
+        terms = tuple(SortKey(node, flag, nulls_first) for node, flag in zip(nodes, flags, strict=True))
+        return self._derived(Sort(self.relation, terms), self.shape)
+
+    def slice(self, offset: int, length: int | None = None) -> Object:
+        """`length` rows from `offset` on."""
+        if offset < 0 or (length is not None and length < 0):
+            raise DataTypeError("Offset and length are not negative.")
+        return self._derived(Slice(self.relation, int(offset), None if length is None else int(length)), self.shape)
+
+    def head(self, n: int = 5) -> Object:
+        """The first rows."""
+        return self.slice(0, n)
+
+    def limit(self, n: int) -> Object:
+        """The same as `head`."""
+        return self.head(n)
+
+    def sample(self, n: int | None = None, *, fraction: float | None = None, seed: int = 0) -> Object:
+        """Some rows, chosen by a hash of their position: the same ones for the same seed."""
+        if (n is None) == (fraction is None):
+            raise DataTypeError("Give either a number of rows or a fraction.")
+        mixed = Call(
+            "hash",
+            (Call("add", (Call("mul", (RowIndex(), Literal(2654435761, UINT64))), Literal(seed, literal_type(seed)))),),
+        )
+        if fraction is not None:
+            if not 0 <= fraction <= 1:
+                raise DataTypeError(f"A fraction lies between 0 and 1, not at {fraction}.")
+            bound = round(fraction * (1 << 64)) - 1
+            if bound < 0:
+                return self.slice(0, 0)
+            return self._derived(Filter(self.relation, Call("le", (mixed, Literal(bound, UINT64)))), self.shape)
+        numbered = Project(
+            self.relation, (*as_columns(identity(self.relation)), ("aai_s", RowIndex()), ("aai_h", mixed))
+        )
+        chosen = Slice(Sort(numbered, (SortKey(Ref("aai_h", UINT64)),)), 0, n)
+        back = Sort(chosen, (SortKey(Ref("aai_s", UINT64)),))
+        return self._derived(Project(back, as_columns(identity(self.relation))), self.shape)
+
+    def distinct(self, *subset: str) -> Object:
+        """One row for each combination of values (of these columns): the first."""
+        _known(subset, self.relation.schema)
+        return self._derived(Distinct(self.relation, subset or tuple(self.relation.schema)), self.shape)
+
+    def unique(self, *subset: str) -> Object:
+        """The same as `distinct`."""
+        return self.distinct(*subset)
+
+    def drop_nulls(self, *subset: str) -> Object:
+        """Rows without NULL (in these columns)."""
+        _known(subset, self.relation.schema)
+        names = [n for n in subset or self.relation.schema if self.relation.schema[n].nullable]
+        return self.filter(*(Column(Ref(name)).is_not_null() for name in names))
+
+    def explode(self, *names: str, keep_empty: bool = False) -> Object:
+        """A row for each element of these arrays; rows with empty arrays are dropped unless `keep_empty`."""
+        schema = self.relation.schema
+        chosen = names or tuple(schema) if len(schema) == 1 else names
+        _known(chosen, schema)
+        wrong = next((name for name in chosen if schema[name].name != "Array"), None)
+        if wrong is not None or not chosen:
+            raise DataTypeError(f"Column {wrong!r} is {schema[wrong] if wrong else 'not given'}, not an array.")
+        return self._derived(Explode(self.relation, tuple(chosen), keep_empty), self.shape)
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def group_by(self, *keys: Any, **named: Any) -> GroupBy:
+        """Rows with equal keys together; `.agg(…)` says what to compute. Groups come in the order of their keys."""
+        if not keys and not named:
+            raise DataTypeError("group_by needs at least one key.", remedy='For example group_by("k").')
+        return GroupBy(self, keys, named)
+
+    def value_counts(self, name: str = "count") -> Object:
+        """How often each value occurs, most frequent first."""
+        keys = tuple((n, Ref(n, kind)) for n, kind in self.relation.schema.items())
+        counted = Aggregate(self.relation, keys, ((name, Call("len")),))
+        return self._derived(Sort(counted, (SortKey(Ref(name, UINT64), True),)))
+
+    # --- several Objects -----------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        other: Object,
+        on: str | Sequence[str] | None = None,
+        how: str = "inner",
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        suffix: str = "_right",
+    ) -> Object:
+        """Rows of both whose keys are equal. `how`: inner, left, right, full, cross, semi, anti."""
+        if how not in JOINS:
+            raise DataTypeError(
+                f"There is no {how!r} join.", remedy=f"Use one of {', '.join(JOINS)}; join_asof is its own method."
+            )
+        pairs = _pairs(on, left_on, right_on)
+        if (how == "cross") == bool(pairs):
+            raise DataTypeError("A cross join has no keys; every other join needs some.")
+        _check_pairs(pairs, self.relation, other.relation)
+        outputs = _outputs(self.relation, other.relation, pairs, how, suffix)
+        return self._derived(Join(self.relation, other.relation, how, pairs, outputs))
+
+    def join_asof(
+        self,
+        other: Object,
+        on: str | tuple[str, str],
+        by: str | Sequence[str] | None = None,
+        *,
+        strategy: str = "backward",
+        suffix: str = "_right",
+    ) -> Object:
+        """Each row with the row of `other` nearest in `on` (not after it, for `backward`), among those with equal
+        `by`."""
+        if strategy not in ASOF:
+            raise DataTypeError(f"There is no asof strategy {strategy!r}.", remedy=f"Use one of {', '.join(ASOF)}.")
+        left_on, right_on = (on, on) if isinstance(on, str) else on
+        pairs = _pairs(by, None, None)
+        _check_pairs((*pairs, (left_on, right_on)), self.relation, other.relation)
+        outputs = _outputs(self.relation, other.relation, pairs, "asof", suffix)
+        join = Join(self.relation, other.relation, "asof", pairs, outputs, (left_on, ASOF[strategy], right_on))
+        return self._derived(join)
+
+    def concat(self, *others: Object) -> Object:
+        """The rows of these Objects one after the other; columns of the same name get a type that holds both."""
+        everyone = [self.relation, *(each.relation for each in others)]
+        names = list(self.relation.schema)
+        for relation in everyone[1:]:
+            if len(names) == 1 and len(relation.schema) == 1:
+                continue
+            if sorted(relation.schema) != sorted(names):
+                raise DataTypeError(
+                    f"The columns differ: {names} and {list(relation.schema)}.", remedy="Select or rename them first."
+                )
+        kinds = {name: _common(name, [_named(r, name).type for r in everyone]) for name in names}
+        members = tuple(_shaped(relation, kinds) for relation in everyone)
+        return self._derived(Concat(members), "column" if self.shape != "table" else "table")
+
+    # --- helpers -------------------------------------------------------------------------------------------------
+
+    def _resolved(
+        self, columns: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[Relation, dict[str, Node], list[tuple[str, Node]]]:
+        """Expressions and other Objects brought to one relation: it, our own columns over it, and the given ones."""
+        given = [(_name_of(each), each) for each in columns] + list(named.items())
+        check_column_names(name for name, _ in given)
+        objects = [each for _, each in given if _is_object(each) and each.shape != "scalar"]
+        base, (own, *maps) = align([self.relation, *(each.relation for each in objects)])
+        lowered = {id(each): mapping for each, mapping in zip(objects, maps, strict=True)}
+        return (
+            base,
+            own,
+            [
+                (name, self._node(each, own, lowered, positional=i < len(columns)))
+                for i, (name, each) in enumerate(given)
+            ],
+        )
+
+    def _node(self, given: Any, own: dict[str, Node], lowered: dict[int, dict[str, Node]], positional: bool) -> Node:
+        value: Any = Column(Ref(given)) if isinstance(given, str) and positional else given
+        if isinstance(value, Column):
+            return substitute(bind(value.node, self.relation.schema), own)
+        if _is_object(value):
+            if value.shape == "table":
+                raise DataTypeError(
+                    f"A table of columns {value.columns} stands where one column is needed.",
+                    remedy='Pick one: obj["x"].',
+                )
+            return next(iter(lowered[id(value)].values())) if id(value) in lowered else self._scalar(value.relation)
+        return Literal(value, literal_type(value))
+
+    def _scalar(self, relation: Relation) -> Node:
+        """An aggregate of our own rows is an expression; of other rows, a subquery."""
+        if isinstance(relation, Aggregate) and not relation.keys:
+            base, (own, theirs) = align([self.relation, relation.input])
+            if base == self.relation:
+                ((_, node),) = relation.values
+                return substitute(node, theirs)
+            del own
+        return Scalar(relation)
+
+
+class GroupBy:
+    """Rows in groups, waiting for `agg`."""
+
+    def __init__(self, owner: Relational, keys: Sequence[Any], named: Mapping[str, Any]) -> None:
+        self._owner = owner
+        self._keys = list(keys)
+        self._named = dict(named)
+        self._having: list[Column] = []
+
+    def having(self, condition: Column) -> GroupBy:
+        """Only groups for which the condition, over aggregates, holds."""
+        result = GroupBy(self._owner, self._keys, self._named)
+        result._having = [*self._having, condition]
+        return result
+
+    def agg(self, *values: Any, **named: Any) -> Object:
+        """One row per group: `agg(total=col("v").sum())`."""
+        columns = [*self._keys, *values]
+        base, own, chosen = self._owner._resolved(columns, {**self._named, **named})
+        keys = [*chosen[: len(self._keys)], *chosen[len(columns) : len(columns) + len(self._named)]]
+        results = [pair for pair in chosen if pair not in keys]
+        wrong = next((name for name, node in results if not is_aggregated(node)), None)
+        if wrong is not None:
+            raise DataTypeError(
+                f"{wrong!r} has a value per row, not per group.",
+                remedy=f'Aggregate it, for example col("{wrong}").sum().',
+            )
+        conditions = [substitute(bind(each.node, self._owner.relation.schema), own) for each in self._having]
+        having = None
+        for condition in conditions:
+            having = condition if having is None else Call("and", (having, condition))
+        return self._owner._derived(Aggregate(base, tuple(keys), tuple(results), having))
+
+    def len(self, name: str = "count") -> Object:
+        """Number of rows in each group."""
+        return self.agg(Column(Call("len"), name))
+
+    def _all(self, function: str, *, numeric: bool) -> Object:
+        keys = {_name_of(key) for key in self._keys} | set(self._named)
+        schema = self._owner.relation.schema
+        names = [n for n, kind in schema.items() if n not in keys and (not numeric or kind.is_numeric or kind.is_bool)]
+        params = (1,) if function in ("std", "var") else ()
+        return self.agg(*(Column(Call(function, (Ref(name),), params), name) for name in names))
+
+    def sum(self) -> Object:
+        return self._all("sum", numeric=True)
+
+    def mean(self) -> Object:
+        return self._all("mean", numeric=True)
+
+    def min(self) -> Object:
+        return self._all("min", numeric=False)
+
+    def max(self) -> Object:
+        return self._all("max", numeric=False)
+
+    def count(self) -> Object:
+        """Values that are not NULL, in each column."""
+        return self._all("count", numeric=False)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Relational)
+
+
+def _name_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Column):
+        return value.name
+    if _is_object(value):
+        return next(iter(value.relation.schema))
+    raise ConversionError(f"{value!r} stands where a column is needed.", remedy="Give it a name: name=value.")
+
+
+def _known(names: Any, schema: Mapping[str, DataType]) -> None:
+    for name in names:
+        if name not in schema:
+            raise column_not_found(name, schema)
+
+
+def _pairs(on: Any, left_on: Any, right_on: Any) -> tuple[tuple[str, str], ...]:
+    def listed(value: Any) -> list[str]:
+        return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+    if on is not None and (left_on is not None or right_on is not None):
+        raise DataTypeError("Give either on=, or left_on= and right_on=.")
+    left, right = (listed(on), listed(on)) if on is not None else (listed(left_on), listed(right_on))
+    if len(left) != len(right):
+        raise DataTypeError(f"There are {len(left)} left keys and {len(right)} right keys.")
+    return tuple(zip(left, right, strict=True))
+
+
+def _check_pairs(pairs: Sequence[tuple[str, str]], left: Relation, right: Relation) -> None:
+    for a, b in pairs:
+        _known([a], left.schema)
+        _known([b], right.schema)
+        if not comparable(left.schema[a], right.schema[b]):
+            raise DataTypeError(
+                f"Keys {a!r} ({left.schema[a]}) and {b!r} ({right.schema[b]}) do not compare.", remedy="Cast one."
+            )
+
+
+def _outputs(
+    left: Relation, right: Relation, pairs: Sequence[tuple[str, str]], how: str, suffix: str
+) -> tuple[tuple[str, str, str], ...]:
+    merged = {a for a, _ in pairs}
+    dropped = {b for _, b in pairs}
+    result = [(name, "k" if name in merged else "l", name) for name in left.schema]
+    if how in ("semi", "anti"):
+        return tuple((name, "l", source) for name, _, source in result)
+    taken = set(left.schema)
+    for name in right.schema:
+        if name in dropped:
+            continue
+        output = name + suffix if name in taken else name
+        result.append((output, "r", name))
+    check_column_names(name for name, _, _ in result)
+    return tuple(result)
+
+
+def _named(relation: Relation, name: str) -> Node:
+    schema = relation.schema
+    source = name if name in schema else next(iter(schema))
+    return Ref(source, schema[source])
+
+
+def _common(name: str, kinds: list[DataType]) -> DataType:
+    result = kinds[0]
+    for kind in kinds[1:]:
+        both = supertype(result, kind)
+        if both is None:
+            raise DataTypeError(f"Column {name!r} is {result} in one Object and {kind} in another.", remedy="Cast one.")
+        result = both
+    return result
+
+
+def _shaped(relation: Relation, kinds: Mapping[str, DataType]) -> Relation:
+    nodes: list[tuple[str, Node]] = []
+    for name, kind in kinds.items():
+        node = _named(relation, name)
+        nodes.append((name, node if node.type == kind else Call("cast", (node,), (kind,))))
+    return Project(relation, tuple(nodes))

@@ -1,0 +1,192 @@
+"""Files and URLs in, files out."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from aiohttp import web
+
+from aaiclick.data import col, create_object_from_file, create_object_from_value, list_objects
+from aaiclick.data.errors import ColumnNotFoundError, ForbiddenAddressError, IngestError
+
+pytestmark = pytest.mark.usefixtures("data")
+
+VALUES = {
+    "n": [1, None, -(2**63)],
+    "x": [1.5, None, -2.0],
+    "s": ["a,b", 'quote " and \n line', None],
+    "l": [[1, 2], [], [3]],
+}
+FORMATS = ["csv", "tsv", "json", "jsonl", "parquet", "orc", "avro", "arrow"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+async def test_out_and_in_again(tmp_path, name):
+    obj = await create_object_from_value(VALUES)
+    path = await obj.export(tmp_path / f"odd name'; DROP.{name}")
+    again = await create_object_from_file(path)
+    assert await again.data() == VALUES
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst", "xz", "bz2", "lz4"])
+async def test_compressed(tmp_path, suffix):
+    obj = await create_object_from_value(VALUES)
+    path = await obj.export(tmp_path / f"data.jsonl.{suffix}")
+    assert await (await create_object_from_file(path)).data() == VALUES
+
+
+async def test_order_is_kept_in_large_files(tmp_path):
+    numbers = await create_object_from_value(list(range(400_000)))
+    for name in ("csv", "parquet", "jsonl.gz"):
+        path = await numbers.export(tmp_path / f"n.{name}")
+        again = await create_object_from_file(path)
+        assert await again.count() == 400_000
+        assert await (again["value"] == numbers).all().data() is True
+
+
+async def test_types_are_inferred_and_overridden(tmp_path):
+    path = tmp_path / "typed.csv"
+    path.write_text("id,day,at,price,flag\n007,2024-02-29,2024-02-29 01:02:03,1.50,true\n008,,,,\n")
+    inferred = await create_object_from_file(path)
+    assert {name: kind.required().name for name, kind in inferred.schema.items()} == {
+        "id": "Int64", "day": "Date", "at": "DateTime", "price": "Float64", "flag": "Bool",
+    }  # fmt: skip
+    given = {"id": "String", "price": "Nullable(Decimal(18, 2))", "at": "Nullable(DateTime64(3, 'UTC'))"}
+    typed = await create_object_from_file(path, schema=given)
+    assert await typed.data() == {
+        "id": ["007", "008"], "day": [date(2024, 2, 29), None], "at": [datetime(2024, 2, 29, 1, 2, 3,
+        tzinfo=UTC), None],
+        "price": [Decimal("1.50"), None], "flag": [True, None],
+    }  # fmt: skip
+    with pytest.raises(ColumnNotFoundError, match="Did you mean 'price'"):
+        await create_object_from_file(path, schema={"prize": "String"})
+
+
+async def test_a_file_can_get_a_name_and_a_format(tmp_path):
+    path = tmp_path / "rows.data"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    await create_object_from_file(path, format="jsonl", name="from a file", progress=True)
+    assert await list_objects() == ["from a file"]
+
+
+async def test_bad_files(tmp_path, data):
+    (tmp_path / "bad.csv").write_text('a,b\n1,2\n"unclosed\n')
+    (tmp_path / "bad.parquet").write_text("not parquet")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "what.xyz").write_text("")
+    for name, words in {
+        "bad.csv": "could not be read as csv",
+        "bad.parquet": "could not be read as parquet",
+        "empty.csv": "empty",
+        "missing.csv": "No such file",
+        "what.xyz": "format",
+    }.items():
+        with pytest.raises(IngestError, match=words):
+            await create_object_from_file(tmp_path / name)
+    rows = await data.client.read_text("SELECT count() AS n FROM system.tables WHERE database = currentDatabase()")
+    assert rows.to_pylist() == [{"n": 0}]
+
+
+async def test_an_export_that_fails_leaves_no_file(tmp_path):
+    obj = await create_object_from_value([1, 2])
+    with pytest.raises(Exception, match=r"cannot|Cannot|refused|gave up"):
+        await (
+            obj.select(x=col("value").cast("String") + "x").select(y=col("x").cast("Int64")).export(tmp_path / "x.csv")
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+class Site:
+    """A small web server: what it serves, and how often it was asked."""
+
+    def __init__(self):
+        self.asked = 0
+        self.busy = 0
+
+    async def data(self, request):
+        self.asked += 1
+        if self.busy:
+            self.busy -= 1
+            return web.Response(status=503)
+        return web.Response(body=gzip.compress(b"a,b\n1,x\n2,y\n"))
+
+    async def redirect(self, request):
+        raise web.HTTPFound(request.query["to"])
+
+    async def secret(self, request):
+        self.asked += 1
+        return web.Response(text="a\nsecret\n")
+
+
+@pytest.fixture
+async def site():
+    served = Site()
+    application = web.Application()
+    application.router.add_get("/data.csv.gz", served.data)
+    application.router.add_get("/go.csv", served.redirect)
+    application.router.add_get("/secret.csv", served.secret)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    served.port = runner.addresses[0][1]
+    served.url = f"http://127.0.0.1:{served.port}"
+    yield served
+    await runner.cleanup()
+
+
+async def test_a_url(site):
+    obj = await create_object_from_file(f"{site.url}/data.csv.gz?token=x", allow_private=True)
+    assert await obj.data() == {"a": [1, 2], "b": ["x", "y"]}
+
+
+async def test_a_busy_server_is_asked_again(site, monkeypatch):
+    async def at_once(seconds):
+        assert seconds <= 5
+
+    monkeypatch.setattr("aaiclick.data.ingest.asyncio.sleep", at_once)
+    site.busy = 2
+    obj = await create_object_from_file(f"{site.url}/data.csv.gz", allow_private=True)
+    assert await obj.count() == 2
+    assert site.asked == 3
+    site.busy = 99
+    with pytest.raises(IngestError, match="503"):
+        await create_object_from_file(f"{site.url}/data.csv.gz", allow_private=True)
+
+
+async def test_private_addresses_are_refused(site):
+    for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433"):
+        with pytest.raises((ForbiddenAddressError, IngestError)):
+            await create_object_from_file(f"http://{host}:{site.port}/secret.csv", retries=0)
+    for url in ("http://169.254.169.254/x.csv", "http://10.0.0.1/x.csv", "http://[fd00::1]/x.csv", "http://192.168.1.1/x.csv",
+                "file:///etc/passwd.csv", "gopher://x/y.csv", "ftp://example.com/x.csv",
+                "http://user:pw@8.8.8.8/x.csv"):  # fmt: skip
+        with pytest.raises(ForbiddenAddressError):
+            await create_object_from_file(url, retries=0)
+    assert site.asked == 0
+
+
+async def test_a_redirect_into_the_private_network_is_refused(site, monkeypatch):
+    from aaiclick.data import guard
+
+    check = guard.check_address
+    monkeypatch.setattr(
+        guard, "check_address", lambda address, host: None if host == "127.0.0.1" else check(address, host)
+    )
+    with pytest.raises(ForbiddenAddressError, match=r"169\.254"):
+        await create_object_from_file(f"{site.url}/go.csv?to=http://169.254.169.254/x.csv", retries=0)
+
+
+async def test_a_missing_page_is_not_retried(site):
+    with pytest.raises(IngestError, match="404"):
+        await create_object_from_file(f"{site.url}/nothing.csv", allow_private=True)
+
+
+async def test_concurrent_reads(tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    objects = await asyncio.gather(*(create_object_from_file(tmp_path / "a.csv") for _ in range(5)))
+    assert [await each.data() for each in objects] == [{"a": [1]}] * 5
