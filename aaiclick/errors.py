@@ -7,7 +7,12 @@
     ├── UnreachableError       a database does not answer
     ├── UnauthorisedError      a database or the service refused the credential
     ├── UnsupportedServerError a database is too old, or is not what it should be
-    └── SchemaError            the PostgreSQL schema is not the one this version works with
+    ├── SchemaError            the PostgreSQL schema is not the one this version works with
+    ├── EntrypointError        a task names code that is not there or may not be run
+    ├── NotFoundError          there is no job, task, group or worker of this id
+    ├── SubmitError            what was submitted cannot be run as it is
+    │   └── CycleError         tasks or groups wait for each other
+    └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
 """
@@ -82,3 +87,27 @@ class UnsupportedServerError(AaiclickError):
 
 class SchemaError(AaiclickError):
     """The PostgreSQL schema is not the one this version works with."""
+
+
+class EntrypointError(AaiclickError):
+    """A task names code that is not there or may not be run."""
+
+
+class NotFoundError(AaiclickError):
+    """There is no job, task, group or worker of this id."""
+
+    exit_code = EXIT_NOT_FOUND
+
+
+class SubmitError(AaiclickError):
+    """What was submitted cannot be run as it is; nothing was inserted."""
+
+    exit_code = EXIT_USAGE
+
+
+class CycleError(SubmitError):
+    """Tasks or groups wait for each other."""
+
+
+class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)
+    """Somebody else has the task now: nothing was changed."""

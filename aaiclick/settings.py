@@ -124,6 +124,9 @@ class Settings(BaseSettings):
     machine_ids: Annotated[tuple[int, int], NoDecode] = _variable(
         "AAICLICK_MACHINE_IDS", (0, 1023), "Snowflake machine ids this host may lease, as FIRST-LAST"
     )
+    task_modules: Annotated[tuple[str, ...], NoDecode] = _variable(
+        "AAICLICK_TASK_MODULES", (), "Modules whose functions may be tasks, with commas (default: your own code)"
+    )
     log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs (shared between workers of several hosts)")
     worker_heartbeat_interval_seconds: PositiveFloat = _variable(
         "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"
@@ -163,6 +166,17 @@ class Settings(BaseSettings):
         if not 0 <= pair[0] <= pair[1] <= 1023:
             raise ValueError("both ends lie between 0 and 1023, the first not above the last")
         return pair
+
+    @field_validator("task_modules", mode="before")
+    @classmethod
+    def _modules(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        for name in names:
+            if not all(part.isidentifier() for part in name.split(".")):
+                raise ValueError(f"{name!r} is not the name of a module; write for example myapp.tasks,otherapp")
+        return names
 
     @field_validator("database_url")
     @classmethod
@@ -304,6 +318,8 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
         return str(settings.postgres)
     if attribute == "clickhouse_url":
         return str(settings.clickhouse)
+    if attribute == "task_modules":
+        return ",".join(settings.task_modules)
     if isinstance(value, tuple):
         return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, float):

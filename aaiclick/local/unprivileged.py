@@ -52,15 +52,16 @@ class Disguise:
             os.chown(entry, self.uid, self.gid, follow_symlinks=False)
 
 
-def choose_disguise() -> Disguise:
+def choose_disguise(*, die_with_parent: bool = True) -> Disguise:
     """The way that works here; raises StackError when we are root and neither does."""
+    last = _die_with_parent if die_with_parent else _live_on
     if os.geteuid() != 0:
-        return Disguise("as this user", _die_with_parent, os.geteuid(), os.getegid())
+        return Disguise("as this user", last, os.geteuid(), os.getegid())
     account = _account()
     if sys.platform == "linux" and _works(lambda: _enter_namespace(account)):
-        return Disguise("in a user namespace", lambda: _enter_namespace(account), os.geteuid(), os.getegid())
+        return Disguise("in a user namespace", lambda: _enter_namespace(account, last), os.geteuid(), os.getegid())
     if sys.platform == "linux" and _works(lambda: _become(account)):
-        return Disguise(f"as {account.pw_name}", lambda: _become(account), account.pw_uid, account.pw_gid)
+        return Disguise(f"as {account.pw_name}", lambda: _become(account, last), account.pw_uid, account.pw_gid)
     raise StackError(
         "PostgreSQL does not run as root, and this system lets root neither make a user namespace nor change user.",
         remedy="Run aaiclick as an ordinary user, or set AAICLICK_DATABASE_URL to a PostgreSQL server.",
@@ -98,13 +99,17 @@ def _die_with_parent() -> None:
         _call("prctl", PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
 
 
-def _enter_namespace(account: pwd.struct_passwd) -> None:
+def _live_on() -> None:
+    """Outlive the parent, as a server that pg_ctl starts must."""
+
+
+def _enter_namespace(account: pwd.struct_passwd, last: Callable[[], None] = _die_with_parent) -> None:
     uid, gid = os.geteuid(), os.getegid()
     _call("unshare", CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{account.pw_uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{account.pw_gid} {gid} 1")
-    _die_with_parent()
+    last()
 
 
 class _CapabilityHeader(ctypes.Structure):
@@ -115,7 +120,7 @@ class _CapabilitySets(ctypes.Structure):
     _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
-def _become(account: pwd.struct_passwd) -> None:
+def _become(account: pwd.struct_passwd, last: Callable[[], None] = _die_with_parent) -> None:
     _call("prctl", PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
     os.setgid(account.pw_gid)
@@ -125,7 +130,7 @@ def _become(account: pwd.struct_passwd) -> None:
     sets = (_CapabilitySets * 2)(_CapabilitySets(bit, bit, bit), _CapabilitySets(0, 0, 0))
     _call("capset", ctypes.byref(header), ctypes.byref(sets))
     _call("prctl", PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0)
-    _die_with_parent()
+    last()
 
 
 def _call(name: str, *arguments: object) -> None:

@@ -59,6 +59,7 @@ def test_settings_are_frozen():
         ("AAICLICK_MACHINE_IDS", "9-3", "the first not above the last"),
         ("AAICLICK_MACHINE_IDS", "0-1024", "between 0 and 1023"),
         ("AAICLICK_MACHINE_IDS", "a-b", "write FIRST-LAST"),
+        ("AAICLICK_TASK_MODULES", "my app", "'my app' is not the name of a module"),
         ("AAICLICK_DATABASE_URL", "mysql://x", "write postgresql://user:password@host:5432/database"),
         ("AAICLICK_DATABASE_URL", "postgresql://", "names no host"),
         ("AAICLICK_DATABASE_URL", "postgresql://u:hunter2@h:port/d", "port is not a number"),
@@ -86,6 +87,10 @@ def test_several_bad_variables_are_reported_together(monkeypatch):
 def test_a_timeout_shorter_than_the_heartbeat_is_refused(monkeypatch):
     with pytest.raises(SettingsError, match="WORKER_TIMEOUT must be longer than WORKER_HEARTBEAT_INTERVAL"):
         settings_with(monkeypatch, WORKER_TIMEOUT="10")
+
+
+def test_task_modules_are_a_list(monkeypatch):
+    assert settings_with(monkeypatch, AAICLICK_TASK_MODULES="a.b, c").task_modules == ("a.b", "c")
 
 
 def test_an_empty_variable_counts_as_unset(monkeypatch):

@@ -32,7 +32,7 @@ from aaiclick.store.models.status import (
     WorkerStatus,
 )
 from aaiclick.store.models.tasks import Task
-from aaiclick.store.models.tenants import ApiKey, Org, OrgRole, OrgRoleMembership, Queue, User
+from aaiclick.store.models.tenants import ApiKey, Org, OrgRole, OrgRoleMembership, Queue, TaskType, User
 from aaiclick.store.models.work import Dependency, Group, Job, TaskAttempt
 from aaiclick.store.models.workers import Worker
 
@@ -70,6 +70,7 @@ __all__ = [
     "TaskInput",
     "TaskReadiness",
     "TaskStatus",
+    "TaskType",
     "User",
     "Worker",
     "WorkerStatus",

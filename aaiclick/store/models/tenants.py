@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Double, Index, Integer, LargeBinary, UniqueConstraint
+from sqlalchemy import BigInteger, CheckConstraint, Double, Index, Integer, LargeBinary, UniqueConstraint, text
 
 from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
 
@@ -14,7 +14,11 @@ ROLES = "('reader', 'writer', 'admin')"
 
 
 class Org(Row, table=True):
-    """A tenant. `weight` is its share when several wait; the limits hold over all its queues."""
+    """A tenant. `weight` is its share when several wait; the limits hold over all its queues.
+
+    `rate_tokens` at `rate_at` is what its bucket held; `claim_xid` is the last claim under its limits: a claim that
+    cannot see that one would count wrongly, and leaves the org to the next.
+    """
 
     __tablename__ = "orgs"
 
@@ -26,6 +30,10 @@ class Org(Row, table=True):
     max_running: int | None = column(Integer(), null=True)
     rate_per_second: float | None = column(Double(), null=True)
     rate_burst: int | None = column(Integer(), null=True)
+    rate_tokens: float | None = column(Double(), null=True)
+    rate_at: datetime | None = moment()
+    claim_xid: int | None = column(BigInteger(), null=True)
+    paused_at: datetime | None = moment()
     created_at: datetime = now()
 
     __table_args__ = (
@@ -48,6 +56,9 @@ class Queue(Row, table=True):
     max_running: int | None = column(Integer(), null=True)
     rate_per_second: float | None = column(Double(), null=True)
     rate_burst: int | None = column(Integer(), null=True)
+    rate_tokens: float | None = column(Double(), null=True)
+    rate_at: datetime | None = moment()
+    claim_xid: int | None = column(BigInteger(), null=True)
     paused_at: datetime | None = moment()
     created_at: datetime = now()
     updated_at: datetime = now()
@@ -57,6 +68,24 @@ class Queue(Row, table=True):
         CheckConstraint("weight >= 1", name="weight"),
         CheckConstraint("max_running >= 0", name="max_running"),
         CheckConstraint("rate_per_second > 0 AND rate_burst >= 1", name="rate"),
+    )
+
+
+class TaskType(Row, table=True):
+    """Settings of one type of task of one org; a type without a row has none of them."""
+
+    __tablename__ = "task_types"
+
+    org_id: UUID = org(primary_key=True)
+    name: str = words(primary_key=True)
+    retry_policy: dict[str, Any] | None = document(null=True)
+    paused_at: datetime | None = moment()
+    created_at: datetime = now()
+    updated_at: datetime = now()
+
+    __table_args__ = (
+        CheckConstraint("name <> ''", name="named"),
+        Index("task_types_paused", "org_id", "name", postgresql_where=text("paused_at IS NOT NULL")),
     )
 
 

@@ -6,7 +6,9 @@ from sqlalchemy import DDL, event
 
 from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, metadata
 
-TOUCHED = ("jobs", "tasks", "queues", "job_definitions", "dag_current_versions", "datasets", "operator_state")
+TOUCHED = (
+    "jobs", "tasks", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",
+)  # fmt: skip
 """Tables whose `updated_at` is kept by a trigger; `table_refcounts` is written by statements that set it."""
 
 _TOUCH = """

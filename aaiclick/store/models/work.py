@@ -37,6 +37,7 @@ class Job(Row, table=True):
     total_tasks: int = column(Integer(), default=0, server="0")
     open_tasks: int = column(Integer(), default=0, server="0")
     failed_tasks: int = column(Integer(), default=0, server="0")
+    cancelled_tasks: int = column(Integer(), default=0, server="0")
     open_events: int = column(Integer(), default=0, server="0")
     name: str = words()
     definition_id: UUID | None = uuid("job_definitions.id", null=True)
@@ -46,6 +47,7 @@ class Job(Row, table=True):
     timeout_seconds: float | None = column(Double(), null=True)
     deadline_at: datetime | None = moment()
     cancel_requested_at: datetime | None = moment()
+    paused_at: datetime | None = moment()
     started_at: datetime | None = moment()
     completed_at: datetime | None = moment()
     cause_id: int | None = snowflake(null=True)
@@ -56,13 +58,15 @@ class Job(Row, table=True):
         CheckConstraint("timeout_seconds > 0", name="timeout"),
         CheckConstraint("(status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)", name="ended"),
         CheckConstraint("completed_at IS NULL OR open_tasks = 0", name="ended_tasks"),
-        CheckConstraint("status <> 'COMPLETED' OR (failed_tasks = 0 AND open_events = 0)", name="success"),
+        CheckConstraint("status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)", name="success"),
         CheckConstraint("status <> 'RUNNING' OR started_at IS NOT NULL", name="started"),
         CheckConstraint("open_tasks BETWEEN 0 AND total_tasks", name="open_tasks"),
         CheckConstraint("failed_tasks BETWEEN 0 AND total_tasks", name="failed_tasks"),
+        CheckConstraint("cancelled_tasks BETWEEN 0 AND total_tasks", name="cancelled_tasks"),
         CheckConstraint("open_events >= 0", name="open_events"),
-        UniqueConstraint("org_id", "id"),  # what tasks and events point at: none belongs to another org's job
+        UniqueConstraint("org_id", "id"),  # what the outbox points at: no event of another org's job
         Index("jobs_unfinished", "org_id", "id", postgresql_where=text("completed_at IS NULL")),
+        Index("jobs_paused", "id", postgresql_where=text("paused_at IS NOT NULL")),
         Index("jobs_name", "org_id", "name", "id"),
         Index(
             "jobs_deadline", "deadline_at", postgresql_where=text("completed_at IS NULL AND deadline_at IS NOT NULL")
@@ -85,7 +89,8 @@ class Job(Row, table=True):
 class Group(Row, table=True):
     """Tasks and groups that are waited for as one, and wait as one.
 
-    `unmet` counts its unfinished predecessors plus one while its parent is closed; `open` its unfinished members.
+    `unmet` counts predecessors that have not completed, plus one while its parent is closed; `open` counts members
+    that have not completed. A failure changes neither, so whatever revives the failed has nothing to restore.
     `failed_at` is when it became certain that it cannot complete, because of `cause_id`.
     """
 

@@ -22,7 +22,7 @@ async def test_root_without_namespaces_changes_user(tmp_path, monkeypatch):
     for forbidden in (unprivileged._enter_namespace, None):
         with monkeypatch.context() as patched:
             if forbidden is not None:
-                patched.setattr(unprivileged, "_enter_namespace", lambda account: 1 / 0)
+                patched.setattr(unprivileged, "_enter_namespace", lambda *_: 1 / 0)
             server = PostgresServer(home, lambda: None)
         expected = "as " if forbidden else "in a user namespace"
         assert server._server.disguise.name.startswith(expected)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -18,6 +16,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from aaiclick.local.unprivileged import choose_disguise
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import upgrade
 
@@ -33,16 +32,15 @@ SERVERS = {"embedded": EMBEDDED} | {f"system-{path.parent.name}": path for path 
 
 def _run(*command: str | Path) -> None:
     """As an ordinary user: PostgreSQL refuses root."""
-    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    subprocess.run([*prefix, *map(str, command)], check=True, cwd="/", stdout=subprocess.DEVNULL)
+    disguise = choose_disguise(die_with_parent=False)
+    subprocess.run(list(map(str, command)), check=True, cwd="/", stdout=subprocess.DEVNULL, preexec_fn=disguise.enter)
 
 
 @contextmanager
 def run_server(binaries: Path) -> Iterator[PostgresTarget]:
     """A throw-away server on a unix socket and on TCP; trusts everybody but the user 'guarded'."""
     home = Path(tempfile.mkdtemp(prefix="aaiclick-pg-", dir="/tmp"))
-    if os.geteuid() == 0:
-        os.chown(home, pwd.getpwnam("postgres").pw_uid, -1)
+    choose_disguise(die_with_parent=False).own(home)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

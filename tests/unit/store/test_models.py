@@ -23,7 +23,7 @@ TABLES = {
     "api_keys", "column_lineage", "dag_current_versions", "dag_version_datasets", "dag_versions", "dataset_versions",
     "datasets", "dependencies", "groups", "job_definitions", "jobs", "operator_state", "org_role_memberships",
     "org_roles", "orgs", "outbox", "queues", "table_refcounts", "table_references", "task_attempts", "task_inputs",
-    "tasks", "users", "workers",
+    "task_types", "tasks", "users", "workers",
 }  # fmt: skip
 
 

@@ -30,6 +30,10 @@ CREATE TABLE orgs (
     max_running integer,
     rate_per_second double precision,
     rate_burst integer,
+    rate_tokens double precision,
+    rate_at timestamptz,
+    claim_xid bigint,
+    paused_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT orgs_pkey PRIMARY KEY (id),
     CONSTRAINT orgs_slug_key UNIQUE (slug),
@@ -46,6 +50,9 @@ CREATE TABLE queues (
     max_running integer,
     rate_per_second double precision,
     rate_burst integer,
+    rate_tokens double precision,
+    rate_at timestamptz,
+    claim_xid bigint,
     paused_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -56,6 +63,20 @@ CREATE TABLE queues (
     CONSTRAINT queues_max_running CHECK (max_running >= 0),
     CONSTRAINT queues_rate CHECK (rate_per_second > 0 AND rate_burst >= 1)
 );
+
+CREATE TABLE task_types (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    retry_policy jsonb,
+    paused_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT task_types_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT task_types_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT task_types_named CHECK (name <> '')
+);
+
+CREATE INDEX task_types_paused ON task_types (org_id, name) WHERE paused_at IS NOT NULL;
 
 CREATE TABLE users (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -269,6 +290,7 @@ CREATE TABLE jobs (
     total_tasks integer NOT NULL DEFAULT 0,
     open_tasks integer NOT NULL DEFAULT 0,
     failed_tasks integer NOT NULL DEFAULT 0,
+    cancelled_tasks integer NOT NULL DEFAULT 0,
     open_events integer NOT NULL DEFAULT 0,
     name text NOT NULL,
     definition_id uuid,
@@ -278,6 +300,7 @@ CREATE TABLE jobs (
     timeout_seconds double precision,
     deadline_at timestamptz,
     cancel_requested_at timestamptz,
+    paused_at timestamptz,
     started_at timestamptz,
     completed_at timestamptz,
     cause_id bigint,
@@ -291,10 +314,11 @@ CREATE TABLE jobs (
     CONSTRAINT jobs_timeout CHECK (timeout_seconds > 0),
     CONSTRAINT jobs_ended CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)),
     CONSTRAINT jobs_ended_tasks CHECK (completed_at IS NULL OR open_tasks = 0),
-    CONSTRAINT jobs_success CHECK (status <> 'COMPLETED' OR (failed_tasks = 0 AND open_events = 0)),
+    CONSTRAINT jobs_success CHECK (status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)),
     CONSTRAINT jobs_started CHECK (status <> 'RUNNING' OR started_at IS NOT NULL),
     CONSTRAINT jobs_open_tasks CHECK (open_tasks BETWEEN 0 AND total_tasks),
     CONSTRAINT jobs_failed_tasks CHECK (failed_tasks BETWEEN 0 AND total_tasks),
+    CONSTRAINT jobs_cancelled_tasks CHECK (cancelled_tasks BETWEEN 0 AND total_tasks),
     CONSTRAINT jobs_open_events CHECK (open_events >= 0)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -307,6 +331,8 @@ CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS 
 CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 CREATE INDEX jobs_name ON jobs (org_id, name, id);
+
+CREATE INDEX jobs_paused ON jobs (id) WHERE paused_at IS NOT NULL;
 
 CREATE INDEX jobs_unfinished ON jobs (org_id, id) WHERE completed_at IS NULL;
 
@@ -344,6 +370,7 @@ CREATE TABLE tasks (
     max_attempts integer NOT NULL DEFAULT 4,
     unmet integer NOT NULL DEFAULT 0,
     priority smallint NOT NULL DEFAULT 0,
+    followed boolean NOT NULL DEFAULT false,
     readiness task_readiness DEFAULT 'READY',
     job_id bigint,
     group_id bigint,
@@ -360,6 +387,7 @@ CREATE TABLE tasks (
     cause_id bigint,
     definition_id uuid,
     timeout_seconds double precision,
+    concurrency_limit integer,
     queue text NOT NULL DEFAULT 'default',
     type text NOT NULL,
     entrypoint text,
@@ -376,8 +404,8 @@ CREATE TABLE tasks (
     error_fingerprint text,
     log_path text,
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
-    CONSTRAINT tasks_org_id_job_id_fkey FOREIGN KEY (org_id, job_id) REFERENCES jobs (org_id, id) ON DELETE CASCADE,
     CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
+    CONSTRAINT tasks_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
     CONSTRAINT tasks_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES job_definitions (id),
     CONSTRAINT tasks_phase CHECK (num_nonnulls(readiness, lease_token, completed_at) = 1),
     CONSTRAINT tasks_lease CHECK ((lease_token IS NOT NULL) = (status IN ('CLAIMED', 'RUNNING'))),
@@ -392,8 +420,9 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_group_job CHECK (group_id IS NULL OR job_id IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX tasks_concurrency ON tasks (org_id, concurrency_key)
-    WHERE concurrency_key IS NOT NULL AND status IN ('CLAIMED', 'RUNNING');
+CREATE INDEX tasks_concurrency
+    ON tasks (org_id, concurrency_key)
+    WHERE concurrency_key IS NOT NULL AND (readiness = 'READY' OR status IN ('CLAIMED', 'RUNNING'));
 
 CREATE INDEX tasks_dead_letter ON tasks (org_id, completed_at) WHERE status = 'DEAD_LETTER';
 
@@ -404,6 +433,9 @@ CREATE INDEX tasks_definition ON tasks (definition_id, id) WHERE definition_id I
 CREATE INDEX tasks_due ON tasks (available_at) WHERE readiness = 'TIME';
 
 CREATE INDEX tasks_group ON tasks (group_id, id) WHERE group_id IS NOT NULL;
+
+CREATE INDEX tasks_held ON tasks (org_id, concurrency_key, priority DESC, (COALESCE(job_id, id)), id)
+    WHERE readiness = 'HELD';
 
 CREATE UNIQUE INDEX tasks_idempotency_key ON tasks (org_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
@@ -597,6 +629,9 @@ CREATE TRIGGER touch BEFORE UPDATE ON tasks FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
 CREATE TRIGGER touch BEFORE UPDATE ON queues FOR EACH ROW
+WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
+
+CREATE TRIGGER touch BEFORE UPDATE ON task_types FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
 CREATE TRIGGER touch BEFORE UPDATE ON job_definitions FOR EACH ROW

@@ -1,0 +1,126 @@
+"""Claiming work, saying that it runs, keeping it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from aaiclick.store.leases import Claim, HeartbeatAnswer, Lease
+from aaiclick.store.slots import admit
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+PROMOTED_AT_ONCE = 1_000
+
+
+async def claim(
+    connection: Connection,
+    *,
+    worker_id: int,
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    now: datetime | None = None,
+) -> list[Claim]:
+    """Lease up to `limit` ready tasks of `queues` (none named: of all), most urgent first."""
+    claims = await _claim(connection, worker_id, limit, queues, lease_seconds, now)
+    if len(claims) < limit and await promote(connection, now=now):
+        claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, now)
+    return claims
+
+
+async def _claim(
+    connection: Connection,
+    worker_id: int,
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    now: datetime | None,
+) -> list[Claim]:
+    """Claims meet paused tasks among the ready ones and set them aside: then there is more to take."""
+    claims: list[Claim] = []
+    while len(claims) < limit:
+        token = uuid4()
+        rows = await connection.fetch(
+            statement("claim"), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
+        )
+        taken = [row for row in rows if not row["held"]]
+        taken.sort(key=_urgency)
+        claims.extend(_to_claim(row, token) for row in taken)
+        if len(taken) == len(rows):
+            break
+    return claims
+
+
+def _urgency(row: asyncpg.Record) -> tuple[int, int, int]:
+    return -row["priority"], row["job_id"] or row["id"], row["id"]
+
+
+def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
+    (task_id, attempt, org_id, job_id, group_id, queue, kind, entrypoint, kwargs, timeout, failures, most, policy,
+     created_at, available_at, priority, linked, suspect, _) = row  # fmt: skip
+    lease = Lease(task_id, attempt, token, linked)
+    return Claim(
+        lease, org_id, job_id, group_id, queue, kind, entrypoint, kwargs, timeout, failures, most, policy, created_at,
+        available_at, priority, suspect,
+    )  # fmt: skip
+
+
+async def promote(connection: Connection, *, limit: int = PROMOTED_AT_ONCE, now: datetime | None = None) -> int:
+    """Make tasks ready whose time has come; returns how many. Safe to run by everybody at once."""
+    async with connection.transaction():
+        rows = await connection.fetch(statement("promote"), limit, now)
+        ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
+        ready |= await admit(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
+        await notify_ready(connection, ready)
+    return len(rows)
+
+
+async def next_due(connection: Connection) -> datetime | None:
+    """When the next task that waits for its time becomes due: how long an idle worker may sleep."""
+    return await connection.fetchval(statement("next_due"))
+
+
+async def notify_ready(connection: Connection, queues: set[str]) -> None:
+    if queues:
+        await connection.execute(statement("notify_ready"), sorted(queues))
+
+
+async def start(connection: Connection, leases: Sequence[Lease], started_at: datetime | None = None) -> set[int]:
+    """CLAIMED → RUNNING; returns the ids whose leases hold."""
+    if not leases:
+        return set()
+    rows = await connection.fetch(statement("start"), *columns(leases), started_at)
+    return {row["id"] for row in rows}
+
+
+async def heartbeat(
+    connection: Connection,
+    *,
+    worker_id: int,
+    leases: Sequence[Lease],
+    lease_seconds: float,
+    completed: int = 0,
+    failed: int = 0,
+    now: datetime | None = None,
+) -> HeartbeatAnswer:
+    """Say that the worker lives and keeps `leases`; `completed` and `failed` are added to its counters."""
+    await connection.execute(statement("beat"), worker_id, completed, failed, now)
+    if not leases:
+        return HeartbeatAnswer(set(), set())
+    rows = await connection.fetch(statement("heartbeat"), *columns(leases), lease_seconds, now)
+    return HeartbeatAnswer(
+        lost={lease.task_id for lease in leases} - {row["id"] for row in rows},
+        cancelled={row["id"] for row in rows if row["cancelled"]},
+    )
+
+
+def columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[UUID]]:
+    """Leases as the three arrays that statements take."""
+    return [lease.task_id for lease in leases], [lease.attempt for lease in leases], [lease.token for lease in leases]

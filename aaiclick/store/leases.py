@@ -1,0 +1,79 @@
+"""What passes between a worker and the queue: leases, claims, and what came of them. All are plain frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+CRASHED = "worker crashed"
+"""The fingerprint of an attempt whose process died with others in it; `sql/claim.sql` looks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to one attempt of one task. Everything its holder says is fenced by all three."""
+
+    task_id: int
+    attempt: int
+    token: UUID
+    linked: bool = field(default=False, compare=False)
+    """A hint: completing it concerns other tasks. A wrong hint costs a statement, nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task to run, with the lease on it; `kwargs` and `retry_policy` are JSON text."""
+
+    lease: Lease
+    org_id: UUID
+    job_id: int | None
+    group_id: int | None
+    queue: str
+    type: str
+    entrypoint: str | None
+    kwargs: str
+    timeout_seconds: float | None
+    failures: int
+    max_attempts: int
+    retry_policy: str | None
+    created_at: datetime
+    available_at: datetime | None
+    priority: int
+    suspect: bool = False
+    """A worker process died while it held this task, and nobody knows whose fault it was: run it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The attempt succeeded; `result` is JSON text."""
+
+    lease: Lease
+    result: str | None = None
+    log_path: str | None = None
+    started_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The attempt failed. `delay_seconds` is the backoff should it be retried; `charged` says whether it counts."""
+
+    lease: Lease
+    error: str
+    fingerprint: str
+    permanent: bool = False
+    delay_seconds: float = 0.0
+    log_path: str | None = None
+    started_at: datetime | None = None
+    charged: bool = True
+    outcome: str = "FAILED"
+    expired: bool = False
+    """Only if the lease has run out: what the reaper says."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswer:
+    """What a worker learns from a heartbeat: leases it no longer has, and tasks whose cancel was asked for."""
+
+    lost: set[int]
+    cancelled: set[int]

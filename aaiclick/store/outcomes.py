@@ -1,0 +1,147 @@
+"""Acknowledging what came of attempts: the fence, and the two ways to complete.
+
+Most tasks have no dependents, no group and no concurrency key: one statement completes any number of them with their
+jobs' counters. The others take the longer way, a transaction under the graph locks of their jobs; docs/engine.md
+explains the locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.store.claims import claim, columns
+from aaiclick.store.deadlocks import again
+from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.propagate import linked, propagate
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+async def acknowledge(
+    connection: Connection,
+    *,
+    worker_id: int,  # noqa: ARG001  (the token is the fence; the name of the speaker adds nothing)
+    successes: Sequence[Success] = (),
+    failures: Sequence[Failure] = (),
+    releases: Sequence[Lease] = (),
+    now: datetime | None = None,
+) -> set[int]:
+    """Make outcomes known; returns the ids of the tasks for which the lease still held. The others changed nothing."""
+    accepted: set[int] = set()
+    plain = [success for success in successes if not success.lease.linked]
+    if plain:
+        plain.sort(key=lambda success: success.lease.task_id)
+        rows = await again(lambda: connection.fetch(statement("complete"), *_columns(plain), now))
+        accepted.update(row["id"] for row in rows)
+    rest = [success for success in successes if success.lease.task_id not in accepted]
+    if rest or failures or releases:
+        accepted |= await _the_long_way(connection, rest, failures, releases, now)
+    return accepted
+
+
+async def acknowledge_and_claim(
+    connection: Connection,
+    *,
+    worker_id: int,
+    successes: Sequence[Success] = (),
+    failures: Sequence[Failure] = (),
+    releases: Sequence[Lease] = (),
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    now: datetime | None = None,
+) -> tuple[set[int], list[Claim]]:
+    """Acknowledge, then claim what that made ready: two transactions, so a claim never undoes an acknowledgement."""
+    accepted: set[int] = set()
+    if successes or failures or releases:
+        accepted = await acknowledge(
+            connection, worker_id=worker_id, successes=successes, failures=failures, releases=releases, now=now
+        )
+    if limit <= 0:
+        return accepted, []
+    claims = await claim(
+        connection, worker_id=worker_id, limit=limit, queues=queues, lease_seconds=lease_seconds, now=now
+    )
+    return accepted, claims
+
+
+class _MoreLocks(Exception):  # noqa: N818  (a signal to begin anew, not an error)
+    """A task was linked into its job's graph while we began: begin again with every lock."""
+
+
+async def _the_long_way(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    now: datetime | None,
+) -> set[int]:
+    async def end(alone: bool) -> set[int]:
+        async with connection.transaction():
+            return await _end(connection, successes, failures, releases, alone, now)
+
+    try:
+        return await again(lambda: end(alone=bool(failures)))
+    except _MoreLocks:
+        return await again(lambda: end(alone=True))
+
+
+async def _end(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    alone: bool,
+    now: datetime | None,
+) -> set[int]:
+    ids = [*(s.lease.task_id for s in successes), *(f.lease.task_id for f in failures), *(r.task_id for r in releases)]
+    locks = {row["job_id"]: row["alone"] for row in await connection.fetch(statement("lock_jobs"), ids, alone)}
+    ended: list[asyncpg.Record] = []
+    if successes:
+        ended += await connection.fetch(statement("finish"), *_columns(successes), now)
+    if failures:
+        ended += await connection.fetch(statement("fail"), *_failure_columns(failures), now)
+    if releases:
+        ended += await connection.fetch(statement("release"), *columns(releases), now)
+    if any(linked(row) and not _suffices(locks, row) for row in ended):
+        raise _MoreLocks
+    await propagate(connection, ended, now)
+    return {row["id"] for row in ended}
+
+
+def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:
+    """Groups and failures need the graph alone; a shared lock is enough to tell dependent tasks."""
+    alone = locks.get(row["job_id"])
+    if alone is None or alone:
+        return alone is not None
+    return row["status"] == "PENDING" or (row["status"] == "COMPLETED" and row["group_id"] is None and not row["gates"])
+
+
+def _columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
+    return (
+        *columns([success.lease for success in successes]),
+        [success.result for success in successes],
+        [success.log_path for success in successes],
+        [success.started_at for success in successes],
+    )
+
+
+def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:
+    return (
+        *columns([failure.lease for failure in failures]),
+        [failure.error for failure in failures],
+        [failure.fingerprint for failure in failures],
+        [failure.permanent for failure in failures],
+        [failure.delay_seconds for failure in failures],
+        [failure.charged for failure in failures],
+        [failure.log_path for failure in failures],
+        [failure.started_at for failure in failures],
+        [failure.expired for failure in failures],
+        [failure.outcome for failure in failures],
+    )

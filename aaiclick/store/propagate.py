@@ -1,0 +1,107 @@
+"""What follows when tasks end: groups, dependents, slots, jobs, in this order, in the transaction that ended them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick.store.claims import notify_ready
+from aaiclick.store.slots import admit
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
+
+
+async def propagate(connection: Connection, ended: Sequence[asyncpg.Record], now: datetime | None) -> None:
+    """Tell everybody what became of `ended`: rows with id, org_id, job_id, group_id, followed, concurrency_key, status.
+
+    The caller holds the graph locks of their jobs (see docs/engine.md).
+    """
+    completed = [row for row in ended if row["status"] == "COMPLETED"]
+    ready, keys = await _advance(connection, completed, now)
+    ready |= {row["queue"] for row in ended if row["status"] == "PENDING"}
+    cancelled: Counter[int] = Counter()
+    for row in ended:
+        if row["status"] in UNSUCCESSFUL and linked(row):
+            cancelled[row["job_id"]] += await connection.fetchval(statement("doom"), row["id"], now)
+    keys.update((row["org_id"], row["concurrency_key"]) for row in ended)
+    ready |= await admit(connection, keys)
+    await notify_ready(connection, ready)
+    await settle(
+        connection,
+        completed=Counter(row["job_id"] for row in completed),
+        failed=Counter(row["job_id"] for row in ended if row["status"] in ("FAILED", "DEAD_LETTER")),
+        cancelled=cancelled + Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
+        now=now,
+    )
+
+
+def linked(row: asyncpg.Record) -> bool:
+    """Whether its end concerns other tasks of its job."""
+    return bool(row["job_id"] is not None and (row["followed"] or row["group_id"] is not None))
+
+
+async def _advance(
+    connection: Connection, completed: Sequence[asyncpg.Record], now: datetime | None
+) -> tuple[set[str], set[tuple[UUID, str | None]]]:
+    """Completed tasks → groups → tasks. Returns the queues with ready work, and the keys with new candidates."""
+    done = [row["id"] for row in completed if row["followed"]]
+    left = Counter[int](row["group_id"] for row in completed if row["group_id"] is not None)
+    if not done and not left:
+        return set(), set()
+    met, opened = await advance_groups(connection, done, left, [], now)
+    rows = await connection.fetch(statement("advance_tasks"), done + met, opened, now)
+    return (
+        {row["queue"] for row in rows if row["readiness"] == "READY"},
+        {(row["org_id"], row["concurrency_key"]) for row in rows},
+    )
+
+
+async def advance_groups(
+    connection: Connection, done: Iterable[int], left: Counter[int], opened: list[int], now: datetime | None
+) -> tuple[list[int], list[int]]:
+    """Follow the cascade through groups to its end; returns the groups that completed and those that opened."""
+    met, all_completed, all_opened = list(done), list[int](), list[int]()
+    while met or left or opened:
+        rows = await connection.fetch(
+            statement("advance_groups"), met, list(left.keys()), list(left.values()), opened, now
+        )
+        opened = [row["id"] for row in rows if row["opened"]]
+        ended = [row for row in rows if row["completed"]]
+        met = [row["id"] for row in ended]
+        left = Counter(row["parent_group_id"] for row in ended if row["parent_group_id"] is not None)
+        all_completed += met
+        all_opened += opened
+    return all_completed, all_opened
+
+
+async def settle(
+    connection: Connection,
+    *,
+    completed: Counter[int] | None = None,
+    failed: Counter[int] | None = None,
+    cancelled: Counter[int] | None = None,
+    now: datetime | None = None,
+) -> dict[int, str]:
+    """Count tasks that ended in their jobs, the last thing a transaction does; returns the jobs' statuses."""
+    completed, failed, cancelled = completed or Counter(), failed or Counter(), cancelled or Counter()
+    jobs = sorted(job for job in {*completed, *failed, *cancelled} if job is not None)  # pyright: ignore[reportUnnecessaryComparison]
+    if not jobs:
+        return {}
+    rows = await connection.fetch(
+        statement("settle_jobs"),
+        jobs,
+        [completed[job] for job in jobs],
+        [failed[job] for job in jobs],
+        [cancelled[job] for job in jobs],
+        now,
+    )
+    return {row["id"]: row["status"] for row in rows}

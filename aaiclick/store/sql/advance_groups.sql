@@ -1,0 +1,15 @@
+-- One step of the cascade through groups: $1 have completed (tasks or groups), the groups $2 lost $3 open members, the
+-- groups $4 have opened. Says which groups opened and which completed by that; the caller goes on from there.
+WITH change AS MATERIALIZED (
+    SELECT id, sum(met)::int AS met, sum(gone)::int AS gone FROM (
+        SELECT d.next_id AS id, 1 AS met, 0 AS gone FROM dependencies d
+        WHERE d.previous_id = ANY ($1::bigint[]) AND d.next_type = 'group'
+        UNION ALL SELECT u.id, 0, u.gone FROM unnest($2::bigint[], $3::int[]) AS u (id, gone)
+        UNION ALL SELECT g.id, 1, 0 FROM groups g WHERE g.parent_group_id = ANY ($4::bigint[])
+    ) AS parts GROUP BY id
+)
+UPDATE groups g SET unmet = g.unmet - c.met, open = g.open - c.gone,
+    completed_at = CASE WHEN g.unmet = c.met AND g.open = c.gone AND g.failed_at IS NULL
+        THEN coalesce($5::timestamptz, now()) END
+FROM change c WHERE g.id = c.id
+RETURNING g.id, g.parent_group_id, c.met > 0 AND g.unmet = 0 AS opened, g.completed_at IS NOT NULL AS completed

@@ -1,0 +1,54 @@
+-- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1, if only one lane has something ready.
+--
+-- A lane is an org's queue. With several of them, with limits or with anything paused, one row without an id says so,
+-- and `claim_fair.sql` does it: an installation with one org pays two probes of the ready index for fairness.
+--
+-- `id = ANY (ARRAY(…))` and not a join: whatever the planner believes about the size of the table, the only way to
+-- evaluate it well is by the primary key. A claim that is lost in a crash was never heard of, so its commit does not
+-- wait for the disk.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($6::timestamptz, now()) AS now, set_config('synchronous_commit', 'off', true)
+),
+lane AS MATERIALIZED (
+    SELECT f.org_id, f.queue,
+        NOT EXISTS (SELECT FROM tasks t WHERE t.readiness = 'READY' AND (t.org_id, t.queue) > (f.org_id, f.queue))
+        AND ($3::text[] = '{}' OR f.queue = ANY ($3::text[]))
+        AND EXISTS (SELECT FROM orgs o WHERE o.id = f.org_id AND o.paused_at IS NULL AND o.max_running IS NULL
+            AND o.rate_per_second IS NULL)
+        AND NOT EXISTS (SELECT FROM queues q WHERE q.org_id = f.org_id AND q.name = f.queue)
+        AND NOT EXISTS (SELECT FROM task_types WHERE paused_at IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM jobs WHERE paused_at IS NOT NULL) AS alone
+    FROM (SELECT t.org_id, t.queue FROM tasks t WHERE t.readiness = 'READY' ORDER BY t.org_id, t.queue LIMIT 1) f
+),
+chosen AS MATERIALIZED (
+    SELECT c.id FROM lane l CROSS JOIN LATERAL (
+        SELECT t.id FROM tasks t
+        WHERE t.readiness = 'READY' AND t.org_id = l.org_id AND t.queue = l.queue
+        ORDER BY t.priority DESC, COALESCE(t.job_id, t.id), t.id
+        LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED) c
+    WHERE l.alone
+),
+taken AS (
+    UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
+        lease_expires_at = (SELECT now FROM clock) + $4::float8 * interval '1 second',
+        claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
+        updated_at = (SELECT now FROM clock)
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen))
+    RETURNING id, attempt, org_id, job_id, group_id, queue, type, entrypoint, kwargs, timeout_seconds, failures,
+        max_attempts, retry_policy, created_at, available_at, priority,
+        followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked
+),
+first AS MATERIALIZED (
+    SELECT j.id FROM jobs j
+    WHERE j.id = ANY (ARRAY(SELECT DISTINCT job_id FROM taken WHERE job_id IS NOT NULL)) AND j.status = 'PENDING'
+    ORDER BY j.id FOR NO KEY UPDATE
+),
+started AS (
+    UPDATE jobs SET status = 'RUNNING', started_at = (SELECT now FROM clock), updated_at = (SELECT now FROM clock),
+        deadline_at = (SELECT now FROM clock) + timeout_seconds * interval '1 second'
+    WHERE id = ANY (ARRAY(SELECT id FROM first))
+)
+SELECT t.*, false AS held FROM taken t
+UNION ALL
+SELECT NULL, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, true
+FROM lane WHERE NOT alone

@@ -1,0 +1,150 @@
+-- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1.
+--
+-- A lane is an org's queue that has something ready. Lanes are found by skipping through the ready index, one probe
+-- each, from a random org on and around, at most 64: the cost follows the number of lanes, never that of tasks. A lone
+-- lane gets everything. Several share by weight: the k-th task of a lane has the virtual time (k - luck) / weight, luck
+-- being random, and the earliest are taken; shares are exact on average and nothing is kept between claims.
+--
+-- Limits count tasks, so claims under one limit must not overlap: its row is locked, and left alone when it is locked
+-- already or when the claim that had it last is not yet visible to this one.
+--
+-- A claim that is lost in a crash was never heard of, so its commit does not wait for the disk.
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT coalesce($6::timestamptz, now()) AS now, gen_random_uuid() AS start,
+           set_config('synchronous_commit', 'off', true)
+),
+above (org_id, queue, hop) AS (
+    (SELECT t.org_id, t.queue, 1 FROM tasks t WHERE t.readiness = 'READY' AND t.org_id >= (SELECT start FROM clock)
+     ORDER BY t.org_id, t.queue LIMIT 1)
+    UNION ALL
+    SELECT n.org_id, n.queue, a.hop + 1 FROM above a CROSS JOIN LATERAL (
+        SELECT t.org_id, t.queue FROM tasks t
+        WHERE t.readiness = 'READY' AND (t.org_id, t.queue) > (a.org_id, a.queue)
+        ORDER BY t.org_id, t.queue LIMIT 1) n
+    WHERE a.hop < 64
+),
+below (org_id, queue, hop) AS (
+    (SELECT t.org_id, t.queue, 1 FROM tasks t WHERE t.readiness = 'READY' AND t.org_id < (SELECT start FROM clock)
+     ORDER BY t.org_id, t.queue LIMIT 1)
+    UNION ALL
+    SELECT n.org_id, n.queue, b.hop + 1 FROM below b CROSS JOIN LATERAL (
+        SELECT t.org_id, t.queue FROM tasks t
+        WHERE t.readiness = 'READY' AND (t.org_id, t.queue) > (b.org_id, b.queue)
+          AND t.org_id < (SELECT start FROM clock)
+        ORDER BY t.org_id, t.queue LIMIT 1) n
+    WHERE b.hop < 64
+),
+lane AS MATERIALIZED (
+    SELECT l.org_id, l.queue, random() AS luck,
+           o.max_running IS NOT NULL OR o.rate_per_second IS NOT NULL AS org_limited,
+           q.max_running IS NOT NULL OR q.rate_per_second IS NOT NULL AS queue_limited,
+           o.weight * coalesce(q.weight, 1)::float8 / sum(coalesce(q.weight, 1)) OVER (PARTITION BY l.org_id) AS weight
+    FROM (SELECT org_id, queue FROM above UNION ALL SELECT org_id, queue FROM below) l
+    JOIN orgs o ON o.id = l.org_id
+    LEFT JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
+    WHERE ($3::text[] = '{}' OR l.queue = ANY ($3::text[])) AND o.paused_at IS NULL AND q.paused_at IS NULL
+),
+limited_org AS MATERIALIZED (
+    SELECT o.id, o.max_running, o.rate_per_second, o.claim_xid,
+           least(coalesce(o.rate_burst, greatest(o.rate_per_second, 1)), coalesce(o.rate_tokens, o.rate_burst,
+               greatest(o.rate_per_second, 1)) + greatest(0, extract(epoch FROM (SELECT now FROM clock) - o.rate_at))
+               * o.rate_per_second) AS tokens
+    FROM orgs o WHERE o.id = ANY (ARRAY(SELECT org_id FROM lane WHERE org_limited))
+    ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED
+),
+limited_queue AS MATERIALIZED (
+    SELECT q.org_id, q.name, q.max_running, q.rate_per_second, q.claim_xid,
+           least(coalesce(q.rate_burst, greatest(q.rate_per_second, 1)), coalesce(q.rate_tokens, q.rate_burst,
+               greatest(q.rate_per_second, 1)) + greatest(0, extract(epoch FROM (SELECT now FROM clock) - q.rate_at))
+               * q.rate_per_second) AS tokens
+    FROM queues q WHERE (q.org_id, q.name) IN (SELECT org_id, queue FROM lane WHERE queue_limited)
+    ORDER BY q.org_id, q.name FOR NO KEY UPDATE SKIP LOCKED
+),
+org_room AS MATERIALIZED (
+    SELECT o.id, greatest(0, least($2::int, floor(o.tokens), o.max_running - (
+        SELECT count(*) FROM tasks t WHERE t.status IN ('CLAIMED', 'RUNNING') AND t.org_id = o.id)))::int AS room
+    FROM limited_org o
+    WHERE o.claim_xid IS NULL OR pg_visible_in_snapshot(o.claim_xid::text::xid8, pg_current_snapshot())
+),
+queue_room AS MATERIALIZED (
+    SELECT q.org_id, q.name, greatest(0, least($2::int, floor(q.tokens), q.max_running - (
+        SELECT count(*) FROM tasks t WHERE t.status IN ('CLAIMED', 'RUNNING') AND t.org_id = q.org_id
+          AND t.queue = q.name)))::int AS room
+    FROM limited_queue q
+    WHERE q.claim_xid IS NULL OR pg_visible_in_snapshot(q.claim_xid::text::xid8, pg_current_snapshot())
+),
+share AS MATERIALIZED (
+    SELECT l.org_id, l.queue, l.luck, l.weight, count(*) OVER () AS lanes,
+           CASE WHEN l.org_limited THEN coalesce(o.room, 0) ELSE $2::int END AS org_room,
+           least(CASE WHEN l.org_limited THEN coalesce(o.room, 0) ELSE $2::int END,
+                 CASE WHEN l.queue_limited THEN coalesce(q.room, 0) ELSE $2::int END) AS room
+    FROM lane l
+    LEFT JOIN org_room o ON o.id = l.org_id
+    LEFT JOIN queue_room q ON q.org_id = l.org_id AND q.name = l.queue
+),
+quota AS MATERIALIZED (
+    SELECT org_id, queue, room AS quota FROM share WHERE lanes = 1
+    UNION ALL
+    SELECT org_id, queue, count(*) FROM (
+        SELECT r.org_id, r.queue FROM (
+            SELECT s.org_id, s.queue, s.org_room, (k.nth - s.luck) / s.weight AS turn,
+                   row_number() OVER (PARTITION BY s.org_id ORDER BY (k.nth - s.luck) / s.weight) AS nth_of_org
+            FROM share s CROSS JOIN LATERAL (
+                SELECT row_number() OVER () AS nth FROM (
+                    SELECT FROM tasks t WHERE t.readiness = 'READY' AND t.org_id = s.org_id AND t.queue = s.queue
+                    LIMIT least(s.room, greatest(4, 4 * $2::int / s.lanes))) AS candidates) k
+            WHERE s.lanes > 1) r
+        WHERE r.nth_of_org <= r.org_room
+        ORDER BY r.turn LIMIT $2::int) AS turns
+    GROUP BY org_id, queue
+),
+chosen AS MATERIALIZED (
+    SELECT c.id, (c.org_id, c.type) IN (SELECT org_id, name FROM task_types WHERE paused_at IS NOT NULL)
+        OR coalesce(c.job_id IN (SELECT id FROM jobs WHERE paused_at IS NOT NULL), false) AS paused
+    FROM quota q CROSS JOIN LATERAL (
+        SELECT t.id, t.org_id, t.type, t.job_id FROM tasks t
+        WHERE t.readiness = 'READY' AND t.org_id = q.org_id AND t.queue = q.queue
+        ORDER BY t.priority DESC, COALESCE(t.job_id, t.id), t.id
+        LIMIT q.quota FOR NO KEY UPDATE SKIP LOCKED) c
+),
+held AS (
+    UPDATE tasks SET readiness = 'HELD', updated_at = (SELECT now FROM clock)
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE paused)) RETURNING id
+),
+taken AS (
+    UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
+        lease_expires_at = (SELECT now FROM clock) + $4::float8 * interval '1 second',
+        claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
+        updated_at = (SELECT now FROM clock)
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
+    RETURNING id, attempt, org_id, job_id, group_id, queue, type, entrypoint, kwargs, timeout_seconds, failures,
+        max_attempts, retry_policy, created_at, available_at, priority,
+        followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect
+),
+spent AS (SELECT org_id, queue, count(*) AS tasks FROM taken GROUP BY org_id, queue),
+charged_orgs AS (
+    UPDATE orgs o SET claim_xid = pg_current_xact_id()::text::bigint, rate_at = (SELECT now FROM clock),
+        rate_tokens = l.tokens - s.tasks
+    FROM limited_org l JOIN (SELECT org_id, sum(tasks) AS tasks FROM spent GROUP BY org_id) s ON s.org_id = l.id
+    WHERE o.id = l.id
+),
+charged_queues AS (
+    UPDATE queues q SET claim_xid = pg_current_xact_id()::text::bigint, rate_at = (SELECT now FROM clock),
+        rate_tokens = l.tokens - s.tasks
+    FROM limited_queue l JOIN spent s ON s.org_id = l.org_id AND s.queue = l.name
+    WHERE q.org_id = l.org_id AND q.name = l.name
+),
+first AS MATERIALIZED (
+    SELECT j.id FROM jobs j
+    WHERE j.id = ANY (ARRAY(SELECT DISTINCT job_id FROM taken WHERE job_id IS NOT NULL)) AND j.status = 'PENDING'
+    ORDER BY j.id FOR NO KEY UPDATE
+),
+started AS (
+    UPDATE jobs SET status = 'RUNNING', started_at = (SELECT now FROM clock), updated_at = (SELECT now FROM clock),
+        deadline_at = (SELECT now FROM clock) + timeout_seconds * interval '1 second'
+    WHERE id = ANY (ARRAY(SELECT id FROM first))
+)
+SELECT t.*, false AS held FROM taken t
+UNION ALL
+SELECT h.id, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, false, true FROM held h

@@ -1,0 +1,42 @@
+-- End attempts that did not succeed. A task whose cancel was asked for is cancelled; a permanent error ends it; too
+-- many charged failures make it a dead letter; else it waits for its next attempt. $11 is set by the reaper: only a
+-- lease that has really run out may be taken away.
+WITH given AS (
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::text[], $5::text[], $6::boolean[], $7::float8[],
+        $8::boolean[], $9::text[], $10::timestamptz[], $11::boolean[], $12::attempt_outcome[])
+        AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, log_path, started_at, expired, outcome)
+),
+judged AS MATERIALIZED (
+    SELECT t.id, g.error, g.fingerprint, g.charged, g.log_path, t.worker_id, t.claimed_at,
+        coalesce(g.started_at, t.started_at) AS started_at,
+        coalesce($13::timestamptz, now()) + g.delay * interval '1 second' AS retry_at,
+        CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
+             WHEN g.permanent THEN 'FAILED'
+             WHEN g.charged AND t.failures + 1 >= t.max_attempts THEN 'DEAD_LETTER'
+             ELSE 'RETRY' END AS verdict,
+        CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE g.outcome END AS outcome
+    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+    WHERE NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now())
+    ORDER BY t.id FOR NO KEY UPDATE OF t
+),
+ended AS (
+    UPDATE tasks t SET
+        status = CASE j.verdict WHEN 'RETRY' THEN 'FAILED' ELSE j.verdict END::task_status,
+        readiness = CASE j.verdict WHEN 'RETRY' THEN 'TIME' END::task_readiness,
+        available_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at ELSE t.available_at END,
+        next_retry_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at END,
+        completed_at = CASE j.verdict WHEN 'RETRY' THEN NULL ELSE coalesce($13::timestamptz, now()) END,
+        failures = t.failures + (j.charged AND t.failures < t.max_attempts)::int, lease_token = NULL,
+        started_at = j.started_at, error = j.error, error_fingerprint = j.fingerprint, log_path = j.log_path,
+        updated_at = coalesce($13::timestamptz, now())
+    FROM judged j WHERE t.id = j.id
+    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, j.verdict AS status,
+        t.queue, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
+),
+history AS (
+    INSERT INTO task_attempts (task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error,
+        error_fingerprint, log_path)
+    SELECT id, attempt, charged, outcome, worker_id, claimed_at, started_at, coalesce($13::timestamptz, now()), error,
+        fingerprint, log_path FROM ended
+)
+SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue FROM ended

@@ -1,0 +1,13 @@
+-- Complete leased tasks that others may be waiting for; what follows from it is told to groups, tasks and jobs next.
+WITH given AS (
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::timestamptz[])
+        AS g (id, attempt, token, result, log_path, started_at)
+)
+UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
+    result = g.result, log_path = g.log_path, started_at = coalesce(g.started_at, t.started_at), error = NULL,
+    error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
+FROM given g
+WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
+    CASE WHEN t.followed THEN EXISTS (
+        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group') ELSE false END AS gates

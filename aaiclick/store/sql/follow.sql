@@ -1,0 +1,6 @@
+-- Something will wait for the tasks $1 of the job $2. Changing their rows tells whoever completes them just now.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2 ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE tasks SET followed = true, updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM locked))
+RETURNING id, status::text, type, completed_at IS NOT NULL AS ended

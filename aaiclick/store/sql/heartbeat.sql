@@ -1,0 +1,17 @@
+-- Extend leases. A row that is locked is being ended or told something this moment: it is left for the next heartbeat,
+-- so a heartbeat waits for nobody. Says which leases still hold, and of those which are to be cancelled.
+WITH given AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)),
+mine AS MATERIALIZED (
+    SELECT t.id, t.cancel_requested_at IS NOT NULL AS cancelled
+    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+),
+free AS MATERIALIZED (
+    SELECT t.id FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+),
+extended AS (
+    UPDATE tasks SET lease_expires_at = coalesce($5::timestamptz, now()) + $4::float8 * interval '1 second',
+        last_heartbeat = coalesce($5::timestamptz, now()), updated_at = coalesce($5::timestamptz, now())
+    WHERE id = ANY (ARRAY(SELECT id FROM free))
+)
+SELECT id, cancelled FROM mine

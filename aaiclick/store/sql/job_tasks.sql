@@ -1,0 +1,1 @@
+SELECT id, group_id FROM tasks WHERE job_id = $1

@@ -1,0 +1,11 @@
+-- The supervisor of the workers $1 says that they live: all their leases last $2 seconds more. A row that is locked is being
+-- ended this moment and is left alone.
+WITH beat AS (
+    UPDATE workers SET last_heartbeat = now() WHERE id = ANY ($1::bigint[]) AND status <> 'STOPPED'
+),
+held AS MATERIALIZED (
+    SELECT id FROM tasks WHERE worker_id = ANY ($1::bigint[]) AND status IN ('CLAIMED', 'RUNNING')
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE tasks SET lease_expires_at = now() + $2::float8 * interval '1 second', last_heartbeat = now(), updated_at = now()
+WHERE id = ANY (ARRAY(SELECT id FROM held)) AND status IN ('CLAIMED', 'RUNNING')

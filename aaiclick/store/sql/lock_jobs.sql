@@ -1,0 +1,10 @@
+-- Take the graph lock of the jobs that the tasks $1 are linked into, in the order of their ids; docs/engine.md says
+-- what it protects. Shared where completing only touches tasks; alone where it touches groups, or where $2 says so.
+SELECT job_id, alone, CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL
+                      ELSE pg_advisory_xact_lock_shared(job_id) IS NULL END
+FROM (
+    SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR EXISTS (
+        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group')) AS alone
+    FROM tasks t WHERE t.id = ANY ($1::bigint[]) AND t.job_id IS NOT NULL AND (t.followed OR t.group_id IS NOT NULL)
+    GROUP BY t.job_id ORDER BY t.job_id
+) AS needed

@@ -1,0 +1,1 @@
+SELECT min(available_at) FROM tasks WHERE readiness = 'TIME'

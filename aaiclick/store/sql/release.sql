@@ -1,0 +1,25 @@
+-- Give leases back unfinished: the tasks are ready again at once, and not charged.
+WITH given AS (
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)
+),
+judged AS MATERIALIZED (
+    SELECT t.id, t.worker_id, t.claimed_at, t.started_at, t.cancel_requested_at IS NOT NULL AS cancelled
+    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+    ORDER BY t.id FOR NO KEY UPDATE OF t
+),
+freed AS (
+    UPDATE tasks t SET
+        status = CASE WHEN j.cancelled THEN 'CANCELLED' ELSE 'PENDING' END::task_status,
+        readiness = CASE WHEN j.cancelled THEN NULL ELSE 'READY' END::task_readiness,
+        completed_at = CASE WHEN j.cancelled THEN coalesce($4::timestamptz, now()) END,
+        lease_token = NULL, updated_at = coalesce($4::timestamptz, now())
+    FROM judged j WHERE t.id = j.id
+    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
+        j.worker_id, j.claimed_at, j.started_at
+),
+history AS (
+    INSERT INTO task_attempts (task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at)
+    SELECT id, attempt, false, CASE status WHEN 'CANCELLED' THEN 'CANCELLED' ELSE 'RELEASED' END::attempt_outcome,
+        worker_id, claimed_at, started_at, coalesce($4::timestamptz, now()) FROM freed
+)
+SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue FROM freed

@@ -1,0 +1,11 @@
+-- Claimed tasks now run. What runs already stays as it is and counts as accepted.
+WITH given AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)),
+mine AS MATERIALIZED (
+    SELECT t.id FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+    ORDER BY t.id FOR NO KEY UPDATE OF t
+),
+begun AS (
+    UPDATE tasks SET status = 'RUNNING', started_at = coalesce($4::timestamptz, now()), updated_at = now()
+    WHERE id = ANY (ARRAY(SELECT id FROM mine)) AND status = 'CLAIMED'
+)
+SELECT id FROM mine

@@ -1,0 +1,218 @@
+"""Submitting jobs and adding to them: everything in one transaction, in bulk by COPY."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick.errors import LeaseLost, NotFoundError, SubmitError
+from aaiclick.store.claims import notify_ready
+from aaiclick.store.leases import Lease
+from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.plan import Counters, Known, NewGroup, NewTask, Plan, count, refuse_cycle
+from aaiclick.store.propagate import settle
+from aaiclick.store.slots import admit
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+TASK_COLUMNS = (
+    "id", "org_id", "job_id", "group_id", "queue", "type", "entrypoint", "kwargs", "priority", "unmet", "followed",
+    "readiness", "available_at", "max_attempts", "timeout_seconds", "retry_policy", "idempotency_key",
+    "concurrency_key", "concurrency_limit",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    id: int
+    name: str
+    org_id: UUID = DEFAULT_ORG_ID
+    timeout_seconds: float | None = None
+    idempotency_key: str | None = None
+    definition_id: UUID | None = None
+    dag_version_id: UUID | None = None
+    trigger: str | None = None
+
+
+async def submit_job(connection: Connection, job: NewJob, plan: Plan, names: Mapping[int, str] | None = None) -> int:
+    """Insert a job with everything in `plan`; returns its id, or that of the job that has its idempotency key."""
+    refuse_cycle(plan, names or {})
+    counters = count(plan, Known())
+    _refuse_unknown(plan, set(), names or {})
+    async with connection.transaction():
+        inserted = await connection.fetchval(
+            statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, len(plan.tasks),
+            job.idempotency_key, job.definition_id, job.dag_version_id, job.trigger,
+        )  # fmt: skip
+        if inserted is None:
+            return int(await connection.fetchval(statement("job_by_key"), job.org_id, job.name, job.idempotency_key))
+        await _insert(connection, job.org_id, job.id, plan, counters, closed=set())
+        if not plan.tasks:
+            await settle(connection, completed=Counter({job.id: 0}))
+    return job.id
+
+
+async def add_to_job(
+    connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str] | None = None, lease: Lease | None = None
+) -> None:
+    """Add to a job that has not ended; with `lease`, only while its holder has it."""
+    names = names or {}
+    async with connection.transaction():
+        await connection.execute(statement("lock_job"), job_id)
+        await _fence(connection, job_id, lease)
+        head = await connection.fetchrow(statement("job_head"), job_id)
+        if head is None:
+            raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+        known, closed = await _look_up(connection, job_id, plan, names)
+        refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
+        counters = count(plan, known)
+        await _insert(connection, head["org_id"], job_id, plan, counters, closed)
+        grown = {group: added for group in known.groups if (added := counters.open[group])}
+        if grown:
+            await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))
+        if await connection.fetchval(statement("grow_job"), job_id, len(plan.tasks)) is None:
+            state = "being cancelled" if head["cancelled"] else "over"
+            raise SubmitError(
+                f"Job {job_id} ({head['name']!r}) is {state}: nothing can be added to it.",
+                remedy="Submit a new job, or add tasks from a task of the job while it runs.",
+            )
+
+
+async def _fence(connection: Connection, job_id: int, lease: Lease | None) -> None:
+    if lease is None:
+        return
+    held = await connection.fetchval(statement("hold_lease"), lease.task_id, lease.attempt, lease.token)
+    if held != job_id:
+        raise LeaseLost(
+            f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
+            remedy="Stop: another attempt is at work or has finished.",
+        )
+
+
+async def _look_up(connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str]) -> tuple[Known, set[int]]:
+    """States of what the plan refers to and the database has; also which of those groups are closed."""
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    parents = {task.group_id for task in plan.tasks} | {group.parent_group_id for group in plan.groups}
+    wanted = ({previous for previous, _ in plan.edges} | {group for group in parents if group is not None}) - new
+    tasks = await connection.fetch(statement("follow"), sorted(wanted), job_id) if wanted else []
+    groups = await connection.fetch(statement("known_groups"), sorted(wanted), job_id) if wanted else []
+    _refuse_unknown(plan, {row["id"] for row in (*tasks, *groups)}, names)
+    for row in tasks:
+        if row["ended"] and row["status"] != "COMPLETED":
+            raise SubmitError(
+                f"Task {row['id']} ({row['type']}) is {row['status']}: what waits for it could never run.",
+                remedy=f"Retry it first: aaiclick jobs retry {job_id}",
+            )
+    for row in groups:
+        if row["completed"] and row["id"] in parents:
+            raise SubmitError(
+                f"Group {row['id']} ({row['name']!r}) has completed: nothing can be added to it.",
+                remedy="Add to a new group; what waits for the completed one may have begun.",
+            )
+        if row["failed"] and (row["id"] not in parents or not row["opened"]):
+            raise SubmitError(
+                f"Group {row['id']} ({row['name']!r}) can no longer complete: what waits for it could never run.",
+                remedy=f"Retry what failed first: aaiclick jobs retry {job_id}",
+            )
+    known = Known(
+        {row["id"]: row["status"] == "COMPLETED" for row in tasks},
+        {row["id"]: (row["opened"], row["completed"]) for row in groups},
+    )
+    return known, {row["id"] for row in groups if not row["opened"]}
+
+
+def _refuse_unknown(plan: Plan, known: Collection[int], names: Mapping[int, str]) -> None:
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    for previous, following in plan.edges:
+        if previous not in new and previous not in known:
+            raise SubmitError(
+                f"{names.get(following, following)} waits for {names.get(previous, previous)}, "
+                "which is not part of this job.",
+                remedy="Submit both together, or the other one first.",
+            )
+        if following not in new:
+            raise SubmitError(
+                f"{names.get(following, following)} is submitted already and cannot be made to wait for more.",
+                remedy="Declare dependencies before submitting what waits.",
+            )
+    for node in (*plan.tasks, *plan.groups):
+        parent = node.group_id if isinstance(node, NewTask) else node.parent_group_id
+        if parent is not None and parent not in new and parent not in known:
+            raise SubmitError(
+                f"{names.get(node.id, node.id)} is in group {names.get(parent, parent)}, "
+                "which is not part of this job.",
+                remedy="Submit the group with it.",
+            )
+
+
+async def _rest_of_graph(connection: Connection, job_id: int, plan: Plan, known: Known) -> Plan | None:
+    """Only something new inside a group of old can close a cycle through what is there already."""
+    inside = any(task.group_id in known.groups for task in plan.tasks)
+    inside = inside or any(group.parent_group_id in known.groups for group in plan.groups)
+    if not inside or not plan.edges:
+        return None
+    tasks = [
+        NewTask(row["id"], "", group_id=row["group_id"])
+        for row in await connection.fetch(statement("job_tasks"), job_id)
+    ]
+    groups = [
+        NewGroup(row["id"], row["name"], row["parent_group_id"])
+        for row in await connection.fetch(statement("job_groups"), job_id)
+    ]
+    edges = [(row[0], row[1]) for row in await connection.fetch(statement("job_edges"), job_id)]
+    return Plan(tasks, groups, edges)
+
+
+async def _insert(
+    connection: Connection, org_id: UUID, job_id: int, plan: Plan, counters: Counters, closed: set[int]
+) -> None:
+    new_groups = {group.id for group in plan.groups}
+    closed = closed | (new_groups - counters.opened)
+    if plan.groups:
+        await _insert_groups(connection, job_id, plan, counters)
+    records = [record(task, org_id, job_id, counters, closed) for task in plan.tasks]
+    await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+    if plan.edges:
+        edges = (
+            (a, b, "task" if a in counters.followed else "group", "group" if b in new_groups else "task")
+            for a, b in sorted(set(plan.edges))
+        )
+        await connection.copy_records_to_table(
+            "dependencies", records=edges, columns=("previous_id", "next_id", "previous_type", "next_type")
+        )
+    ready = {record[4] for record in records if record[11] == "READY"}
+    ready |= await admit(connection, ((org_id, record[17]) for record in records if record[11] == "HELD"))
+    await notify_ready(connection, ready)
+
+
+async def _insert_groups(connection: Connection, job_id: int, plan: Plan, counters: Counters) -> None:
+    now: datetime = await connection.fetchval(statement("clock"))
+    rows = [
+        (group.id, job_id, group.parent_group_id, group.name, counters.unmet[group.id], counters.open[group.id],
+         now if group.id in counters.completed else None)
+        for group in plan.groups
+    ]  # fmt: skip
+    columns = ("id", "job_id", "parent_group_id", "name", "unmet", "open", "completed_at")
+    await connection.copy_records_to_table("groups", records=rows, columns=columns)
+
+
+def record(task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, closed: set[int]) -> tuple[Any, ...]:
+    """The row of a new task, in the order of TASK_COLUMNS."""
+    unmet = counters.unmet[task.id] if counters.unmet else 0
+    if unmet or task.group_id in closed:
+        readiness = "BLOCKED"
+    elif task.available_at is not None:
+        readiness = "TIME"
+    else:
+        readiness = "READY" if task.concurrency_key is None else "HELD"
+    return (
+        task.id, org_id, job_id, task.group_id, task.queue, task.type, task.entrypoint, task.kwargs, task.priority,
+        unmet, task.id in counters.followed, readiness, task.available_at, task.max_attempts, task.timeout_seconds,
+        task.retry_policy, task.idempotency_key, task.concurrency_key, task.concurrency_limit,
+    )  # fmt: skip

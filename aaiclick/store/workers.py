@@ -1,0 +1,103 @@
+"""Workers: who is there, who leads, who has died.
+
+**Leadership is a term.** A term belongs to one worker, has a number higher than all before it and ends at
+`leader_until`. Its holder may extend it for as long as it has not ended; when it has ended, by time or by resigning, it
+never comes back: even the same worker begins a new one. Elections are held one at a time (an advisory lock), and a
+partial unique index refuses a second leader whatever else goes wrong. All by the database's clock: a worker whose own
+clock is wrong cannot lead for longer.
+
+The leader is an economy, not a guarantee: every loop is safe to run by several at once, and workers run the urgent ones
+(promotion, reaping) themselves when there is nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.leases import Lease
+from aaiclick.store.models import Worker, WorkerStatus
+from aaiclick.store.outcomes import acknowledge
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+async def register_worker(
+    connection: Connection,
+    *,
+    hostname: str,
+    pid: int,
+    pool_size: int = 1,
+    version: str | None = None,
+    queues: Sequence[str] = (),
+    worker_id: int | None = None,
+) -> Worker:
+    """A new worker that is ACTIVE from now on."""
+    key = worker_id if worker_id is not None else get_snowflake_id()
+    row = await connection.fetchrow(statement("register_worker"), key, hostname, pid, pool_size, version, list(queues))
+    assert row is not None  # noqa: S101
+    return _worker(row)
+
+
+async def set_worker_status(connection: Connection, worker_id: int, status: WorkerStatus) -> bool:
+    """ACTIVE or IDLE; False if the worker counts as stopped: then it must register anew."""
+    return await connection.fetchval(statement("set_worker_status"), worker_id, status.value) is not None
+
+
+async def release_worker(connection: Connection, worker_id: int, *, now: datetime | None = None) -> set[int]:
+    """Give back everything the worker holds, uncharged; returns the ids."""
+    rows = await connection.fetch(statement("worker_leases"), worker_id)
+    leases = [Lease(row["id"], row["attempt"], row["lease_token"]) for row in rows]
+    if not leases:
+        return set()
+    return await acknowledge(connection, worker_id=worker_id, releases=leases, now=now)
+
+
+async def deregister_worker(connection: Connection, worker_id: int, *, now: datetime | None = None) -> bool:
+    """The worker stops: it leads no more and what it holds is ready for others. False if it had stopped already."""
+    async with connection.transaction():
+        stopped = await connection.fetchval(statement("stop_worker"), worker_id, now)
+        await release_worker(connection, worker_id, now=now)
+    return stopped is not None
+
+
+async def list_workers(connection: Connection, status: WorkerStatus | None = None) -> list[Worker]:
+    rows = await connection.fetch(statement("list_workers"), None if status is None else status.value)
+    return [_worker(row) for row in rows]
+
+
+async def stop_dead_workers(connection: Connection, *, timeout_seconds: float, now: datetime | None = None) -> int:
+    """Workers silent for too long become STOPPED, and their leases run out at once: the reaper takes it from there."""
+    async with connection.transaction():
+        rows = await connection.fetch(statement("dead_workers"), timeout_seconds, now)
+        if rows:
+            await connection.execute(statement("expire_leases"), [row["id"] for row in rows], now)
+    return len(rows)
+
+
+async def lead(
+    connection: Connection, worker_id: int, *, term_seconds: float, now: datetime | None = None
+) -> int | None:
+    """Extend the worker's term or begin one; returns its number, or None if somebody else leads."""
+    async with connection.transaction():
+        if not await connection.fetchval(statement("lock_election")):
+            return None
+        await connection.execute(statement("end_terms"), now)
+        return await connection.fetchval(statement("begin_term"), worker_id, term_seconds, now)
+
+
+async def resign(connection: Connection, worker_id: int) -> bool:
+    """End the worker's term; False if it did not lead."""
+    return await connection.fetchval(statement("resign"), worker_id) is not None
+
+
+def _worker(row: asyncpg.Record) -> Worker:
+    fields: dict[str, Any] = dict(row)
+    fields["status"] = WorkerStatus(fields["status"])
+    return Worker(**fields)

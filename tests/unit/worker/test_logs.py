@@ -1,0 +1,86 @@
+"""Every task's output lands in its own log: from coroutines, threads, pools and logging, all at once."""
+
+import asyncio
+import logging
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from aaiclick.orchestration.worker import logs
+from aaiclick.orchestration.worker.logs import TaskLog, captured_output, read_log, set_log
+
+
+async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
+    """One task of several that talk across each other."""
+    log = TaskLog(directory, number, 1)
+    set_log(log)
+    for line in range(3):
+        print(f"out {number} {line}")
+        await turn.wait()
+        print(f"err {number} {line}", file=sys.stderr)
+        logging.getLogger("task").warning("logged %s %s", number, line)
+        await asyncio.to_thread(print, f"thread {number} {line}")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(print, f"pool {number} {line}").result()
+        own = threading.Thread(target=print, args=(f"own {number} {line}",))
+        own.start()
+        own.join()
+    log.close()
+    return log
+
+
+async def test_concurrent_tasks_do_not_mix(tmp_path):
+    turn = asyncio.Barrier(5)
+    with captured_output():
+        made = await asyncio.gather(*(asyncio.create_task(speak(tmp_path, number, turn)) for number in range(5)))
+    for number, log in enumerate(made):
+        lines = log.path.read_text().splitlines()[1:]
+        assert len(lines) == 18
+        assert all(f" {number} " in line for line in lines)
+
+
+def test_output_outside_a_task_goes_where_it_always_went(capsys):
+    with captured_output():
+        print("outside")
+    assert capsys.readouterr().out == "outside\n"
+
+
+def test_a_silent_task_has_no_file(tmp_path):
+    log = TaskLog(tmp_path, 1, 1)
+    log.close()
+    assert not log.used
+    assert not log.path.exists()
+
+
+def test_a_log_is_capped_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "LIMIT_BYTES", 100)
+    log = TaskLog(tmp_path, 1, 1)
+    for _ in range(1000):
+        log.write("x" * 10)
+    log.close()
+    assert log.path.stat().st_size < 250
+    assert "9900 bytes past the limit of 100 were dropped" in log.path.read_text()
+
+
+def test_attempts_share_a_file_and_can_be_told_apart(tmp_path):
+    for attempt in (1, 2, 3):
+        log = TaskLog(tmp_path, 7, attempt)
+        log.write(f"this is {attempt}\n")
+        log.close()
+    assert read_log(tmp_path / "7.log").count("=== attempt") == 3
+    assert read_log(tmp_path / "7.log", attempt=2).splitlines()[1:] == ["this is 2"]
+    assert read_log(tmp_path / "7.log", attempt=9) == ""
+
+
+def test_anything_can_be_printed(tmp_path):
+    log = TaskLog(tmp_path, 1, 1)
+    log.write("ünïcödé ☃ \udc80 \x00\n")
+    log.close()
+    assert "ünïcödé ☃ \\udc80 \x00" in log.path.read_text()
+
+
+def test_streams_are_put_back():
+    before = (sys.stdout, threading.Thread.start, ThreadPoolExecutor.submit)
+    with captured_output():
+        assert sys.stdout is not before[0]
+    assert (sys.stdout, threading.Thread.start, ThreadPoolExecutor.submit) == before
