@@ -1,0 +1,128 @@
+"""From the name of a task to the function that does it, if that function may be run at all.
+
+A name comes out of a database, so it decides what code runs: it must not be able to name any code. Without a setting,
+a task may be
+
+- a function of the user's own code: a module outside the standard library and outside the installed packages;
+- a handler registered under a type (`@handler("email:send")`), or a function marked with `@task`, wherever it is;
+- a function of aaiclick itself that is marked as one.
+
+AAICLICK_TASK_MODULES names modules (and all below them) instead: then only those, and what is registered.
+The module is judged before it is imported: importing runs code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aaiclick.errors import EntrypointError
+
+MARK = "__aaiclick_task__"
+"""Attribute of a function that may be an entrypoint wherever it is defined."""
+
+Function = Callable[..., Any]
+
+_handlers: dict[str, Function] = {}
+_INSTALLED = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")})
+
+
+def register_handler(task_type: str, function: Function) -> None:
+    """Have tasks of a type done by this function."""
+    known = _handlers.setdefault(task_type, function)
+    if known is not function and _name(known) != _name(function):
+        raise EntrypointError(
+            f"Two handlers for tasks of type {task_type!r}: {_name(known)} and {_name(function)}.",
+            remedy="Give one of them another type.",
+        )
+
+
+def handler_types() -> list[str]:
+    """All types a handler is registered for in this process."""
+    return sorted(_handlers)
+
+
+class Entrypoints:
+    """Resolves names once and remembers the answer."""
+
+    def __init__(self, allowed_modules: tuple[str, ...] = ()) -> None:
+        self._allowed = allowed_modules
+        self._known: dict[tuple[str, str | None], Function] = {}
+
+    def resolve(self, task_type: str, entrypoint: str | None) -> Function:
+        """The function of a task; raises EntrypointError, which no retry mends."""
+        found = self._known.get((task_type, entrypoint))
+        if found is None:
+            found = self._known[task_type, entrypoint] = self._find(task_type, entrypoint)
+        return found
+
+    def _find(self, task_type: str, entrypoint: str | None) -> Function:
+        if entrypoint is not None:
+            return self._load(entrypoint)
+        if task_type not in _handlers:
+            raise EntrypointError(
+                f"This worker has no handler for tasks of type {task_type!r}.",
+                remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
+            )
+        return _handlers[task_type]
+
+    def _load(self, entrypoint: str) -> Function:
+        module_name, _, attribute = entrypoint.replace(":", ".").rpartition(".")
+        if not module_name or not all(part.isidentifier() for part in entrypoint.replace(":", ".").split(".")):
+            raise EntrypointError(f"{entrypoint!r} is no entrypoint.", remedy="Write package.module.function.")
+        trusted = self._trusts(module_name)
+        if not trusted and module_name not in sys.modules:
+            raise self._refusal(entrypoint)
+        try:
+            function = getattr(importlib.import_module(module_name), attribute)
+        except ModuleNotFoundError as error:
+            raise EntrypointError(
+                f"The entrypoint {entrypoint!r} cannot be imported: {error}.",
+                remedy="Run the worker where the module is importable: in its directory, or with it installed.",
+            ) from error
+        except AttributeError:
+            raise EntrypointError(
+                f"The module {module_name!r} has no function {attribute!r}.",
+                remedy="Correct the name of the entrypoint.",
+            ) from None
+        if not (trusted or getattr(function, MARK, False)):
+            raise self._refusal(entrypoint)
+        if not callable(function):
+            raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
+        return function
+
+    def _trusts(self, module_name: str) -> bool:
+        if self._allowed:
+            return any(module_name == name or module_name.startswith(f"{name}.") for name in self._allowed)
+        top = module_name.partition(".")[0]
+        if top in sys.stdlib_module_names or top == "aaiclick":
+            return False
+        if top == "__main__":
+            return True
+        spec = importlib.util.find_spec(top)
+        places = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
+        return not any(_is_installed(Path(place)) for place in places if place)
+
+    def _refusal(self, entrypoint: str) -> EntrypointError:
+        if self._allowed:
+            return EntrypointError(
+                f"The entrypoint {entrypoint!r} is outside of the allowed modules ({', '.join(self._allowed)}).",
+                remedy="Add its module to AAICLICK_TASK_MODULES where the worker runs.",
+            )
+        return EntrypointError(
+            f"The entrypoint {entrypoint!r} is code of an installed package, which a task may not name unasked.",
+            remedy="Mark the function with @task, or name its module in AAICLICK_TASK_MODULES where the worker runs.",
+        )
+
+
+def _is_installed(place: Path) -> bool:
+    return any(place.resolve().is_relative_to(directory) for directory in _INSTALLED)
+
+
+def _name(function: Function) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,194 @@
+"""What a task prints goes to its own log, however many tasks run at once.
+
+`sys.stdout` and `sys.stderr` are replaced once per process by streams that ask a ContextVar whose turn it is. The
+variable follows `await` and `asyncio.to_thread`; thread pools and threads that a task starts are taught to follow it
+too. The `logging` module writes to the same place. Output outside any task goes where it always went.
+
+A log file is made at the first character, so a silent task costs nothing. One file holds all attempts of a task; a
+line `=== attempt N, TIME ===` begins each. An attempt may write LIMIT_BYTES; the rest is counted and dropped, and the
+log says so.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+T = TypeVar("T")
+
+LIMIT_BYTES = 10_000_000
+FLUSH_SECONDS = 0.2
+
+_current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaiclick_task_log", default=None)
+
+
+class TaskLog:
+    """The log of one attempt; safe between threads."""
+
+    __slots__ = ("_attempt", "_dropped", "_file", "_flushed", "_lock", "_written", "path")
+
+    def __init__(self, directory: Path, task_id: int, attempt: int) -> None:
+        self.path = directory / f"{task_id}.log"
+        self._attempt = attempt
+        self._file: io.BufferedWriter | None = None
+        self._lock = threading.Lock()
+        self._written = 0
+        self._dropped = 0
+        self._flushed = 0.0
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was written."""
+        return self._written > 0
+
+    def write(self, text: str) -> None:
+        data = text.encode(errors="backslashreplace")
+        with self._lock:
+            if self._file is None:
+                self._file = self.path.open("ab")
+                self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
+            room = max(0, LIMIT_BYTES - self._written)
+            self._file.write(data[:room])
+            self._written += len(data)
+            self._dropped += max(0, len(data) - room)
+            now = time.monotonic()
+            if now - self._flushed > FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = now
+
+    def flush(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is None:
+                return
+            if self._dropped:
+                self._file.write(
+                    f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n".encode()
+                )
+            self._file.close()
+            self._file = None
+
+
+class _Divided(io.TextIOBase):
+    """A standard stream that writes to the log of the task whose context it is called in."""
+
+    def __init__(self, original: TextIO) -> None:
+        self._original = original
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride, reportIncompatibleMethodOverride]
+        return "utf-8"
+
+    def write(self, text: str) -> int:
+        log = _current.get()
+        if log is None:
+            return self._original.write(text)
+        log.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        log = _current.get()
+        if log is None:
+            self._original.flush()
+        else:
+            log.flush()
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        return self._original.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+
+class _TaskHandler(logging.Handler):
+    """Sends records to the log of the current task."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = _current.get()
+        if log is not None:
+            try:
+                log.write(self.format(record) + "\n")
+            except Exception:  # noqa: BLE001  (logging's own contract: a handler never raises)
+                self.handleError(record)
+
+
+def set_log(log: TaskLog | None) -> contextvars.Token[TaskLog | None]:
+    """Have the output of this context, and of all it starts, go to `log`."""
+    return _current.set(log)
+
+
+@contextmanager
+def captured_output() -> Generator[None]:
+    """Divide the standard streams and logging of this process between its tasks."""
+    stdout, stderr = sys.stdout, sys.stderr
+    handler = _TaskHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    sys.stdout, sys.stderr = _Divided(stdout), _Divided(stderr)
+    root.addHandler(handler)
+    threading.Thread.start = _start_in_context
+    ThreadPoolExecutor.submit = _submit_in_context
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+        root.removeHandler(handler)
+        threading.Thread.start = _plain_start
+        ThreadPoolExecutor.submit = _plain_submit
+
+
+_plain_start = threading.Thread.start
+_plain_submit = ThreadPoolExecutor.submit
+
+
+def _start_in_context(self: threading.Thread) -> None:
+    """`Thread.start`, with the new thread in a copy of the starter's context; a pool's threads serve many tasks."""
+    if _current.get() is not None and not _serves_a_pool(self):
+        context, run = contextvars.copy_context(), self.run
+        self.run = lambda: context.run(run)
+    _plain_start(self)
+
+
+def _serves_a_pool(thread: threading.Thread) -> bool:
+    target = getattr(thread, "_target", None)
+    return getattr(target, "__module__", "") == "concurrent.futures.thread"
+
+
+def _submit_in_context(
+    pool: ThreadPoolExecutor, function: Callable[..., T], /, *arguments: Any, **named: Any
+) -> Future[T]:
+    """`ThreadPoolExecutor.submit`, with the work in a copy of the submitter's context."""
+    if _current.get() is not None:
+        return _plain_submit(pool, contextvars.copy_context().run, function, *arguments, **named)
+    return _plain_submit(pool, function, *arguments, **named)
+
+
+def read_log(path: Path, attempt: int | None = None) -> str:
+    """A task's log, or the part of one attempt."""
+    text = path.read_text(errors="replace")
+    if attempt is None:
+        return text
+    parts: dict[int, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("=== attempt "):
+            current = parts.setdefault(int(line.split()[2].rstrip(",")), [])
+        current.append(line)
+    return "".join(parts.get(attempt, []))
