@@ -33,6 +33,7 @@ COMMANDS = {
     "up": Entry("stack", "Start the whole stack and keep it running."),
     "down": Entry("stack", "Stop the embedded stack."),
     "status": Entry("stack", "Show what runs and where."),
+    "worker": Entry("worker", "Run tasks."),
     "doctor": Entry("doctor", "Check the installation and say how to mend it."),
     "config": Entry("config", "List every setting, its value and its source."),
     "migrate": Entry("migrate", "Bring the PostgreSQL schema up to date."),

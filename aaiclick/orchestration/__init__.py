@@ -1,0 +1,60 @@
+"""Jobs: tasks, groups and dependencies, durable in PostgreSQL, run by workers.
+
+from aaiclick.orchestration import OrchContext, create_job, create_task
+
+extract, load = create_task("myapp.extract"), create_task("myapp.load")
+extract >> load
+job = await create_job("nightly", load)
+"""
+
+from __future__ import annotations
+
+from aaiclick.orchestration.context import OrchContext, get_current_context, get_orch_context_session
+from aaiclick.orchestration.decorators import job, task
+from aaiclick.orchestration.factories import (
+    add_task_to_job,
+    cancel_job,
+    create_job,
+    create_task,
+    deregister_worker,
+    enqueue,
+    enqueue_many,
+    get_job,
+    get_task,
+    list_jobs,
+    list_workers,
+    register_worker,
+    retry_failed_tasks,
+    worker_heartbeat,
+)
+from aaiclick.orchestration.graph import Group, Job, Task
+from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
+
+__all__ = [
+    "Group",
+    "Job",
+    "JobStatus",
+    "OrchContext",
+    "Task",
+    "TaskStatus",
+    "Worker",
+    "WorkerStatus",
+    "add_task_to_job",
+    "cancel_job",
+    "create_job",
+    "create_task",
+    "deregister_worker",
+    "enqueue",
+    "enqueue_many",
+    "get_current_context",
+    "get_job",
+    "get_orch_context_session",
+    "get_task",
+    "job",
+    "list_jobs",
+    "list_workers",
+    "register_worker",
+    "retry_failed_tasks",
+    "task",
+    "worker_heartbeat",
+]

@@ -43,18 +43,23 @@ async def _claim(
     lease_seconds: float,
     now: datetime | None,
 ) -> list[Claim]:
-    """Claims meet paused tasks among the ready ones and set them aside: then there is more to take."""
+    """The short statement first; it says when taking turns, limits or pauses make the long one necessary.
+
+    Claims meet paused tasks among the ready ones and set them aside: then there is more to take.
+    """
     claims: list[Claim] = []
+    name = "claim"
     while len(claims) < limit:
         token = uuid4()
         rows = await connection.fetch(
-            statement("claim"), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
+            statement(name), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
         )
         taken = [row for row in rows if not row["held"]]
         taken.sort(key=_urgency)
         claims.extend(_to_claim(row, token) for row in taken)
         if len(taken) == len(rows):
             break
+        name = "claim_fair"
     return claims
 
 

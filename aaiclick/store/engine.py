@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 MINIMUM_MAJOR_VERSION = 14
+SESSION = {"enable_seqscan": "off"}
+"""Every statement has its index. A plan made and kept while a table was small must not read it whole when it is not."""
+
 CHECK_PLACE = "Check host and port (AAICLICK_DATABASE_URL, or POSTGRES_HOST and POSTGRES_PORT)."
 
 _REFUSED = (
@@ -41,7 +44,7 @@ class Server:
 async def connect(target: PostgresTarget, **options: Any) -> Connection:
     """Open one asyncpg connection; every way this fails is an aaiclick error."""
     try:
-        return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+        return await _open(target, options)
     except asyncpg.ClientConfigurationError as error:
         raise SettingsError(
             f"The address of {target} cannot be used: {error}.",
@@ -49,6 +52,17 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
         ) from None
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
         raise _explain(target, error) from error
+
+
+async def _open(target: PostgresTarget, options: dict[str, Any]) -> Connection:
+    settings = SESSION | options.pop("server_settings", {})
+    try:
+        return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings, **options)
+    except asyncpg.ProtocolViolationError as error:
+        if "startup parameter" not in str(error):
+            raise
+    # A pooler that knows better: do without.
+    return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
 
 
 def create_engine(target: PostgresTarget, *, pool_size: int = 5, max_overflow: int = 10) -> AsyncEngine:

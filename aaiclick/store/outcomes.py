@@ -36,7 +36,7 @@ async def acknowledge(
     accepted: set[int] = set()
     plain = [success for success in successes if not success.lease.linked]
     if plain:
-        plain.sort(key=lambda success: success.lease.task_id)
+        plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
         rows = await again(lambda: connection.fetch(statement("complete"), *_columns(plain), now))
         accepted.update(row["id"] for row in rows)
     rest = [success for success in successes if success.lease.task_id not in accepted]
@@ -82,6 +82,11 @@ async def _the_long_way(
     releases: Sequence[Lease],
     now: datetime | None,
 ) -> set[int]:
+    # Rows are locked in the order given.
+    successes = sorted(successes, key=lambda success: success.lease.task_id)
+    failures = sorted(failures, key=lambda failure: failure.lease.task_id)
+    releases = sorted(releases, key=lambda lease: lease.task_id)
+
     async def end(alone: bool) -> set[int]:
         async with connection.transaction():
             return await _end(connection, successes, failures, releases, alone, now)

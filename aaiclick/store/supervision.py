@@ -32,6 +32,21 @@ async def keep_leases(connection: Connection, worker_ids: Sequence[int], lease_s
     await connection.execute(statement("keep_leases"), list(worker_ids), lease_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease as PostgreSQL knows it; `old` if its holder must have heard of it by now."""
+
+    lease: Lease
+    cancelled: bool
+    old: bool
+
+
+async def held(connection: Connection, worker_id: int, old_seconds: float) -> list[Held]:
+    """Everything this worker holds."""
+    rows = await connection.fetch(statement("held"), worker_id, old_seconds)
+    return [Held(Lease(row["id"], row["attempt"], row["lease_token"]), row["cancelled"], row["old"]) for row in rows]
+
+
 async def overdue(
     connection: Connection, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
 ) -> list[Overdue]:

@@ -36,7 +36,8 @@ taken AS (
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, attempt, org_id, job_id, group_id, queue, type, entrypoint, kwargs, timeout_seconds, failures,
         max_attempts, retry_policy, created_at, available_at, priority,
-        followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked
+        followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect
 ),
 first AS MATERIALIZED (
     SELECT j.id FROM jobs j
@@ -50,5 +51,5 @@ started AS (
 )
 SELECT t.*, false AS held FROM taken t
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, true
+SELECT NULL, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, false, true
 FROM lane WHERE NOT alone

@@ -15,9 +15,10 @@ judged AS MATERIALIZED (
              WHEN g.charged AND t.failures + 1 >= t.max_attempts THEN 'DEAD_LETTER'
              ELSE 'RETRY' END AS verdict,
         CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE g.outcome END AS outcome
-    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
-    WHERE NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now())
-    ORDER BY t.id FOR NO KEY UPDATE OF t
+    FROM given g CROSS JOIN LATERAL (
+        SELECT * FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+          AND (NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now()))
+        FOR NO KEY UPDATE) t
 ),
 ended AS (
     UPDATE tasks t SET
@@ -29,7 +30,7 @@ ended AS (
         failures = t.failures + (j.charged AND t.failures < t.max_attempts)::int, lease_token = NULL,
         started_at = j.started_at, error = j.error, error_fingerprint = j.fingerprint, log_path = j.log_path,
         updated_at = coalesce($13::timestamptz, now())
-    FROM judged j WHERE t.id = j.id
+    FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
     RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, j.verdict AS status,
         t.queue, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
 ),

@@ -2,12 +2,14 @@
 -- so a heartbeat waits for nobody. Says which leases still hold, and of those which are to be cancelled.
 WITH given AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)),
 mine AS MATERIALIZED (
-    SELECT t.id, t.cancel_requested_at IS NOT NULL AS cancelled
-    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+    SELECT g.id, t.cancelled FROM given g CROSS JOIN LATERAL (
+        SELECT t.cancel_requested_at IS NOT NULL AS cancelled FROM tasks t
+        WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token OFFSET 0) t
 ),
 free AS MATERIALIZED (
-    SELECT t.id FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
-    FOR NO KEY UPDATE OF t SKIP LOCKED
+    SELECT g.id FROM given g CROSS JOIN LATERAL (
+        SELECT FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+        FOR NO KEY UPDATE SKIP LOCKED) t
 ),
 extended AS (
     UPDATE tasks SET lease_expires_at = coalesce($5::timestamptz, now()) + $4::float8 * interval '1 second',

@@ -4,8 +4,9 @@ WITH given AS (
 ),
 judged AS MATERIALIZED (
     SELECT t.id, t.worker_id, t.claimed_at, t.started_at, t.cancel_requested_at IS NOT NULL AS cancelled
-    FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
-    ORDER BY t.id FOR NO KEY UPDATE OF t
+    FROM given g CROSS JOIN LATERAL (
+        SELECT * FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+        FOR NO KEY UPDATE) t
 ),
 freed AS (
     UPDATE tasks t SET
@@ -13,7 +14,7 @@ freed AS (
         readiness = CASE WHEN j.cancelled THEN NULL ELSE 'READY' END::task_readiness,
         completed_at = CASE WHEN j.cancelled THEN coalesce($4::timestamptz, now()) END,
         lease_token = NULL, updated_at = coalesce($4::timestamptz, now())
-    FROM judged j WHERE t.id = j.id
+    FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
     RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
         j.worker_id, j.claimed_at, j.started_at
 ),

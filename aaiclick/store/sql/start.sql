@@ -1,8 +1,9 @@
 -- Claimed tasks now run. What runs already stays as it is and counts as accepted.
 WITH given AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)),
 mine AS MATERIALIZED (
-    SELECT t.id FROM tasks t JOIN given g ON t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
-    ORDER BY t.id FOR NO KEY UPDATE OF t
+    SELECT g.id FROM given g CROSS JOIN LATERAL (
+        SELECT FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+        FOR NO KEY UPDATE) t
 ),
 begun AS (
     UPDATE tasks SET status = 'RUNNING', started_at = coalesce($4::timestamptz, now()), updated_at = now()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from ipaddress import IPv4Address
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -220,6 +221,18 @@ async def test_doubling_many_times_stays_small():
     assert await x.data() == [2**40]
 
 
+async def test_long_chains_of_steps():
+    x = await create_object_from_value([1])
+    y = x
+    for _ in range(200):
+        y = y + 1
+    assert await y.data() == [201]
+    assert await (await y).data() == [201]
+    with pytest.raises(DataError, match="more than 250 steps"):
+        for _ in range(100):
+            y = y.filter(y > 0)
+
+
 async def test_select_filter_sort_slice():
     f = await create_object_from_value({"k": ["b", "a", "c", "a"], "v": [1, 2, None, 4]})
     assert await f.select("v", double=col("v") * 2).data() == {"v": [1, 2, None, 4], "double": [2, 4, None, 8]}
@@ -328,6 +341,14 @@ async def test_windows():
     assert await f.with_columns(c=col("v").cum_sum()).filter(col("c") > 4)["c"].data() == [7, 9, 10]
     assert await f.with_columns(c=col("v").cum_sum()).with_columns(d=col("c").cum_sum())["d"].data() == [4, 11, 20, 30]
     assert await f.sort("v")["v"].cum_sum().data() == [1, 3, 6, 10]
+    assert await f["v"].cum_sum().cum_sum().data() == [4, 11, 20, 30]
+    assert await f["v"].diff().fill_null(0).cum_sum().sum().data() == -6
+    assert await f.select(x=(col("v").cum_max() == 4).all(), y=col("v").diff().cum_sum().max()).data() == {
+        "x": [True],
+        "y": [0],
+    }
+    assert await f.group_by("k").agg(m=col("v").shift().max()).data() == {"k": ["a", "b"], "m": [3, 4]}
+    assert await f.head(3).group_by("k").agg(m=col("v").cum_sum().max()).data() == {"k": ["a", "b"], "m": [9, 7]}
     assert await f.filter(col("v") > col("v").mean())["v"].data() == [4, 3]
 
 
@@ -478,6 +499,28 @@ async def test_from_query():
     assert await obj.data() == {"n": [2, 1, 0], "s": ["2", "1", "0"]}
 
 
+EXOTIC = {
+    "CAST('a', 'Enum8(\\'a\\' = 1)')": "a",
+    "toIPv4('1.2.3.4')": IPv4Address("1.2.3.4"),
+    "toDateTime('2020-01-01 00:00:00', 'Europe/Berlin')": datetime(2020, 1, 1, tzinfo=BERLIN),
+    "toDateTime('2020-01-01 00:00:00')": datetime(2020, 1, 1),
+    "toLowCardinality('x')": "x",
+    "toInt128('-170141183460469231731687303715884105728')": -(2**127),
+    "toFixedString('ab', 2)": b"ab",
+    "map('a', [1, 2])": {"a": [1, 2]},
+    "toDate('2020-01-01')": date(2020, 1, 1),
+    "CAST((1, 2), 'Tuple(a Int8, `b c` Nullable(Int8))')": {"a": 1, "b c": 2},
+    "toFloat32(1.5)": 1.5,
+}
+
+
+@pytest.mark.parametrize(("expression", "value"), EXOTIC.items(), ids=range(len(EXOTIC)))
+async def test_types_that_only_clickhouse_has(expression, value):
+    obj = await create_object_from_query(f"SELECT {expression} AS x")
+    assert await obj["x"].data() == [value]
+    assert await (await obj.sort("x"))["x"].data() == [value]
+
+
 async def test_views_and_their_forms():
     obj = await create_object_from_value(list(range(100)))
     view = View(obj, 10, 5)
@@ -491,7 +534,16 @@ async def test_views_and_their_forms():
     again = await open_reference(filtered.to_dict())
     assert again.to_dict() == filtered.to_dict()
     assert await again.data() == [13, 23]
+    by_expression = obj.view(where=(col("value") % 10 == 3) & (col("value") // 10 > 5))
+    assert await by_expression.data() == [63, 73, 83, 93]
+    assert await (await open_reference(by_expression.to_dict())).data() == [63, 73, 83, 93]
     assert await view[1:3].data() == [11, 12]
+    assert [await chunk.data() for chunk in await View(obj, where="value >= 95").chunks(2)] == [
+        [95, 96],
+        [97, 98],
+        [99],
+    ]
+    assert [await chunk.count() for chunk in await (obj + 1).chunks(40)] == [40, 40, 20]
     assert await view.sum().data() == 60
     assert await (view + view).data() == [20, 22, 24, 26, 28]
     assert obj.to_dict() == {"object_type": "object", "table_id": obj.table_id}
@@ -501,6 +553,32 @@ async def test_views_and_their_forms():
         await open_reference({"object_type": "object", "table_id": "t1"})
     with pytest.raises(DataError):
         (obj + 1).to_dict()
+
+
+async def test_summaries():
+    f = await create_object_from_value(
+        {"x": [1, 2, 3, None], "y": [2.0, 4.0, 6.0, 0.0], "s": ["a", "b", None, "c"], "l": [[1]] * 4}
+    )
+    found = await (await f.describe()).rows()
+    by_name = {row["statistic"]: row for row in found}
+    assert by_name["count"] == {"statistic": "count", "x": 3.0, "y": 4.0, "s": "3"}
+    assert by_name["null_count"]["x"] == 1.0
+    assert by_name["50%"] == {"statistic": "50%", "x": 2.0, "y": 3.0, "s": None}
+    assert by_name["max"] == {"statistic": "max", "x": 3.0, "y": 6.0, "s": "c"}
+    matrix = await (await f.correlation()).data()
+    assert matrix["column"] == ["x", "y"]
+    assert matrix["x"] == pytest.approx([1.0, 1.0])
+
+
+async def test_sampling_is_repeatable():
+    numbers = await create_object_from_value(list(range(10_000)))
+    some = await numbers.sample(100, seed=1).data()
+    assert some == await numbers.sample(100, seed=1).data() == sorted(set(some))
+    assert len(some) == 100
+    assert some != await numbers.sample(100, seed=2).data()
+    assert 800 < await numbers.sample(fraction=0.1).count() < 1200
+    assert await numbers.sample(fraction=0).count() == 0
+    assert await numbers.sample(fraction=1).count() == 10_000
 
 
 async def test_errors_help():

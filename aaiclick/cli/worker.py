@@ -1,0 +1,94 @@
+"""`aaiclick worker start`: run tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from aaiclick.cli.output import note
+from aaiclick.local import find_both
+from aaiclick.orchestration.worker.orders import Duty, Setup
+from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
+from aaiclick.settings import get_logs_dir, get_settings
+from aaiclick.store.migrate import ensure_current
+
+
+@click.group()
+def worker() -> None:
+    """Run tasks."""
+
+
+@worker.command()
+@click.option("--processes", type=click.IntRange(1, 256), default=None, help="Processes to run [default: one a core].")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), default=16, show_default=True, help="Tasks at once in each."
+)
+@click.option("--queue", "queues", multiple=True, help="Queue to serve; may be given several times [default: all].")
+@click.option("--import", "imports", multiple=True, help="Module to import first, for its handlers.")
+@click.option(
+    "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
+    help="Whether each task runs in a process of its own.",
+)  # fmt: skip
+@click.option("--max-tasks", type=click.IntRange(1), default=None, help="End after that many tasks in each process.")
+@click.option("--drain", is_flag=True, help="End when there is nothing left to do.")
+@click.option(
+    "--stop-seconds", type=click.FloatRange(0), default=30.0, show_default=True,
+    help="How long running tasks may take to finish when told to stop.",
+)  # fmt: skip
+@click.option(
+    "--grace-seconds", type=click.FloatRange(0), default=5.0, show_default=True,
+    help="How long a task may take to end once it is told to, before its process is killed.",
+)  # fmt: skip
+def start(
+    processes: int | None,
+    concurrency: int,
+    queues: tuple[str, ...],
+    imports: tuple[str, ...],
+    isolation: str,
+    max_tasks: int | None,
+    drain: bool,
+    stop_seconds: float,
+    grace_seconds: float,
+) -> None:
+    """Run tasks until told to stop: Ctrl-C finishes what runs, a second one gives it back at once."""
+    settings = get_settings()
+    postgres, clickhouse = find_both(settings)
+    log_directory = get_logs_dir(settings)
+    plan = Plan(
+        processes=processes or os.cpu_count() or 1,
+        duty=Duty(
+            worker_id=0,
+            queues=queues,
+            concurrency=concurrency,
+            lease_seconds=settings.worker_timeout_seconds,
+            task_timeout_seconds=settings.worker_task_timeout_seconds,
+            grace_seconds=grace_seconds,
+            log_directory=log_directory,
+            isolate=isolation == "process",
+            max_tasks=max_tasks,
+            drain=drain,
+        ),
+        setup=Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd())),
+        heartbeat_seconds=settings.worker_heartbeat_interval_seconds,
+        stop_seconds=stop_seconds,
+    )
+    asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> None:
+    await ensure_current(plan.setup.postgres)
+    supervisor = Supervisor(plan)
+    loop = asyncio.get_running_loop()
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(sign, _stop, supervisor)
+    note(f"Worker of {plan.processes} processes, {plan.duty.concurrency} tasks at once in each. Ctrl-C stops it.")
+    await supervisor.run()
+
+
+def _stop(supervisor: Supervisor) -> None:
+    note("Giving back what runs." if supervisor.stopping else "Finishing what runs. Once more to give it back at once.")
+    supervisor.stop()

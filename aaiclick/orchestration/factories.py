@@ -1,0 +1,226 @@
+"""Making tasks and jobs, and asking after them: functions that use the current OrchContext, or one for the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.orchestration.arguments import serialise
+from aaiclick.orchestration.context import any_context, mark_submitted
+from aaiclick.orchestration.graph import Job, Node, Task
+from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
+from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.settings import get_settings
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
+from aaiclick.store import control, queue, reads
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.models import DEFAULT_QUEUE
+from aaiclick.store.plan import NewTask
+from aaiclick.store.submit import NewJob, submit_job
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+
+def create_task(callback: str | Callable[..., Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> Task:
+    """A task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
+    return Task(callback if isinstance(callback, str) else entrypoint_of(callback), kwargs, **options)
+
+
+def entrypoint_of(function: Callable[..., Any]) -> str:
+    """The import path of a function; refuses one that another process could not import."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not module or not name or "<" in name:
+        raise SubmitError(
+            f"{function!r} cannot be run by another process.",
+            remedy="Use a function defined at the top of a module, or its import path.",
+        )
+    return f"{module}.{name}"
+
+
+async def create_job(
+    name: str,
+    entry: Node | str | Callable[..., Any] | Sequence[Node],
+    *,
+    timeout_seconds: float | None = None,
+    idempotency_key: str | None = None,
+) -> Job:
+    """Submit a job: its entry (a task, several, a group, a function or its path) with everything it waits for."""
+    nodes = [entry] if isinstance(entry, Node) else entry
+    if isinstance(nodes, str) or callable(nodes):
+        nodes = [create_task(nodes)]
+    found = closure(cast("Sequence[Node]", nodes))
+    plan, names = make_plan(found)
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+    async with any_context() as context, context.connection() as connection:
+        job_id = await submit_job(connection, new, plan, names)
+        if job_id == new.id:
+            mark_submitted(found, job_id)
+        row = await reads.get_job(connection, job_id)
+    assert row is not None  # noqa: S101
+    return Job.from_row(row)
+
+
+async def add_task_to_job(
+    job_id: int, entrypoint: str | Callable[..., Any], kwargs: Mapping[str, Any] | None = None, **options: Any
+) -> Task:
+    """Add one task to a job that has not ended."""
+    task = create_task(entrypoint, kwargs, **options)
+    async with any_context() as context:
+        return await context.apply(task, job_id)
+
+
+async def get_job(job_id: int) -> Job:
+    async with any_context() as context, context.connection() as connection:
+        row = await reads.get_job(connection, job_id)
+    if row is None:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+    return Job.from_row(row)
+
+
+async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
+    """Jobs, newest first; `before` (an id) continues where a page ended."""
+    async with any_context() as context, context.connection() as connection:
+        rows = await reads.list_jobs(
+            connection,
+            status=None if status is None else JobStatus(status).value,
+            before=reads.LAST_ID if before is None else before,
+            limit=limit,
+        )
+    return [Job.from_row(row) for row in rows]
+
+
+async def cancel_job(job_id: int) -> bool:
+    """End a job: what waits is cancelled, what runs is told to stop. False if it was over already."""
+    async with any_context() as context, context.connection() as connection:
+        return await control.cancel_job(connection, job_id)
+
+
+async def get_task(task_id: int) -> Task:
+    async with any_context() as context, context.connection() as connection:
+        row = await reads.get_task(connection, task_id)
+    if row is None:
+        raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists the tasks of a job.")
+    return Task.from_row(row)
+
+
+async def retry_failed_tasks(job_id: int) -> list[int]:
+    """Start over what failed in a job; returns the ids of all tasks that came back, in order."""
+    async with any_context() as context, context.connection() as connection:
+        return sorted(await control.retry_failed_tasks(connection, job_id))
+
+
+async def register_worker(
+    hostname: str, pid: int, *, pool_size: int = 1, version: str | None = None, queues: Sequence[str] = ()
+) -> Worker:
+    async with any_context() as context, context.connection() as connection:
+        return await queue.register_worker(
+            connection, hostname=hostname, pid=pid, pool_size=pool_size, version=version, queues=queues
+        )
+
+
+async def worker_heartbeat(worker_id: int) -> None:
+    async with any_context() as context, context.connection() as connection:
+        await queue.heartbeat(connection, worker_id=worker_id, leases=(), lease_seconds=0)
+
+
+async def deregister_worker(worker_id: int) -> bool:
+    """The worker stops; what it held is ready for others."""
+    async with any_context() as context, context.connection() as connection:
+        return await queue.deregister_worker(connection, worker_id)
+
+
+async def list_workers(status: WorkerStatus | str | None = None) -> list[Worker]:
+    async with any_context() as context, context.connection() as connection:
+        return await queue.list_workers(connection, None if status is None else WorkerStatus(status))
+
+
+async def enqueue(
+    type: str,  # noqa: A002  (the column's name)
+    payload: Mapping[str, Any] | None = None,
+    *,
+    priority: int = 0,
+    idempotency_key: str | None = None,
+    run_at: datetime | None = None,
+    max_attempts: int | None = None,
+    queue: str = DEFAULT_QUEUE,
+    concurrency_key: str | None = None,
+    connection: Connection | AsyncConnection | AsyncSession | None = None,
+) -> int:
+    """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
+
+    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
+    """
+    item = make_item(
+        type, payload, priority=priority, idempotency_key=idempotency_key, run_at=run_at, max_attempts=max_attempts,
+        queue=queue, concurrency_key=concurrency_key,
+    )  # fmt: skip
+    return (await _enqueue([item], connection))[0]
+
+
+async def enqueue_many(
+    type: str,  # noqa: A002  (the column's name)
+    payloads: Sequence[Mapping[str, Any]],
+    *,
+    priority: int = 0,
+    idempotency_keys: Sequence[str | None] | None = None,
+    run_at: datetime | None = None,
+    max_attempts: int | None = None,
+    queue: str = DEFAULT_QUEUE,
+    connection: Connection | AsyncConnection | AsyncSession | None = None,
+) -> list[int]:
+    """Put many items of a type into a queue at once; returns their ids in order."""
+    keys = idempotency_keys or [None] * len(payloads)
+    attempts = max_attempts or get_settings().worker_max_retries + 1
+    items = [
+        NewTask(
+            task_id, type, kwargs=serialise(payload, f"item of type {type!r}")[0], queue=queue, priority=priority,
+            max_attempts=attempts, available_at=run_at, idempotency_key=key,
+        )
+        for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True)
+    ]  # fmt: skip
+    return await _enqueue(items, connection)
+
+
+def make_item(
+    type: str,  # noqa: A002  (the column's name)
+    payload: Mapping[str, Any] | None,
+    *,
+    priority: int,
+    idempotency_key: str | None,
+    run_at: datetime | None,
+    max_attempts: int | None,
+    queue: str,
+    concurrency_key: str | None,
+) -> NewTask:
+    kwargs, needed = serialise(payload or {}, f"item of type {type!r}")
+    if needed:
+        raise SubmitError(
+            f"An item of type {type!r} needs the result of {needed[0]}.", remedy="Results pass within a job only."
+        )
+    return NewTask(
+        get_snowflake_id(), type, kwargs=kwargs, queue=queue, priority=priority,
+        max_attempts=max_attempts or get_settings().worker_max_retries + 1, available_at=run_at,
+        idempotency_key=idempotency_key, concurrency_key=concurrency_key,
+    )  # fmt: skip
+
+
+async def _enqueue(
+    items: Sequence[NewTask], connection: Connection | AsyncConnection | AsyncSession | None
+) -> list[int]:
+    if connection is None:
+        async with any_context() as context, context.connection() as own:
+            return await enqueue_tasks(own, items)
+    if isinstance(connection, AsyncSession):
+        connection = await connection.connection()
+    if isinstance(connection, AsyncConnection):
+        await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
+        raw = await connection.get_raw_connection()
+        return await enqueue_tasks(cast("Connection", raw.driver_connection), items)
+    return await enqueue_tasks(connection, items)

@@ -1,0 +1,222 @@
+"""Jobs, tasks and groups in the author's hands: light objects that know what they wait for.
+
+    extract >> transform >> load
+    source >> [left, right] >> report
+
+They become rows when they are applied to a job; `get_task` and `get_job` fill the same classes from rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, TypeVar, overload
+from uuid import UUID
+
+from aaiclick.errors import SubmitError
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.models import DEFAULT_ORG_ID, JobStatus, TaskStatus
+
+N = TypeVar("N", bound="Node")
+Nodes = Sequence["Node"]
+
+
+class Node:
+    """What can wait and be waited for."""
+
+    __slots__ = ("id", "job_id", "name", "previous", "submitted")
+    kind: ClassVar[str] = "node"
+
+    def __init__(self, name: str, id: int | None = None) -> None:  # noqa: A002  (the column's name)
+        self.id = get_snowflake_id() if id is None else id
+        self.name = name
+        self.job_id: int | None = None
+        self.previous: list[Node] = []
+        self.submitted = False
+
+    def depends_on(self, *others: Node) -> Node:
+        """Wait for `others`; returns itself."""
+        for other in others:
+            if not isinstance(other, Node):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise SubmitError(
+                    f"{self} cannot wait for {other!r}.", remedy="Tasks and Groups wait for Tasks and Groups."
+                )
+            if self.submitted:
+                raise SubmitError(
+                    f"{self} is submitted already and cannot be made to wait for more.",
+                    remedy="Declare dependencies before submitting what waits.",
+                )
+            self.previous.append(other)
+        return self
+
+    @overload
+    def __rshift__(self, other: N) -> N: ...
+    @overload
+    def __rshift__(self, other: Nodes) -> Nodes: ...
+    def __rshift__(self, other: Node | Nodes) -> Node | Nodes:
+        """`a >> b`: b waits for a; returns b, so that chains read from left to right."""
+        for node in _each(other):
+            node.depends_on(self)
+        return other
+
+    def __lshift__(self: N, other: Node | Nodes) -> N:
+        """`a << b`: a waits for b; returns a."""
+        self.depends_on(*_each(other))
+        return self
+
+    def __rrshift__(self: N, other: Nodes) -> N:
+        """`[a, b] >> c`: c waits for both; returns c."""
+        self.depends_on(*_each(other))
+        return self
+
+    def __rlshift__(self, other: Nodes) -> Nodes:
+        """`[a, b] << c`: both wait for c; returns the list."""
+        for node in _each(other):
+            node.depends_on(self)
+        return other
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, id={self.id})"
+
+
+def _each(nodes: Node | Nodes) -> Nodes:
+    return [nodes] if isinstance(nodes, Node) else nodes
+
+
+class Group(Node):
+    """Tasks and groups that wait, and are waited for, as one. An empty group is complete when it may open."""
+
+    __slots__ = ("members", "parent", "parent_group_id")
+    kind = "group"
+
+    def __init__(
+        self,
+        name: str,
+        members: Sequence[Node] = (),
+        *,
+        parent: Group | None = None,
+        id: int | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(name, id)
+        self.members: list[Node] = []
+        self.parent: Group | None = None
+        self.parent_group_id: int | None = None
+        if parent is not None:
+            parent.add(self)
+        self.add(*members)
+
+    def add(self, *nodes: Node) -> Group:
+        """Put tasks or groups into this one; returns itself."""
+        for node in nodes:
+            holder = node.group if isinstance(node, Task) else node.parent if isinstance(node, Group) else None
+            if holder is not None and holder is not self:
+                raise SubmitError(f"{node} is in {holder} already.", remedy="A task or group lies in one group.")
+            if isinstance(node, Task):
+                node.group, node.group_id = self, self.id
+            elif isinstance(node, Group):
+                node.parent, node.parent_group_id = self, self.id
+            self.members.append(node)
+        return self
+
+
+class Task(Node):
+    """One call of a function, to be made by some worker."""
+
+    __slots__ = (
+        "attempt", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "entrypoint", "error",
+        "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path", "max_attempts", "org_id", "priority",
+        "queue", "result", "retry_policy", "run_at", "started_at", "status", "timeout_seconds", "type", "worker_id",
+    )  # fmt: skip
+    kind = "task"
+
+    def __init__(
+        self,
+        entrypoint: str,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        group: Group | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        max_attempts: int | None = None,
+        timeout_seconds: float | None = None,
+        retry_policy: Mapping[str, Any] | None = None,
+        run_at: datetime | None = None,
+        concurrency_key: str | None = None,
+        concurrency_limit: int | None = None,
+        id: int | None = None,  # noqa: A002  (the column's name)
+    ) -> None:
+        super().__init__(name or entrypoint, id)
+        self.entrypoint: str | None = entrypoint
+        self.type = entrypoint
+        self.kwargs: dict[str, Any] = dict(kwargs or {})
+        self.queue = queue
+        self.priority = priority
+        self.max_attempts = max_attempts
+        self.timeout_seconds = timeout_seconds
+        self.retry_policy = dict(retry_policy) if retry_policy is not None else None
+        self.run_at = run_at
+        self.concurrency_key = concurrency_key
+        self.concurrency_limit = concurrency_limit
+        self.idempotency_key: str | None = None
+        self.group: Group | None = None
+        self.group_id: int | None = None
+        self.status = TaskStatus.PENDING
+        self.org_id: UUID = DEFAULT_ORG_ID
+        self.attempt = 0
+        self.failures = 0
+        self.result: Any = None
+        self.error: str | None = None
+        self.log_path: str | None = None
+        self.worker_id: int | None = None
+        self.created_at: datetime | None = None
+        self.started_at: datetime | None = None
+        self.completed_at: datetime | None = None
+        if group is not None:
+            group.add(self)
+
+    @classmethod
+    def from_row(cls, row: Any) -> Task:
+        """The task that a row of `tasks` describes; its kwargs and result are as they were serialised."""
+        task = cls(row["entrypoint"] or row["type"], json.loads(row["kwargs"]), id=row["id"])
+        for name in (
+            "job_id", "group_id", "entrypoint", "type", "queue", "priority", "max_attempts", "timeout_seconds",
+            "concurrency_key", "concurrency_limit", "idempotency_key", "org_id", "attempt", "failures", "error",
+            "log_path", "worker_id", "created_at", "started_at", "completed_at",
+        ):  # fmt: skip
+            setattr(task, name, row[name])
+        task.run_at = row["available_at"]
+        task.status = TaskStatus(row["status"])
+        task.retry_policy = None if row["retry_policy"] is None else json.loads(row["retry_policy"])
+        task.result = None if row["result"] is None else json.loads(row["result"])
+        task.submitted = True
+        return task
+
+
+@dataclass(slots=True)
+class Job:
+    """One run of a workflow."""
+
+    id: int
+    name: str
+    status: JobStatus = JobStatus.PENDING
+    org_id: UUID = DEFAULT_ORG_ID
+    total_tasks: int = 0
+    open_tasks: int = 0
+    failed_tasks: int = 0
+    cancelled_tasks: int = 0
+    timeout_seconds: float | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error: str | None = None
+
+    @classmethod
+    def from_row(cls, row: Any) -> Job:
+        return cls(
+            row["id"], row["name"], JobStatus(row["status"]), row["org_id"], row["total_tasks"], row["open_tasks"],
+            row["failed_tasks"], row["cancelled_tasks"], row["timeout_seconds"], row["created_at"], row["started_at"],
+            row["completed_at"], row["error"],
+        )  # fmt: skip

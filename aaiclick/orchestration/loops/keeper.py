@@ -1,0 +1,32 @@
+"""Who runs the loops: the leader all of them, and everybody the urgent ones when there is no leader."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from aaiclick.orchestration.loops import deadlines, promoter, reaper, retention
+from aaiclick.store.workers import lead
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+TERM_SECONDS = 15.0
+"""How long leadership lasts unless extended; `run_once` should come three times as often."""
+
+
+async def run_once(
+    connection: Connection, *, worker_id: int, term_seconds: float = TERM_SECONDS, now: datetime | None = None
+) -> dict[str, int]:
+    """Stand for election, then one pass of every loop if elected. `leads` is 1 or 0.
+
+    A worker that is not elected returns at once: somebody else has just done the same.
+    """
+    term = await lead(connection, worker_id, term_seconds=term_seconds, now=now)
+    counts = {"leads": int(term is not None)}
+    if term is None:
+        return counts
+    for name, loop in (("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("retention", retention)):
+        for what, count in (await loop.run_once(connection, now=now)).items():
+            counts[f"{name}_{what}"] = count
+    return counts

@@ -1,0 +1,28 @@
+"""The reaper: leases that ran out, whoever held them, become retries or dead letters; silent workers count as dead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.settings import get_settings
+from aaiclick.store.upkeep import reap
+from aaiclick.store.workers import stop_dead_workers
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+
+async def run_once(
+    connection: Connection, *, worker_timeout_seconds: float | None = None, now: datetime | None = None
+) -> dict[str, int]:
+    """One pass: `workers` that were found dead, `tasks` whose leases were taken away."""
+    timeout = worker_timeout_seconds or get_settings().worker_timeout_seconds
+    workers = await stop_dead_workers(connection, timeout_seconds=timeout, now=now)
+    tasks = await reap(connection, delay_seconds=_delay_seconds, now=now)
+    return {"workers": workers, "tasks": tasks}
+
+
+def _delay_seconds(failures: int, retry_policy: str | None) -> float:
+    return RetryPolicy.of(retry_policy).delay_seconds(failures)

@@ -1,0 +1,68 @@
+"""Whether and when a failed attempt is tried again: pure decisions, tested by tables.
+
+The delay before the n-th retry is `base · 2^(n-1)`, at most `cap`, plus up to a tenth at random, so that tasks
+which failed together do not come back together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from aaiclick.errors import AaiclickError, EntrypointError
+
+JITTER = 0.1
+_CHANGING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d+")
+
+
+class PermanentError(AaiclickError):
+    """Raise it in a task to say: trying again is no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long to wait before trying again."""
+
+    base_seconds: float = 1.0
+    cap_seconds: float = 3600.0
+
+    @staticmethod
+    def of(text: str | None) -> RetryPolicy:
+        """A task's own policy out of its JSON, or the default."""
+        if not text:
+            return DEFAULT
+        given: dict[str, Any] = json.loads(text)
+        return RetryPolicy(
+            float(given.get("base_seconds", DEFAULT.base_seconds)), float(given.get("cap_seconds", DEFAULT.cap_seconds))
+        )
+
+    def delay_seconds(self, failures: int, luck: float | None = None) -> float:
+        """The wait after the `failures`-th failure; `luck` in [0, 1) stands for the random part."""
+        exponent = min(max(failures, 1) - 1, 62)
+        delay = min(self.base_seconds * 2.0**exponent, self.cap_seconds)
+        return delay * (1 + JITTER * (random.random() if luck is None else luck))  # noqa: S311  (not a secret)
+
+
+DEFAULT = RetryPolicy()
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether an error stays the same however often the task is tried."""
+    return isinstance(error, PermanentError | EntrypointError) or bool(getattr(error, "permanent", False))
+
+
+def fingerprint(error: BaseException) -> str:
+    """The same short word for errors that differ in numbers, addresses and ids alone: dead letters group by it."""
+    frames: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename}:{code.co_qualname}")
+        trace = trace.tb_next
+    shape = _CHANGING.sub("#", str(error))[:500]
+    digest = hashlib.sha256(f"{type(error).__qualname__}|{frames[-1:]}|{shape}".encode()).hexdigest()[:12]
+    return f"{type(error).__name__}:{digest}"

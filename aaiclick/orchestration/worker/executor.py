@@ -1,0 +1,239 @@
+"""One task, from its claim to its outcome: find the function, bind its arguments, run it, turn its value into a
+result.
+
+Whatever the task does, exactly one outcome comes out, and nothing else: no exception leaves `execute`. An
+asynchronous function runs on the loop, an ordinary one in a thread. A task that must end is first told (cancelled,
+or an exception raised in its thread); ending code that does not listen is the supervisor's work, since only the end
+of a process does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import inspect
+import json
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
+from aaiclick.errors import EntrypointError, UnreachableError
+from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
+from aaiclick.orchestration.scope import TaskScope, enter_scope
+from aaiclick.orchestration.worker.entrypoints import Entrypoints
+from aaiclick.orchestration.worker.logs import TaskLog, set_log
+from aaiclick.orchestration.worker.tables import TaskTables
+from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.store.queue import Claim, Failure, Lease, Success
+
+ERROR_CHARACTERS = 20_000
+
+
+class Ending(Enum):
+    """Why a task is ended before it has finished by itself."""
+
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lease lost"
+    RELEASED = "released"
+
+
+class TaskEnded(BaseException):
+    """Raised in a thread whose task must end."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A task that this process holds: claimed, perhaps begun."""
+
+    claim: Claim
+    log: TaskLog
+    timeout_seconds: float
+    deadline: float
+    started_at: datetime | None = None
+    announced: bool = False
+    job: asyncio.Task[None] | None = None
+    thread: int | None = None
+    ending: Ending | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def end(self, why: Ending) -> None:
+        """Tell the task that it must end; the first reason stays."""
+        if self.ending is not None or self.job is None:
+            return
+        self.ending = why
+        with self.lock:
+            if self.thread is not None:
+                _raise_in_thread(self.thread)
+                return
+        self.job.cancel()
+
+
+Outcome = Success | Failure | Lease
+"""What came of an attempt: it succeeded, it failed, or it is given back as if it had not been tried."""
+
+
+class Executor:
+    """Runs tasks in the contexts that their functions expect."""
+
+    def __init__(
+        self,
+        *,
+        postgres: PostgresTarget,
+        clickhouse: ClickHouseTarget,
+        entrypoints: Entrypoints,
+        tables: TaskTables,
+        threads: int,
+    ) -> None:
+        self._postgres = postgres
+        self._clickhouse = clickhouse
+        self._entrypoints = entrypoints
+        self._tables = tables
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
+
+    async def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        await self._tables.stop()
+
+    async def execute(self, running: Running) -> Outcome | None:
+        """Run one task to its outcome; None means that the lease is lost and there is nobody to tell."""
+        set_log(running.log)
+        running.started_at = datetime.now(UTC)
+        try:
+            result = await self._run(running)
+        except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
+            return _failure(running, error)
+        finally:
+            running.log.close()
+        return Success(running.claim.lease, result, _log_path(running), running.started_at)
+
+    async def _run(self, running: Running) -> str | None:
+        claim = running.claim
+        function = self._entrypoints.resolve(claim.type, claim.entrypoint)
+        async with AsyncExitStack() as contexts:
+            await self._enter_data(contexts, claim)
+            enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
+            arguments = await _bind(claim.kwargs)
+            value = await self._call(running, function, arguments)
+            return await self._publish(value)
+
+    async def _enter_data(self, contexts: AsyncExitStack, claim: Claim) -> None:
+        """A task that never touches data runs also while ClickHouse is away."""
+        prefix = f"aai-{claim.lease.task_id}-{claim.lease.attempt}"
+        data = DataContext(
+            self._clickhouse, lifecycle=self._tables, name=f"task {claim.lease.task_id}", query_prefix=prefix
+        )
+        try:
+            await contexts.enter_async_context(data)
+        except UnreachableError:
+            return
+
+    async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(**arguments)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._pool, functools.partial(_in_thread, running, function, arguments))
+        while True:  # a thread cannot be abandoned: it would go on beside the next attempt
+            try:
+                value = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                if work.done():
+                    raise
+                running.end(Ending.RELEASED)
+                continue
+            return await value if inspect.isawaitable(value) else value
+
+    async def _publish(self, value: Any) -> str | None:
+        """A task's value as its result: nothing, an Object or View as it is, anything else as a new Object."""
+        if value is None:
+            return None
+        if not isinstance(value, Object):
+            value = await create_object_from_value(value)
+        elif not isinstance(value, View):
+            value = await value.materialize()
+        self._tables.keep(value.table_id)
+        return json.dumps(value.to_dict())
+
+
+async def _bind(kwargs: str) -> dict[str, Any]:
+    """Arguments out of their JSON form; references become Objects and Views of the current context."""
+    if kwargs == "{}":
+        return {}
+    given: dict[str, Any] = json.loads(kwargs)
+    return {name: await open_reference(value) if is_reference(value) else value for name, value in given.items()}
+
+
+def _in_thread(running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    with running.lock:
+        running.thread = threading.get_ident()
+    try:
+        return function(**arguments)
+    finally:
+        with running.lock:
+            running.thread = None
+
+
+def _raise_in_thread(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TaskEnded))
+
+
+def ending_outcome(running: Running) -> Outcome | None:
+    """The outcome of an attempt that was ended from outside, by why; given back when there is no reason."""
+    if running.ending is Ending.LOST:
+        return None
+    if running.ending is Ending.CANCELLED:
+        return failed(running, "Cancelled while running.", "cancelled", permanent=True)
+    if running.ending is Ending.TIMEOUT:
+        return failed(running, f"Timed out after {running.timeout_seconds:g} s.", "timeout", permanent=False)
+    return running.claim.lease
+
+
+def _failure(running: Running, error: BaseException) -> Outcome | None:
+    """The outcome of an attempt that did not return a value."""
+    if running.ending is not None or isinstance(error, asyncio.CancelledError):
+        return ending_outcome(running)
+    text = _describe(error)
+    running.log.write(text + "\n")
+    running.log.close()
+    return failed(running, text, fingerprint(error), permanent=is_permanent(error))
+
+
+def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failure:
+    claim = running.claim
+    policy = RetryPolicy.of(claim.retry_policy)
+    return Failure(
+        lease=claim.lease,
+        error=error[:ERROR_CHARACTERS],
+        fingerprint=mark,
+        permanent=permanent,
+        delay_seconds=policy.delay_seconds(claim.failures + 1),
+        log_path=_log_path(running),
+        started_at=running.started_at,
+    )
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, EntrypointError):
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _log_path(running: Running) -> str | None:
+    return str(running.log.path) if running.log.used else None
+
+
+def make_running(claim: Claim, log_directory: Path, default_timeout_seconds: float) -> Running:
+    """A claimed task, not begun."""
+    seconds = claim.timeout_seconds or default_timeout_seconds
+    log = TaskLog(log_directory, claim.lease.task_id, claim.lease.attempt)
+    return Running(claim, log, seconds, time.monotonic() + seconds)

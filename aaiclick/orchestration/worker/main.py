@@ -1,0 +1,68 @@
+"""The entry of a worker process: `python -m aaiclick.orchestration.worker.main`, its orders on standard input.
+
+The end of standard input means that the supervisor has gone: finish at once and give back what runs. SIGTERM means:
+claim nothing more, finish what runs, then end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import uvloop
+
+from aaiclick.orchestration.worker.isolated import Isolation
+from aaiclick.orchestration.worker.logs import captured_output
+from aaiclick.orchestration.worker.orders import Duty, Setup
+from aaiclick.orchestration.worker.process import WorkerProcess
+from aaiclick.orchestration.worker.setup import make_executor
+
+ORDER_BYTES = 16_000_000
+SUSPECTS = 2
+"""Tasks that may have killed a process, run alone, at once: few, since each costs a process."""
+
+
+async def serve() -> None:
+    """Read the orders, work until told to stop or until there is nothing left to do."""
+    reader = asyncio.StreamReader(limit=ORDER_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    order: dict[str, Any] = json.loads(await reader.readline())
+    setup = Setup.from_json(order["setup"])
+    duty = Duty.from_json(order["duty"])
+    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS)
+    executor = await make_executor(setup, threads=duty.concurrency)
+    process = WorkerProcess(duty, setup.postgres, executor, isolation)
+    loop.add_signal_handler(signal.SIGTERM, process.stop)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
+    watch = asyncio.create_task(_end_with_supervisor(reader, process))
+    try:
+        await process.run()
+    finally:
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+        await isolation.close()
+        await executor.close()
+
+
+async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess) -> None:
+    await reader.read()
+    process.stop()
+    process.release_all()
+
+
+def main() -> None:
+    with captured_output():
+        uvloop.run(serve())
+    sys.stdout.flush()
+    os._exit(0)  # a task's thread that does not end must not keep the process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""A warm worker process: it claims tasks in batches, runs many at once, and acknowledges them in batches.
+
+Two *pumps*, each with a connection of its own, do the traffic with PostgreSQL: acknowledge what has finished, claim
+what there is room for. While one waits for PostgreSQL the other works, and outcomes that come in meanwhile form the
+next batch: under load batches grow by themselves, without load a task is claimed and acknowledged at once. Nothing
+spins: an idle pump waits for a notification, for a timer, or for a task to finish.
+
+How many tasks are claimed ahead of running follows the rate at which they finish: many for tasks of microseconds,
+none for tasks of seconds, which other workers could begin meanwhile.
+
+The process knows nothing of heartbeats: its supervisor, which runs no code of tasks and so cannot be held up by it,
+keeps the leases and ends a process that does not let go of a task (see `supervisor`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, make_running
+from aaiclick.orchestration.worker.isolated import Isolation
+from aaiclick.orchestration.worker.orders import GONE, Duty
+from aaiclick.settings import PostgresTarget
+from aaiclick.store import queue, supervision
+from aaiclick.store.engine import connect
+from aaiclick.store.queue import CANCEL_CHANNEL, READY_CHANNEL, Claim, Failure, Lease, Success
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+TICK_SECONDS = 0.05
+POLL_SECONDS = 1.0
+AHEAD_SECONDS = 0.02
+MOST_AHEAD = 200
+STALE_SECONDS = 1.0
+OLD_SECONDS = 10.0
+RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0)
+PUMPS = 2
+
+
+class WorkerProcess:
+    """Holds tasks, and what has come of them until PostgreSQL knows."""
+
+    def __init__(self, duty: Duty, target: PostgresTarget, executor: Executor, isolation: Isolation) -> None:
+        self._duty = duty
+        self._target = target
+        self._executor = executor
+        self._isolation = isolation
+        self._running: dict[int, Running] = {}
+        self._ahead: deque[tuple[float, Claim]] = deque()
+        self._outcomes: list[Outcome] = []
+        self._wake = asyncio.Event()
+        self._empty = False
+        self._stopping = False
+        self._asking = 0
+        self._talking = 0
+        self._taken = 0
+        self._finished = 0
+        self._rate = 0.0
+
+    async def run(self) -> None:
+        """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
+        beside = [asyncio.create_task(work) for work in (self._tick(), self._attend())]
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                for _ in range(PUMPS):
+                    pumps.create_task(self._pump())
+        finally:
+            for work in beside:
+                work.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Claim nothing more; give back what has not begun; let the rest finish."""
+        self._stopping = True
+        self._give_back_unbegun()
+        self._wake.set()
+
+    def release_all(self) -> None:
+        """End what still runs and give it back: somebody else finishes it."""
+        for running in list(self._running.values()):
+            running.end(Ending.RELEASED)
+
+    @property
+    def _done(self) -> bool:
+        """Whether nothing is held, nothing is under way and nothing more is wanted."""
+        if self._running or self._ahead or self._outcomes or self._talking:
+            return False
+        return self._stopping or self._enough or (self._duty.drain and self._empty)
+
+    @property
+    def _enough(self) -> bool:
+        return self._duty.max_tasks is not None and self._taken >= self._duty.max_tasks
+
+    # --- the pumps ----------------------------------------------------------------------------------------------------
+
+    async def _pump(self) -> None:
+        """Acknowledge and claim over one connection, which is opened again for as long as it takes."""
+        failures = 0
+        while not self._done:
+            try:
+                connection = await connect(self._target)
+            except AaiclickError:
+                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
+                failures += 1
+                continue
+            failures = 0
+            try:
+                await self._pump_over(connection)
+            except GONE:
+                continue
+            finally:
+                with contextlib.suppress(*GONE, TimeoutError):
+                    await connection.close(timeout=1)
+        self._wake.set()
+
+    async def _pump_over(self, connection: Connection) -> None:
+        while not self._done:
+            wanted = self._wanted()
+            if not self._outcomes and not wanted:
+                await self._something_to_do()
+                continue
+            outcomes, self._outcomes = self._outcomes, []
+            self._asking += wanted
+            self._talking += 1
+            try:
+                claims = await self._exchange(connection, outcomes, wanted)
+            except BaseException:
+                self._outcomes = outcomes + self._outcomes  # PostgreSQL may not know them: they are said again
+                raise
+            finally:
+                self._asking -= wanted
+                self._talking -= 1
+            self._take(claims, wanted)
+
+    async def _exchange(self, connection: Connection, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
+        """An outcome that is not accepted belongs to an attempt that somebody else has: nothing is to be done."""
+        _, claims = await queue.acknowledge_and_claim(
+            connection,
+            worker_id=self._duty.worker_id,
+            successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
+            failures=[outcome for outcome in outcomes if isinstance(outcome, Failure)],
+            releases=[outcome for outcome in outcomes if isinstance(outcome, Lease)],
+            limit=wanted,
+            queues=self._duty.queues,
+            lease_seconds=self._duty.lease_seconds,
+        )
+        return claims
+
+    async def _something_to_do(self) -> None:
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+
+    def _wanted(self) -> int:
+        """How many more tasks to claim now."""
+        if self._stopping or self._empty or self._enough:
+            return 0
+        ahead = min(MOST_AHEAD, int(self._rate * AHEAD_SECONDS))
+        room = self._duty.concurrency + ahead - len(self._running) - len(self._ahead) - self._asking
+        if self._duty.max_tasks is not None:
+            room = min(room, self._duty.max_tasks - self._taken - self._asking)
+        return max(0, room)
+
+    def _take(self, claims: Sequence[Claim], wanted: int) -> None:
+        self._taken += len(claims)
+        self._empty = len(claims) < wanted
+        now = time.monotonic()
+        for claim in claims:
+            if len(self._running) < self._duty.concurrency:
+                self._begin(claim)
+            else:
+                self._ahead.append((now, claim))
+        if self._stopping:
+            self._give_back_unbegun()
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, claim: Claim) -> None:
+        running = make_running(claim, self._duty.log_directory, self._duty.task_timeout_seconds)
+        self._running[claim.lease.task_id] = running
+        running.job = asyncio.create_task(self._work(running))
+
+    async def _work(self, running: Running) -> None:
+        alone = self._duty.isolate or running.claim.suspect
+        outcome = await (self._isolation.run(running) if alone else self._executor.execute(running))
+        del self._running[running.claim.lease.task_id]
+        self._finished += 1
+        if outcome is not None:
+            self._outcomes.append(outcome)
+        if self._ahead and not self._stopping:
+            self._begin(self._ahead.popleft()[1])
+        self._wake.set()
+
+    def _give_back_unbegun(self) -> None:
+        self._outcomes.extend(claim.lease for _, claim in self._ahead)
+        self._ahead.clear()
+
+    # --- beside the pumps ---------------------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        """Time limits, the rate of finishing, and what was claimed too early."""
+        while True:
+            before = self._finished
+            await asyncio.sleep(TICK_SECONDS)
+            now = time.monotonic()
+            self._rate = 0.7 * self._rate + 0.3 * (self._finished - before) / TICK_SECONDS
+            for running in list(self._running.values()):
+                if now > running.deadline:
+                    running.end(Ending.TIMEOUT)
+            if self._ahead and now - self._ahead[0][0] > STALE_SECONDS:
+                self._give_back_unbegun()
+                self._wake.set()
+
+    async def _attend(self) -> None:
+        """A third connection: it hears of new work and of cancels, and says which tasks run."""
+        while True:
+            with contextlib.suppress(*GONE):
+                connection = await connect(self._target)
+                try:
+                    await self._attend_over(connection)
+                finally:
+                    with contextlib.suppress(*GONE, TimeoutError):
+                        await connection.close(timeout=1)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _attend_over(self, connection: Connection) -> None:
+        cancels = asyncio.Event()
+
+        def on_cancel(*_: object) -> None:
+            cancels.set()
+
+        await connection.add_listener(READY_CHANNEL, self._on_ready)
+        await connection.add_listener(CANCEL_CHANNEL, on_cancel)
+        checked = 0.0
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            await self._announce(connection)
+            now = time.monotonic()
+            if now - checked > POLL_SECONDS or cancels.is_set():
+                checked = now
+                cancels.clear()
+                await self._reconcile(connection)
+                self._look()
+
+    def _on_ready(self, *_: object) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        """There may be work."""
+        self._empty = False
+        self._wake.set()
+
+    async def _announce(self, connection: Connection) -> None:
+        """Tasks that have run for a moment are RUNNING; those that end sooner are never told of twice."""
+        begun = [
+            running for running in self._running.values() if not running.announced and running.started_at is not None
+        ]
+        if begun:
+            await queue.start(connection, [running.claim.lease for running in begun])
+            for running in begun:
+                running.announced = True
+
+    async def _reconcile(self, connection: Connection) -> None:
+        """Compare what we hold with what PostgreSQL says we hold.
+
+        A lease that it gave to another: the task here ends. A cancel: likewise. A lease that we never heard of, because
+        the answer to a claim was lost on the way: it is given back.
+        """
+        known = {lease.task_id: lease for lease in self._held()}
+        rows = await supervision.held(connection, self._duty.worker_id, OLD_SECONDS)
+        theirs = {row.lease.task_id: row for row in rows}
+        for task_id, running in list(self._running.items()):
+            row = theirs.get(task_id)
+            if row is None or row.lease != running.claim.lease:
+                if task_id in known and running.announced:
+                    running.end(Ending.LOST)
+            elif row.cancelled:
+                running.end(Ending.CANCELLED)
+        if not self._talking:
+            self._outcomes.extend(row.lease for task_id, row in theirs.items() if row.old and task_id not in known)
+            self._wake.set()
+
+    def _held(self) -> list[Lease]:
+        leases = [running.claim.lease for running in self._running.values()]
+        leases += [claim.lease for _, claim in self._ahead]
+        leases += [outcome if isinstance(outcome, Lease) else outcome.lease for outcome in self._outcomes]
+        return leases

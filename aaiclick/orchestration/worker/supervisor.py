@@ -1,0 +1,242 @@
+"""The supervisor of a worker: it starts the processes that run tasks, keeps their leases, and ends what does not end.
+
+It runs no code of tasks, so nothing a task does can hold it up: not a loop that never yields, not an extension that
+keeps the interpreter's lock, not a full memory in another process. That is why heartbeats and time limits are its
+work.
+
+- *Heartbeat.* All leases of its living processes are extended together. A process that has died is found by the
+  system, at once; its tasks are given back, marked as suspects, and run alone from then on (see `isolated`).
+- *Time limits and cancels.* A process ends its tasks by itself when it can. One that still holds a task
+  `grace_seconds` past its end is killed; that task is charged, the others of the process are not.
+- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs: each supervisor offers to lead (see
+  `loops`).
+- *Stop.* At SIGTERM or SIGINT processes claim nothing more and finish; after `stop_seconds` (or at a second signal)
+  what still runs is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from aaiclick._version import __version__
+from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.orchestration.worker.orders import GONE, Duty, Setup
+from aaiclick.settings import PostgresTarget
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import supervision, workers
+from aaiclick.store.engine import connect
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+CHECK_SECONDS = 0.25
+RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
+STEADY_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `aaiclick worker start` was asked for."""
+
+    processes: int
+    duty: Duty
+    setup: Setup
+    heartbeat_seconds: float
+    stop_seconds: float
+
+
+@dataclass
+class Child:
+    """One process and the worker row that stands for it."""
+
+    worker_id: int
+    process: Process
+    started: float = field(default_factory=time.monotonic)
+    overdue: list[supervision.Overdue] = field(default_factory=list)
+
+
+class Insistent:
+    """A connection for work that must be done, however long PostgreSQL is away; one piece of it at a time."""
+
+    def __init__(self, target: PostgresTarget) -> None:
+        self._target = target
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+
+    async def do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        async with self._lock:
+            while True:
+                try:
+                    if self._connection is None or self._connection.is_closed():
+                        self._connection = await connect(self._target)
+                    return await work(self._connection)
+                except GONE:
+                    self.close()
+                    await asyncio.sleep(CHECK_SECONDS)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+
+class Supervisor:
+    """Keeps a number of processes working until told to stop."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._children: dict[int, Child] = {}
+        self._stopping = asyncio.Event()
+        self._births, self._leases, self._limits = (Insistent(plan.setup.postgres) for _ in range(3))
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """First call: finish. Second call: give back what runs, now."""
+        if self._stopping.is_set():
+            self._hang_up()
+        self._stopping.set()
+        for child in self._children.values():
+            _signal(child.process, signal.SIGTERM)
+
+    async def run(self) -> None:
+        """Work until all processes have ended for good."""
+        keepers = [asyncio.create_task(work) for work in (self._keep_leases(), self._end_overdue(), self._hurry())]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._plan.processes):
+                    group.create_task(self._keep_one())
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.gather(*keepers, return_exceptions=True)
+            for connection in (self._births, self._leases, self._limits):
+                connection.close()
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    async def _keep_one(self) -> None:
+        """One place for a process: filled again whenever it falls empty, until the work or the worker ends."""
+        failures = 0
+        while not self._stopping.is_set():
+            child = await self._start()
+            code = await child.process.wait()
+            del self._children[child.worker_id]
+            await self._settle(child, code)
+            if code == 0:
+                return
+            failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
+            with contextlib.suppress(TimeoutError):
+                pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _start(self) -> Child:
+        worker_id = get_snowflake_id()
+        await self._births.do(
+            lambda connection: workers.register_worker(
+                connection,
+                worker_id=worker_id,
+                hostname=socket.gethostname(),
+                pid=os.getpid(),
+                pool_size=self._plan.duty.concurrency,
+                version=__version__,
+                queues=self._plan.duty.queues,
+            )
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
+        )
+        assert process.stdin is not None  # noqa: S101
+        duty = replace(self._plan.duty, worker_id=worker_id)
+        order = {"setup": self._plan.setup.to_json(), "duty": duty.to_json()}
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        child = self._children[worker_id] = Child(worker_id, process)
+        return child
+
+    async def _settle(self, child: Child, code: int) -> None:
+        """A process has ended: what it still held goes back, and whoever did it pays if we know."""
+        crashed = None if code == 0 or child.overdue else _ended(code)
+        await self._births.do(
+            lambda connection: supervision.settle(
+                connection,
+                worker_id=child.worker_id,
+                culprits=child.overdue,
+                crashed=crashed,
+                delay_seconds=_delay,
+            )
+        )
+
+    def _hang_up(self) -> None:
+        """Processes take the end of their input as the order to give everything back."""
+        for child in self._children.values():
+            if child.process.stdin is not None:
+                child.process.stdin.close()
+
+    async def _hurry(self) -> None:
+        """After `stop_seconds` of stopping, do not wait for tasks any longer."""
+        await self._stopping.wait()
+        await self._all_gone(self._plan.stop_seconds)
+        self._hang_up()
+        await self._all_gone(self._plan.duty.grace_seconds)
+        for child in self._children.values():
+            _signal(child.process, signal.SIGKILL)
+
+    async def _all_gone(self, seconds: float) -> None:
+        ends = [asyncio.create_task(child.process.wait()) for child in self._children.values()]
+        if ends:
+            await asyncio.wait(ends, timeout=seconds)
+
+    # --- beside them --------------------------------------------------------------------------------------------------
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._plan.heartbeat_seconds)
+            await self._leases.do(self._extend)
+
+    async def _extend(self, connection: Connection) -> None:
+        await supervision.keep_leases(connection, list(self._children), self._plan.duty.lease_seconds)
+
+    async def _end_overdue(self) -> None:
+        """Kill a process that holds a task which should have ended: nothing else ends code that does not listen."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            found = await self._limits.do(self._overdue)
+            for task in found:
+                child = self._children.get(task.worker_id)
+                if child is not None:
+                    child.overdue.append(task)
+                    _signal(child.process, signal.SIGKILL)
+
+    async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
+        duty = self._plan.duty
+        return await supervision.overdue(
+            connection, list(self._children), duty.grace_seconds, duty.task_timeout_seconds
+        )
+
+
+def _ended(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _delay(task: supervision.Overdue) -> float:
+    return RetryPolicy.of(task.retry_policy).delay_seconds(task.failures + 1)
+
+
+def _signal(process: Process, sign: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(sign)

@@ -1,0 +1,32 @@
+"""What people do to work: cancel, retry, redrive, clear, pause, resume."""
+
+from __future__ import annotations
+
+from aaiclick.store.cancel import cancel_job, cancel_tasks
+from aaiclick.store.pauses import (
+    pause_job,
+    pause_org,
+    pause_queue,
+    pause_type,
+    resume_job,
+    resume_org,
+    resume_queue,
+    resume_type,
+)
+from aaiclick.store.revival import clear, redrive, retry_failed_tasks
+
+__all__ = [
+    "cancel_job",
+    "cancel_tasks",
+    "clear",
+    "pause_job",
+    "pause_org",
+    "pause_queue",
+    "pause_type",
+    "redrive",
+    "resume_job",
+    "resume_org",
+    "resume_queue",
+    "resume_type",
+    "retry_failed_tasks",
+]

@@ -1,0 +1,138 @@
+"""Starting over: retry of what failed, redrive of dead letters, clearing a task and everything after it.
+
+A failure changed no counter (see `plan`), so what comes back finds them right. What was cancelled because of a task
+that comes back comes back too, unless something else still stands in its way: then it is cancelled again, with that as
+the cause.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick.errors import NotFoundError
+from aaiclick.store.claims import notify_ready
+from aaiclick.store.deadlocks import again
+from aaiclick.store.slots import admit
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+REDRIVEN_AT_ONCE = 10_000
+
+
+async def retry_failed_tasks(
+    connection: Connection, job_id: int, *, cancelled: bool = False, now: datetime | None = None
+) -> set[int]:
+    """Start over what failed in a job (and what was cancelled by hand, if asked); returns everything that came back."""
+
+    async def work() -> set[int]:
+        async with connection.transaction():
+            await connection.execute(statement("lock_job"), job_id)
+            rows = await connection.fetch(statement("unsuccessful"), job_id)
+            if not rows and await connection.fetchrow(statement("job_head"), job_id) is None:
+                raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+            roots = [row["id"] for row in rows if cancelled or row["status"] != "CANCELLED"]
+            return await _revive(connection, job_id, roots, 0.0, now)
+
+    return await again(work)
+
+
+async def redrive(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    org_id: UUID | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int = REDRIVEN_AT_ONCE,
+    per_second: float | None = None,
+    now: datetime | None = None,
+) -> set[int]:
+    """Start over dead letters: these, or all that match, oldest first; `per_second` spreads them over time."""
+    ids = None if task_ids is None else list(task_ids)
+    rows = await connection.fetch(statement("dead_letters"), org_id, type, fingerprint, ids, limit)
+    by_job: dict[int | None, list[int]] = defaultdict(list)
+    for row in rows:
+        by_job[row["job_id"]].append(row["id"])
+    spacing = 1.0 / per_second if per_second else 0.0
+    back: set[int] = set()
+    for job_id, roots in by_job.items():
+
+        async def work(job_id: int | None = job_id, roots: list[int] = roots) -> set[int]:
+            async with connection.transaction():
+                if job_id is not None:
+                    await connection.execute(statement("lock_job"), job_id)
+                return await _revive(connection, job_id, roots, spacing, now)
+
+        back |= await again(work)
+    return back
+
+
+async def _revive(
+    connection: Connection, job_id: int | None, roots: Sequence[int], spacing: float, now: datetime | None
+) -> set[int]:
+    if not roots:
+        return set()
+    rows = await connection.fetch(statement("revive"), list(roots), job_id, spacing, now)
+    if job_id is not None:
+        await connection.execute(statement("unmark_groups"), job_id, [*roots, job_id])
+        await _doom_again(connection, job_id, now)
+    await _make_ready(connection, rows)
+    if job_id is not None:
+        await connection.execute(statement("recount_job"), job_id, now)
+    return {row["id"] for row in rows}
+
+
+async def clear(connection: Connection, task_id: int, *, now: datetime | None = None) -> set[int]:
+    """Run a task and everything after it once more; returns the ids. Whoever is at work on one of them loses it."""
+
+    async def work() -> set[int]:
+        async with connection.transaction():
+            jobs = await connection.fetch(statement("task_jobs"), [task_id])
+            job_id = jobs[0]["job_id"] if jobs else None
+            if job_id is not None:
+                await connection.execute(statement("lock_job"), job_id)
+            nodes = await connection.fetch(statement("downstream"), task_id)
+            tasks = sorted(row["id"] for row in nodes if row["is_task"])
+            done = await connection.execute(statement("reset_tasks"), tasks, now)
+            if done == "UPDATE 0":
+                raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
+            if job_id is None:
+                rows = await connection.fetch(statement("unblock"), task_id, now)
+                await _make_ready(connection, rows)
+            else:
+                await recount(connection, job_id, tasks, now)
+            return set(tasks)
+
+    return await again(work)
+
+
+async def recount(connection: Connection, job_id: int, tasks: Sequence[int], now: datetime | None) -> None:
+    """Bring all counters of a job in line with its tasks, of which `tasks` have just started over."""
+    await connection.execute(statement("unmark_groups"), job_id, list(tasks))
+    while await connection.fetch(statement("recount_groups"), job_id, now):
+        pass
+    rows = await connection.fetch(statement("recount_tasks"), job_id, now)
+    await _doom_again(connection, job_id, now)
+    await _make_ready(connection, rows)
+    await connection.execute(statement("recount_job"), job_id, now)
+
+
+async def _doom_again(connection: Connection, job_id: int, now: datetime | None) -> None:
+    for row in await connection.fetch(statement("unsuccessful"), job_id):
+        await connection.fetchval(statement("doom"), row["id"], now)
+
+
+async def _make_ready(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
+    ready |= await admit(
+        connection, ((row["org_id"], row["concurrency_key"]) for row in rows if row["readiness"] == "HELD")
+    )
+    await notify_ready(connection, ready)

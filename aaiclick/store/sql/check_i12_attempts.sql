@@ -1,0 +1,5 @@
+-- I12: charged failures never exceed the most allowed, and poison ends as a dead letter.
+SELECT 'task' AS kind, t.id, t.failures || ' of ' || t.max_attempts || ' attempts failed, and it is to be tried again'
+    AS finding
+FROM tasks t WHERE t.failures >= t.max_attempts AND t.completed_at IS NULL
+LIMIT 100

@@ -1,0 +1,1 @@
+SELECT * FROM tasks WHERE id = $1

@@ -1,0 +1,133 @@
+"""An engine on a fresh database, and short words for what tests do with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+from aaiclick.settings import PostgresTarget
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import queue
+from aaiclick.store.doctor import check_invariants
+from aaiclick.store.engine import connect
+from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.plan import NewGroup, NewTask, Plan
+from aaiclick.store.submit import NewJob, add_to_job, submit_job
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+LEASE_SECONDS = 60.0
+
+
+@dataclass
+class Engine:
+    """One session of a worker; times are the database's plus `shift`, so that tests move the clock, not wait for it."""
+
+    db: Connection
+    target: PostgresTarget
+    worker_id: int
+    shift: timedelta = field(default_factory=timedelta)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    async def now(self) -> datetime:
+        return await self.db.fetchval("SELECT now()") + self.shift
+
+    async def another(self) -> Engine:
+        """A second session, as another worker, that knows the same names."""
+        db = await connect(self.target)
+        worker = await queue.register_worker(db, hostname="other", pid=2)
+        return Engine(db, self.target, worker.id, self.shift, self.ids)
+
+    def id(self, name: str) -> int:
+        return self.ids.setdefault(name, get_snowflake_id())
+
+    def name(self, task_id: int) -> str:
+        return next(name for name, key in self.ids.items() if key == task_id)
+
+    def plan(self, tasks: str, groups: str = "", edges: str = "", **options: Any) -> Plan:
+        """`plan("a b:g", "g h:g", "a>g")`: task b is in group g, group h in group g, g waits for a."""
+
+        def split(word: str) -> tuple[str, str | None]:
+            name, _, parent = word.partition(":")
+            return name, parent or None
+
+        new_tasks, new_groups = [], []
+        for name, group in map(split, tasks.split()):
+            group_id = None if group is None else self.id(group)
+            new_tasks.append(NewTask(self.id(name), name, entrypoint=f"m.{name}", group_id=group_id, **options))
+        for name, parent in map(split, groups.split()):
+            new_groups.append(NewGroup(self.id(name), name, None if parent is None else self.id(parent)))
+        pairs = [tuple(self.id(end) for end in edge.split(">")) for edge in edges.split()]
+        return Plan(new_tasks, new_groups, pairs)  # pyright: ignore[reportArgumentType]
+
+    async def submit(self, tasks: str, groups: str = "", edges: str = "", job: str = "job", **options: Any) -> int:
+        plan = self.plan(tasks, groups, edges, **options)
+        names = {key: name for name, key in self.ids.items()}
+        return await submit_job(self.db, NewJob(self.id(job), job), plan, names)
+
+    async def add(self, job: str, tasks: str, groups: str = "", edges: str = "", lease: Lease | None = None) -> None:
+        plan = self.plan(tasks, groups, edges)
+        await add_to_job(self.db, self.id(job), plan, {key: name for name, key in self.ids.items()}, lease)
+
+    async def claim(self, limit: int = 100, queues: Sequence[str] = ()) -> list[Claim]:
+        return await queue.claim(
+            self.db, worker_id=self.worker_id, limit=limit, queues=queues, lease_seconds=LEASE_SECONDS,
+            now=await self.now() if self.shift else None,
+        )  # fmt: skip
+
+    async def complete(self, *claims: Claim, result: str | None = None) -> set[int]:
+        return await queue.acknowledge(
+            self.db, worker_id=self.worker_id, successes=[Success(claim.lease, result) for claim in claims],
+            now=await self.now() if self.shift else None,
+        )  # fmt: skip
+
+    async def fail(self, *claims: Claim, permanent: bool = False, delay: float = 0.0) -> set[int]:
+        failures = [Failure(c.lease, "it broke", "broken", permanent, delay) for c in claims]
+        now = await self.now() if self.shift else None
+        return await queue.acknowledge(self.db, worker_id=self.worker_id, failures=failures, now=now)
+
+    async def run(self) -> list[str]:
+        """Work until nothing is ready; the names of each claim, sorted, joined."""
+        rounds = []
+        while claims := await self.claim():
+            rounds.append(" ".join(sorted(claim.type for claim in claims)))
+            await self.complete(*claims)
+        return rounds
+
+    async def status(self, *names: str) -> str:
+        """Statuses of tasks or of jobs, by name."""
+        rows = await self.db.fetch(
+            "SELECT id, status::text FROM tasks UNION ALL SELECT id, status::text FROM jobs WHERE $1::bigint[] IS NOT NULL",
+            [],
+        )
+        known = {row["id"]: row["status"] for row in rows}
+        return " ".join(known[self.id(name)] for name in names)
+
+    async def check(self) -> None:
+        """All invariants hold."""
+        assert await check_invariants(self.db) == []
+
+
+@pytest.fixture
+async def engine(aaiclick_postgres: PostgresTarget) -> AsyncIterator[Engine]:
+    db = await connect(aaiclick_postgres)
+    worker = await queue.register_worker(db, hostname="test", pid=1)
+    yield Engine(db, aaiclick_postgres, worker.id)
+    await db.close()
+
+
+@pytest.fixture
+async def second(engine: Engine) -> AsyncIterator[Engine]:
+    other = await engine.another()
+    yield other
+    await other.db.close()
+
+
+def code_of(error: asyncpg.PostgresError) -> str:
+    return str(error.sqlstate)

@@ -1,0 +1,149 @@
+"""A real worker: supervisor and processes, started by the command line, on this test's own databases."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.engine import connect
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.plan import NewTask
+
+TASKS = """
+import asyncio, ctypes, logging, os, sys, time
+
+async def nothing(): pass
+def nothing_sync(): pass
+async def echo(word): print(word); return word
+async def fail(): raise ValueError("no luck")
+def speak(): print("to stdout"); print("to stderr", file=sys.stderr); logging.getLogger("t").warning("to the log")
+async def block(seconds): time.sleep(seconds)
+def sleep(seconds): time.sleep(seconds)
+async def patient(seconds): await asyncio.sleep(seconds)
+def hold_the_interpreter(seconds): ctypes.PyDLL(None).sleep(seconds)
+def end_the_process(code): os._exit(code)
+def kill_the_process(): os.kill(os.getpid(), 9)
+def shout(megabytes): [sys.stdout.write("x" * 1_000_000) for _ in range(megabytes)]
+def strange(): return object()
+def leave(): sys.exit(3)
+async def gather(path, seconds=0.0):
+    with open(path, "a") as file: file.write("ran\\n")
+    await asyncio.sleep(seconds)
+"""
+
+
+class Worker:
+    """One `aaiclick worker start`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+    def wait(self, seconds: float = 60) -> int:
+        return self.process.wait(seconds)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+
+class Bench:
+    """This test's database, a directory of tasks, and workers on them."""
+
+    def __init__(self, target, directory: Path, environment: dict[str, str]) -> None:
+        self.target = target
+        self.directory = directory
+        self.environment = environment
+        self.workers: list[Worker] = []
+
+    def start(self, *options: str, **variables: str) -> Worker:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "aaiclick",
+                "worker",
+                "start",
+                "--processes",
+                "1",
+                "--grace-seconds",
+                "0.5",
+                *options,
+            ],
+            env=self.environment | variables,
+            cwd=self.directory,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        assert "Worker of" in process.stderr.readline()
+        self.workers.append(Worker(process))
+        return self.workers[-1]
+
+    def drain(self, *options: str) -> None:
+        assert self.start("--drain", *options).wait() == 0
+
+    async def enqueue(self, function: str, kwargs: str = "{}", **options) -> int:
+        return (await self.enqueue_many(1, function, kwargs, **options))[0]
+
+    async def enqueue_many(self, count: int, function: str, kwargs: str = "{}", **options) -> list[int]:
+        name = f"users_tasks.{function}"
+        made = [
+            NewTask(id=get_snowflake_id(), type=name, entrypoint=name, kwargs=kwargs, **options) for _ in range(count)
+        ]
+        connection = await connect(self.target)
+        try:
+            return await enqueue_tasks(connection, made)
+        finally:
+            await connection.close()
+
+    async def task(self, task_id: int) -> asyncpg.Record:
+        return (await self.rows("SELECT * FROM tasks WHERE id = $1", task_id))[0]
+
+    async def rows(self, statement: str, *arguments) -> list[asyncpg.Record]:
+        connection = await connect(self.target)
+        try:
+            return await connection.fetch(statement, *arguments)
+        finally:
+            await connection.close()
+
+    async def until(
+        self, task_id: int, wanted: Callable[[asyncpg.Record], bool], seconds: float = 30
+    ) -> asyncpg.Record:
+        """Look until a task is as wanted."""
+        connection = await connect(self.target)
+        try:
+            async with asyncio.timeout(seconds):
+                while not wanted(row := await connection.fetchrow("SELECT * FROM tasks WHERE id = $1", task_id)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                return row
+        finally:
+            await connection.close()
+
+
+@pytest.fixture
+def bench(aaiclick_env, aaiclick_postgres, tmp_path):
+    (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
+    made = Bench(aaiclick_postgres, tmp_path, dict(os.environ) | {"AAICLICK_LOG_DIR": str(tmp_path / "logs")})
+    yield made
+    for worker in made.workers:
+        if worker.process.poll() is None:
+            for child in [*psutil.Process(worker.process.pid).children(recursive=True)]:
+                child.kill()
+            worker.process.kill()
+            worker.process.wait()
+        assert worker.process.stderr is not None
+        worker.process.stderr.close()

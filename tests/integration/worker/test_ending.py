@@ -1,0 +1,128 @@
+"""Tasks that do not end, processes that die, workers that are stopped: nothing is lost, nobody innocent pays."""
+
+import json
+import os
+import signal
+
+import pytest
+
+
+@pytest.mark.parametrize("function", ["block", "sleep", "patient", "hold_the_interpreter"])
+async def test_a_task_past_its_time_is_ended_whatever_it_does(bench, function):
+    seconds = json.dumps({"seconds": 60})
+    task_id = await bench.enqueue(function, seconds, timeout_seconds=0.5, max_attempts=1)
+    others = await bench.enqueue_many(30, "nothing")
+    bench.start()
+    row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER", 30)
+    assert "Timed out after 0.5 s" in row["error"]
+    for other in others:
+        assert (await bench.until(other, lambda row: row["status"] == "COMPLETED"))["failures"] == 0
+
+
+@pytest.mark.parametrize(("function", "kwargs"), [("end_the_process", '{"code": 7}'), ("kill_the_process", "{}")])
+async def test_a_task_that_kills_its_process_pays_alone(bench, function, kwargs):
+    policy = json.dumps({"base_seconds": 0.01})
+    culprit = await bench.enqueue(function, kwargs, max_attempts=2, retry_policy=policy, priority=5)
+    others = await bench.enqueue_many(40, "patient", '{"seconds": 0.2}', max_attempts=1)
+    bench.start()
+    row = await bench.until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
+    assert row["failures"] == 2
+    assert "The process of this task ended with" in row["error"]
+    for other in others:
+        assert (await bench.until(other, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
+
+
+async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
+    ids = await bench.enqueue_many(20, "patient", '{"seconds": 0.5}')
+    worker = bench.start("--concurrency", "4")
+    await bench.until(ids[0], lambda row: row["status"] == "RUNNING")
+    for child in worker.children():
+        child.kill()
+    for task_id in ids:
+        assert (await bench.until(task_id, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
+
+
+async def test_a_killed_supervisor_takes_its_processes_along_and_they_give_back(bench):
+    task_id = await bench.enqueue("patient", '{"seconds": 30}')
+    worker = bench.start()
+    await bench.until(task_id, lambda row: row["status"] == "RUNNING")
+    children = worker.children()
+    worker.process.kill()
+    row = await bench.until(task_id, lambda row: row["status"] == "PENDING")
+    assert (row["attempt"], row["failures"]) == (1, 0)
+    for child in children:
+        child.wait(10)
+
+
+async def test_told_to_stop_it_finishes_what_runs_and_gives_back_the_rest(bench):
+    ids = await bench.enqueue_many(6, "patient", '{"seconds": 1}')
+    worker = bench.start("--concurrency", "2")
+    await bench.until(ids[0], lambda row: row["status"] == "RUNNING")
+    assert worker.stop() == 0
+    states = [row["status"] for row in await bench.rows("SELECT status FROM tasks ORDER BY id")]
+    assert states.count("COMPLETED") == 2
+    assert states.count("PENDING") == 4
+    assert {row["status"] for row in await bench.rows("SELECT status FROM workers")} == {"STOPPED"}
+
+
+async def test_told_twice_it_gives_back_what_runs(bench):
+    task_id = await bench.enqueue("patient", '{"seconds": 60}')
+    worker = bench.start()
+    await bench.until(task_id, lambda row: row["status"] == "RUNNING")
+    worker.process.send_signal(signal.SIGINT)
+    assert "Finishing what runs" in worker.process.stderr.readline()
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.wait() == 0
+    row = await bench.task(task_id)
+    assert (row["status"], row["failures"]) == ("PENDING", 0)
+
+
+async def test_two_workers_share_the_work(bench):
+    path = bench.directory / "ran"
+    ids = await bench.enqueue_many(40, "gather", json.dumps({"path": str(path), "seconds": 0.1}))
+    bench.start("--concurrency", "2")
+    bench.start("--concurrency", "2")
+    for task_id in ids:
+        await bench.until(task_id, lambda row: row["status"] == "COMPLETED")
+    rows = await bench.rows("SELECT worker_id, count(*) FROM tasks GROUP BY worker_id")
+    assert len(rows) == 2
+    assert path.read_text().count("ran") == 40
+
+
+async def test_a_zombie_gets_nothing_accepted(bench):
+    """Frozen past its lease, then woken: its task has been done by another, once."""
+    path = bench.directory / "ran"
+    task_id = await bench.enqueue("gather", json.dumps({"path": str(path), "seconds": 1}))
+    frozen = bench.start()
+    await bench.until(task_id, lambda row: row["status"] == "RUNNING")
+    held = [frozen.process.pid, *(child.pid for child in frozen.children())]
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    before = await bench.task(task_id)
+    await bench.rows("UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE id = $1 RETURNING id", task_id)
+    await reap(bench)
+    bench.start()
+    done = await bench.until(task_id, lambda row: row["status"] == "COMPLETED")
+    for pid in reversed(held):
+        os.kill(pid, signal.SIGCONT)
+    assert frozen.stop() == 0
+    after = await bench.task(task_id)
+    assert (after["attempt"], after["worker_id"], after["completed_at"]) == (
+        done["attempt"],
+        done["worker_id"],
+        done["completed_at"],
+    )
+    assert after["worker_id"] != before["worker_id"]
+
+
+async def reap(bench) -> None:
+    """What the reaper does to an expired lease."""
+    from aaiclick.store.engine import connect
+    from aaiclick.store.queue import Failure, Lease, acknowledge
+
+    connection = await connect(bench.target)
+    row = await connection.fetchrow("SELECT id, attempt, lease_token FROM tasks WHERE status IN ('CLAIMED', 'RUNNING')")
+    lease = Lease(row["id"], row["attempt"], row["lease_token"])
+    lost = Failure(lease, "The lease ran out.", "lost", outcome="LOST", expired=True)
+    assert await acknowledge(connection, worker_id=0, failures=[lost]) == {lease.task_id}
+    await connection.close()

@@ -1,0 +1,117 @@
+"""What tasks do and what comes of it, in a real worker."""
+
+import json
+
+import pytest
+
+
+async def test_asynchronous_and_ordinary_functions_run(bench):
+    ids = [*await bench.enqueue_many(50, "nothing"), *await bench.enqueue_many(50, "nothing_sync")]
+    bench.drain()
+    rows = await bench.rows("SELECT status, attempt, failures FROM tasks WHERE id = ANY ($1)", ids)
+    assert {tuple(row) for row in rows} == {("COMPLETED", 1, 0)}
+
+
+async def test_a_value_becomes_an_object_that_outlives_the_worker(bench, aaiclick_clickhouse):
+    from aaiclick.data import DataContext, open_reference
+
+    task_id = await bench.enqueue("echo", json.dumps({"word": [1, 2, 3]}))
+    bench.drain()
+    result = json.loads((await bench.task(task_id))["result"])
+    assert set(result) == {"object_type", "table_id"}
+    async with DataContext(aaiclick_clickhouse):
+        assert await (await open_reference(result)).data() == [1, 2, 3]
+
+
+async def test_no_value_is_null(bench):
+    task_id = await bench.enqueue("nothing")
+    bench.drain()
+    assert (await bench.task(task_id))["result"] is None
+
+
+async def test_a_failure_is_retried_then_dead(bench):
+    policy = json.dumps({"base_seconds": 0.01})
+    task_id = await bench.enqueue("fail", max_attempts=3, retry_policy=policy)
+    bench.start()
+    row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER")
+    assert (row["attempt"], row["failures"]) == (3, 3)
+    assert "ValueError: no luck" in row["error"]
+    assert row["error_fingerprint"].startswith("ValueError:")
+    history = await bench.rows("SELECT attempt, charged, outcome FROM task_attempts ORDER BY attempt")
+    assert [tuple(line) for line in history] == [(n, True, "FAILED") for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "said"),
+    [
+        ("no_such_module.work", "cannot be imported"),
+        ("users_tasks.no_such_function", "has no function 'no_such_function'"),
+        ("os.system", "may not name unasked"),
+    ],
+)
+async def test_code_that_is_not_there_or_not_allowed_fails_at_once(bench, entrypoint, said):
+    task_id = await bench.enqueue("nothing")
+    await bench.rows("UPDATE tasks SET type = $1, entrypoint = $1 WHERE id = $2 RETURNING id", entrypoint, task_id)
+    bench.drain()
+    row = await bench.task(task_id)
+    assert row["status"] == "FAILED"
+    assert said in row["error"]
+    assert "Traceback" not in row["error"]
+
+
+async def test_a_result_that_no_table_can_hold_is_a_failure(bench):
+    task_id = await bench.enqueue("strange", max_attempts=1)
+    bench.drain()
+    row = await bench.task(task_id)
+    assert row["status"] == "DEAD_LETTER"
+    assert "object" in row["error"]
+
+
+async def test_leaving_by_sys_exit_is_a_failure_of_that_task_alone(bench):
+    task_id = await bench.enqueue("leave", max_attempts=1)
+    others = await bench.enqueue_many(20, "nothing")
+    bench.drain()
+    assert (await bench.task(task_id))["status"] == "DEAD_LETTER"
+    assert {row["status"] for row in await bench.rows("SELECT status FROM tasks WHERE id = ANY ($1)", others)} == {
+        "COMPLETED"
+    }
+
+
+async def test_everything_a_task_says_is_in_its_log(bench):
+    task_id = await bench.enqueue("speak")
+    silent = await bench.enqueue("nothing")
+    bench.drain()
+    row = await bench.task(task_id)
+    said = (bench.directory / "logs" / f"{task_id}.log").read_text()
+    assert row["log_path"] == str(bench.directory / "logs" / f"{task_id}.log")
+    assert all(words in said for words in ("to stdout", "to stderr", "to the log"))
+    assert (await bench.task(silent))["log_path"] is None
+
+
+async def test_a_failures_traceback_is_in_its_log(bench):
+    task_id = await bench.enqueue("fail", max_attempts=1)
+    bench.drain()
+    assert "ValueError: no luck" in (bench.directory / "logs" / f"{task_id}.log").read_text()
+
+
+async def test_very_much_output_is_capped(bench):
+    task_id = await bench.enqueue("shout", json.dumps({"megabytes": 50}))
+    bench.drain()
+    assert (await bench.task(task_id))["status"] == "COMPLETED"
+    log = bench.directory / "logs" / f"{task_id}.log"
+    assert log.stat().st_size < 11_000_000
+    assert "bytes past the limit" in log.read_text()[-200:]
+
+
+async def test_max_tasks_ends_the_worker(bench):
+    await bench.enqueue_many(30, "nothing")
+    assert bench.start("--max-tasks", "10").wait() == 0
+    assert len(await bench.rows("SELECT 1 FROM tasks WHERE status = 'COMPLETED'")) == 10
+
+
+async def test_isolated_tasks_end_alike(bench):
+    good, bad = await bench.enqueue("echo", '{"word": 7}'), await bench.enqueue("fail", max_attempts=1)
+    bench.drain("--isolation", "process")
+    assert (await bench.task(good))["status"] == "COMPLETED"
+    assert (await bench.task(bad))["status"] == "DEAD_LETTER"
+    assert "ValueError: no luck" in (await bench.task(bad))["error"]
