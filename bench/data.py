@@ -2,8 +2,8 @@
 
     python -m bench.data [--rows 10000000] [--repeat 3]
 
-One JSON line per measurement on stdout, then a table of ratios to the hand-written SQL. Ratios within a run are what counts: the
-machine's own speed cancels out.
+One JSON line per measurement on stdout, then a table of ratios to the hand-written SQL. Ratios within a run are what
+counts: the machine's own speed cancels out.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from aaiclick.data import DataContext, col, create_object_from_value, get_data_context
-from aaiclick.data.compiler import compile_query
 from aaiclick.data.errors import QueryError
-from aaiclick.data.nodes import Scan
 from aaiclick.data.object import Object
+from aaiclick.data.relations import Scan
+from aaiclick.data.statements import compile_query
 
 
 def table_of(obj: Object) -> str:
@@ -64,7 +64,9 @@ class Bench:
 
 async def sql(text: str, **settings):
     client = get_data_context().client
-    return await client._raw.query_arrow(text, settings={"session_timezone": "UTC", "join_use_nulls": 1, **settings}, use_strings=True)
+    return await client._raw.query_arrow(
+        text, settings={"session_timezone": "UTC", "join_use_nulls": 1, **settings}, use_strings=True
+    )
 
 
 async def fits_in(obj: Object, megabytes: int) -> bool:
@@ -97,8 +99,12 @@ async def run(rows: int, repeat: int) -> None:
     await bench.measure("chain of 5 operators", "sql", lambda: sql(f"SELECT sum(((k + v) * 2 + 1) % 97) FROM {tf}"))
     await bench.measure("chain, no %", "aaiclick", lambda: (((f["k"] + f["v"]) * 2 + 1) * 3 - f["k"]).sum().data())
     await bench.measure("chain, no %", "sql", lambda: sql(f"SELECT sum(((k + v) * 2 + 1) * 3 - k) FROM {tf}"))
-    await bench.measure("filter + group", "aaiclick", lambda: f.filter(col("v") > 500_000).group_by("k").agg(col("v").sum()).data())
-    await bench.measure("filter + group", "sql", lambda: sql(f"SELECT k, sum(v) FROM {tf} WHERE v > 500000 GROUP BY k ORDER BY k"))
+    await bench.measure(
+        "filter + group", "aaiclick", lambda: f.filter(col("v") > 500_000).group_by("k").agg(col("v").sum()).data()
+    )
+    await bench.measure(
+        "filter + group", "sql", lambda: sql(f"SELECT k, sum(v) FROM {tf} WHERE v > 500000 GROUP BY k ORDER BY k")
+    )
     await bench.measure("a + b, two Objects", "aaiclick", lambda: (a + b).sum().data())
     await bench.measure(
         "a + b, two Objects", "sql",
@@ -111,15 +117,17 @@ async def run(rows: int, repeat: int) -> None:
     await bench.measure("read all", "sql", lambda: sql(f"SELECT k, v FROM {tf} ORDER BY aai_id"))
     await bench.measure("store Arrow", "aaiclick", lambda: create_object_from_value(frame))
     await others(bench, frame, small, other)
-    await chunks(f, rows)
+    await chunks(f)
     total = (a + b).sum()
-    enough = [size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in(total, size)][0]
+    enough = min([size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in(total, size)])
     print(json.dumps({"task": "a + b, two Objects", "enough_megabytes": enough}))
-    print(json.dumps({"task": "client memory", "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+    print(
+        json.dumps({"task": "client memory", "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
+    )
     print(bench.table())
 
 
-async def chunks(obj: Object, rows: int) -> None:
+async def chunks(obj: Object) -> None:
     """First and last chunk, with and without a condition, and all of them."""
     for label, where in (("plain", None), ("where", "v % 2 = 0")):
         view = obj.view(where=where)
@@ -143,9 +151,15 @@ async def others(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table
         import polars as pl
 
         p, q, r = pl.from_arrow(frame), pl.from_arrow(small), pl.from_arrow(other)
-        await bench.measure("chain of 5 operators", "polars", lambda: p.select(((((pl.col("k") + pl.col("v")) * 2 + 1) % 97).sum())))
-        await bench.measure("chain, no %", "polars", lambda: p.select(((pl.col("k") + pl.col("v")) * 2 + 1) * 3 - pl.col("k")).sum())
-        await bench.measure("filter + group", "polars", lambda: p.filter(pl.col("v") > 500_000).group_by("k").agg(pl.col("v").sum()))
+        await bench.measure(
+            "chain of 5 operators", "polars", lambda: p.select((((pl.col("k") + pl.col("v")) * 2 + 1) % 97).sum())
+        )
+        await bench.measure(
+            "chain, no %", "polars", lambda: p.select(((pl.col("k") + pl.col("v")) * 2 + 1) * 3 - pl.col("k")).sum()
+        )
+        await bench.measure(
+            "filter + group", "polars", lambda: p.filter(pl.col("v") > 500_000).group_by("k").agg(pl.col("v").sum())
+        )
         await bench.measure("a + b, two Objects", "polars", lambda: (p["v"] + r["value"]).sum())
         await bench.measure("join", "polars", lambda: p.join(q, on="k").select((pl.col("v") * pl.col("w")).sum()))
     if importlib.util.find_spec("pandas"):
@@ -161,9 +175,17 @@ async def others(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table
         db = duckdb.connect()
         db.register("f_arrow", frame), db.register("s_arrow", small), db.register("o_arrow", other)
         db.execute("CREATE TABLE f AS FROM f_arrow"), db.execute("CREATE TABLE s AS FROM s_arrow")
-        await bench.measure("chain of 5 operators", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)%97) FROM f").fetchall())
-        await bench.measure("chain, no %", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)*3-k) FROM f").fetchall())
-        await bench.measure("filter + group", "duckdb", lambda: db.execute("SELECT k, sum(v) FROM f WHERE v>500000 GROUP BY k").fetchall())
+        await bench.measure(
+            "chain of 5 operators", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)%97) FROM f").fetchall()
+        )
+        await bench.measure(
+            "chain, no %", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)*3-k) FROM f").fetchall()
+        )
+        await bench.measure(
+            "filter + group",
+            "duckdb",
+            lambda: db.execute("SELECT k, sum(v) FROM f WHERE v>500000 GROUP BY k").fetchall(),
+        )
         await bench.measure("join", "duckdb", lambda: db.execute("SELECT sum(v*w) FROM f JOIN s USING (k)").fetchall())
 
 

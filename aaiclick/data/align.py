@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aaiclick.data.nodes import Columns, Node, Project, Ref, Relation, Zip, substitute
+from aaiclick.data.nodes import Node, Ref, substitute
+from aaiclick.data.relations import Columns, Project, Relation, Zip
 
 Mapping = dict[str, Node]
 

@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 from clickhouse_connect import get_async_client
 from clickhouse_connect.driver.asyncclient import AsyncClient
-from clickhouse_connect.driver.exceptions import ClickHouseError, OperationalError
+from clickhouse_connect.driver.exceptions import OperationalError
 
-from aaiclick.data.compiler import Compiled
 from aaiclick.data.errors import ObjectNotFoundError, QueryError
+from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
 from aaiclick.settings import ClickHouseTarget
@@ -38,8 +38,6 @@ SETTINGS: dict[str, Any] = {
     "session_timezone": "UTC",  # a datetime without a zone means the same on every server
     "output_format_arrow_string_as_string": 1,
     "output_format_arrow_low_cardinality_as_dictionary": 0,
-    "aggregate_functions_null_for_empty": 0,
-    "allow_experimental_json_type": 1,
     "input_format_null_as_default": 0,  # a NULL for a column without NULLs is an error, not a 0
 }
 
@@ -242,9 +240,7 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
         result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
         result.code = code
         return result
-    if isinstance(error, OperationalError | OSError | ClickHouseError | TimeoutError) or type(
-        error
-    ).__module__.startswith("aiohttp"):
+    if isinstance(error, OperationalError | OSError | TimeoutError) or type(error).__module__.startswith("aiohttp"):
         return UnreachableError(
             f"{target} does not answer: {words}.", remedy="Start it, or correct AAICLICK_CLICKHOUSE_URL."
         )

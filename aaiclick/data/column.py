@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from aaiclick.data.errors import DataTypeError
+from aaiclick.data.errors import ConversionError, DataTypeError
 from aaiclick.data.expressive import Expressive
 from aaiclick.data.functions import FUNCTIONS, Kind
 from aaiclick.data.literals import literal_type
@@ -171,3 +171,14 @@ def coalesce(first: Column, *others: Any) -> Column:
 def array(*values: Any) -> Column:
     """Several values of a row as one array."""
     return Column(Call("array", tuple(as_node(value) for value in values)), "array")
+
+
+def name_of(value: Any) -> str:
+    """The name under which a column, an expression or a column of an Object comes out."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Column):
+        return value.name
+    if isinstance(value, Expressive):  # a column of an Object
+        return next(iter(cast("Any", value).relation.schema))
+    raise ConversionError(f"{value!r} stands where a column is needed.", remedy="Give it a name: name=value.")

@@ -10,43 +10,46 @@ WHERE x > 1` for the alias and not for the column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sqlglot import exp
 
 from aaiclick.data import sql
-from aaiclick.data.frame import KEY, MAX_NODES, Frame, needs_index, nests_windows, resolve, size
+from aaiclick.data.frame import KEY, Frame, buried_windows, is_large, needs_index, resolve
 from aaiclick.data.functions import FUNCTIONS
 from aaiclick.data.literals import bound
 from aaiclick.data.nodes import (
-    Aggregate,
     Call,
+    Literal,
+    Node,
+    Over,
+    Ref,
+    RowIndex,
+    Scalar,
+    SortKey,
+    has_window,
+    rewrite,
+    substitute,
+)
+from aaiclick.data.relations import (
+    Aggregate,
+    Columns,
     Concat,
     Distinct,
     Explode,
     Filter,
     Join,
-    Literal,
-    Node,
-    Over,
     Project,
-    Ref,
     Relation,
-    RowIndex,
-    Scalar,
     Scan,
     Slice,
     Sort,
-    SortKey,
     Zip,
-    has_window,
-    rewrite,
-    substitute,
 )
 from aaiclick.data.sql import Expression
-from aaiclick.data.types import STRING, UINT8, UINT64, DataType, datetime_type, zone_of
+from aaiclick.data.types import UINT8, UINT64, DataType
 
 INDEX = "aai_n"
 PREDICATE = "aai_p"
@@ -61,16 +64,6 @@ JOIN_WORDS = {
     "inner": "INNER", "left": "LEFT", "right": "RIGHT", "full": "FULL", "cross": "CROSS", "semi": "LEFT SEMI",
     "anti": "LEFT ANTI", "asof": "ASOF LEFT",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A query ready to send: text, bound parameters, settings it needs, and the columns it gives."""
-
-    text: str
-    parameters: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    columns: tuple[tuple[str, DataType], ...]
 
 
 @dataclass
@@ -178,16 +171,33 @@ class Compiler:
         frame = self.frame(relation.input)
         nodes = [node for _, node in relation.columns]
         frame = self._indexed(frame, nodes)
-        if any(has_window(node) for node in nodes) and (frame.is_cut or frame.group is not None):
+        frame, own = self._hoisted(frame, relation.columns)
+        if any(has_window(node) for _, node in own) and (frame.is_cut or frame.group is not None):
             frame = self.wrap(frame)
-        columns = self._inlined(frame, relation.columns)
-        if any(nests_windows(node) or size(node) > MAX_NODES for node in columns.values()):
+        columns = self._inlined(frame, own)
+        if any(buried_windows([node]) or is_large(node) for node in columns.values()):
             frame = self.wrap(frame)
-            columns = self._inlined(frame, relation.columns)
+            columns = self._inlined(frame, own)
         frame.columns = columns
         return frame
 
-    def _inlined(self, frame: Frame, columns: tuple[tuple[str, Node], ...]) -> dict[str, Node]:
+    def _hoisted(self, frame: Frame, columns: Columns) -> tuple[Frame, Columns]:
+        """Compute windows that stand inside windows or aggregates first, in a subquery of their own."""
+        while inner := buried_windows([node for _, node in columns]):
+            if frame.is_cut or frame.group is not None or frame.has_window:
+                frame = self.wrap(frame)
+            names = {window: f"aai_w{len(frame.columns) + i}" for i, window in enumerate(inner)}
+            added = self._inlined(frame, tuple((name, window) for window, name in names.items()))
+            frame.columns.update(added)
+            frame = self.wrap(frame)
+
+            def known(node: Node, names: dict[Node, str] = names) -> Node | None:
+                return Ref(names[node], node.type) if node in names else None
+
+            columns = tuple((name, rewrite(node, known)) for name, node in columns)
+        return frame, columns
+
+    def _inlined(self, frame: Frame, columns: Columns) -> dict[str, Node]:
         index = frame.columns.get(INDEX)
         resolved = {name: _with_index(node, index) for name, node in columns}
         return {name: substitute(resolve(node, frame), frame.columns) for name, node in resolved.items()}
@@ -208,7 +218,7 @@ class Compiler:
         if not frame.is_plain:
             frame = self.wrap(frame)
         predicate = self._inlined(frame, ((PREDICATE, relation.predicate),))[PREDICATE]
-        if has_window(predicate) or size(predicate) > MAX_NODES:
+        if has_window(predicate) or is_large(predicate):
             frame.columns[PREDICATE] = predicate
             frame = self.wrap(frame)
             predicate = frame.columns.pop(PREDICATE)
@@ -238,16 +248,17 @@ class Compiler:
     def _aggregate(self, relation: Aggregate) -> Frame:
         frame = self.frame(relation.input)
         having = () if relation.having is None else ((PREDICATE, relation.having),)
-        everything = (*relation.keys, *relation.values, *having)
+        everything: Columns = (*relation.keys, *relation.values, *having)
         frame = self._indexed(frame, [node for _, node in everything])
         if not frame.is_plain:
             frame = self.wrap(frame)
-        nodes = self._inlined(frame, (*relation.keys, *relation.values))
-        if any(has_window(node) or size(node) > MAX_NODES for node in nodes.values()):
+        frame, everything = self._hoisted(frame, everything)
+        nodes = self._inlined(frame, everything)
+        if any(has_window(node) or is_large(node) for node in nodes.values()):
             frame = self.wrap(frame)
-            nodes = self._inlined(frame, (*relation.keys, *relation.values))
+            nodes = self._inlined(frame, everything)
         if having:
-            frame.having = self._inlined(frame, having)[PREDICATE]
+            frame.having = nodes.pop(PREDICATE)
         keys = [nodes[name] for name, _ in relation.keys]
         frame.columns = nodes
         frame.group = keys
@@ -294,6 +305,7 @@ class Compiler:
         if relation.asof is not None:
             a, operator, b = relation.asof
             conditions.append(sql.binary(operator, self.value(left.columns[a]), self.value(right.columns[b])))
+        self.settings["join_algorithm"] = "default"  # beside such a join, rows are put side by side by hash too
         join = exp.Join(this=right.source, kind=JOIN_WORDS[relation.how])
         condition = sql.all_of(conditions)
         if condition is not None:
@@ -331,7 +343,7 @@ class Compiler:
             on = sql.binary("=", *(self.value(cast("Ref", each.key)) for each in (first, member)))
             joins.append(exp.Join(this=member.source, kind="INNER", on=on))
             checks.append(self._same_length(relation.members[0], relation.members[i]))
-        self.settings["join_algorithm"] = "full_sorting_merge,hash"
+        self.settings.setdefault("join_algorithm", "full_sorting_merge")
         return Frame(first.source, columns, [SortKey(first.key or Ref(KEY))], first.key, 0, joins, where, checks)
 
     def _member(self, relation: Relation) -> Frame:
@@ -383,7 +395,7 @@ class Compiler:
     def wrap(self, frame: Frame) -> Frame:
         """The frame as a subquery of a new one; what orders its rows goes along under reserved names."""
         hidden = {f"aai_o{i}": key.node for i, key in enumerate(frame.order)}
-        keyed = frame.key if frame.is_plain else None
+        keyed = frame.key if not frame.is_cut and frame.group is None else None
         if keyed is not None:
             hidden = {KEY: keyed}
         alias = self.alias()
@@ -457,49 +469,3 @@ def _retyped(node: Node, kind: DataType | None = None) -> Node:
     """A joined column: where it may have no partner, it may be NULL."""
     column = cast("Ref", node)
     return Ref(column.name, kind or column.type.as_nullable(), column.alias)
-
-
-def presentable(tree: Expression, kind: DataType) -> Expression:
-    """Types that Arrow has no word for travel as ones it has; `results` turns them back."""
-    if kind.name in ("IPv4", "IPv6", "Enum8", "Enum16", "JSON") or (kind.is_integer and kind.bits > 64):
-        return sql.cast(tree, STRING.as_nullable(kind.nullable))
-    if kind.name == "DateTime":
-        return sql.cast(tree, datetime_type(0, zone_of(kind)).as_nullable(kind.nullable))
-    return tree
-
-
-def compile_query(relation: Relation, *, ordered: bool = True, arrow: bool = False, pretty: bool = False) -> Compiled:
-    """The one SELECT that computes a relation; `arrow` shapes it for reading into Python."""
-    compiler = Compiler()
-    frame = compiler.frame(relation)
-    tree = compiler.select(frame, ordered, presentable if arrow else None)
-    columns = tuple((name, node.type) for name, node in frame.columns.items())
-    return Compiled(sql.to_text(tree, pretty), compiler.parameters, compiler.settings, columns)
-
-
-def compile_insert(relation: Relation, table: str, start: int = 0) -> Compiled:
-    """INSERT … SELECT that numbers the rows from `start` in their order.
-
-    A key that is already dense is kept; otherwise rows are numbered as they leave the sort, in one stream.
-    """
-    compiler = Compiler()
-    frame = compiler.frame(relation)
-    columns = tuple((name, node.type) for name, node in frame.columns.items())
-    if frame.key is not None and frame.is_plain:
-        key = sql.aliased(_from(compiler.value(frame.known_index()), start), KEY)
-        tree = compiler.select(frame, ordered=False, extra=(key,))
-    else:
-        inner = compiler.select(frame, ordered=True)
-        alias = compiler.alias()
-        source = exp.Subquery(this=inner, alias=exp.TableAlias(this=sql.name(alias)))
-        outputs = [sql.column(alias, name) for name, _ in columns]
-        tree = exp.Select(expressions=[sql.aliased(_from(sql.call("rowNumberInAllBlocks"), start), KEY), *outputs])
-        tree.set("from_", exp.From(this=source))
-    names = [sql.name(KEY), *(sql.name(name) for name, _ in columns)]
-    target = exp.Schema(this=sql.table(table), expressions=names)
-    settings = {**compiler.settings, "max_insert_threads": 1, "query_plan_remove_redundant_sorting": 0}
-    return Compiled(sql.to_text(exp.Insert(this=target, expression=tree)), compiler.parameters, settings, columns)
-
-
-def _from(index: Expression, start: int) -> Expression:
-    return sql.binary("+", index, sql.number(start)) if start else index

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from aaiclick.data.client import Client, connect, new_query_id
 from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, StaleObjectError
 from aaiclick.data.lifecycle import LifecycleHandler, LocalLifecycleHandler
-from aaiclick.data.nodes import Relation, scans
+from aaiclick.data.relations import Relation, scans
 from aaiclick.data.tables import (
     ENGINES,
     Columns,

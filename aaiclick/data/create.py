@@ -13,20 +13,20 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from aaiclick.data.compiler import compile_insert
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
 from aaiclick.data.execute import is_table, prepare, strip
 from aaiclick.data.frame import KEY
-from aaiclick.data.nodes import Scan
+from aaiclick.data.matching import shaped
 from aaiclick.data.object import Object
-from aaiclick.data.relational import _shaped  # pyright: ignore[reportPrivateUsage]
+from aaiclick.data.relations import Scan
+from aaiclick.data.statements import compile_insert
 from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, named_table
 from aaiclick.data.types import parse_type, quote_name
 from aaiclick.data.values import Schema, conform, rows_of
 
 ROWS_PER_INSERT = 500_000
-ROWS_PER_BATCH = 65_536
+ROWS_PER_BATCH = 250_000
 """Smaller batches of an iterator are gathered up to this size: every insert makes a part on disk."""
 
 _LIST = (
@@ -181,7 +181,7 @@ async def _insert_object(context: DataContext, table: Table, value: Object, star
             f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
         )
     context.check(value.relation)
-    relation = _shaped(await prepare(context, value.relation), dict(table.columns))
+    relation = shaped(await prepare(context, value.relation), dict(table.columns))
     query = compile_insert(relation, table.name, start)
     await context.client.run(query.text, query.parameters, query.settings, context.query_id())
 

@@ -11,24 +11,15 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from aaiclick.data.compiler import LENGTH_MARK, Compiled, Compiler, compile_insert, compile_query
+from aaiclick.data.compiler import LENGTH_MARK, Compiler
 from aaiclick.data.context import DataContext
 from aaiclick.data.errors import LengthError, QueryError
 from aaiclick.data.fences import fenced
-from aaiclick.data.nodes import (
-    Aggregate,
-    Concat,
-    Distinct,
-    Join,
-    Project,
-    Ref,
-    Relation,
-    Scan,
-    Sort,
-    Zip,
-)
+from aaiclick.data.nodes import Ref
+from aaiclick.data.relations import Aggregate, Concat, Distinct, Join, Project, Relation, Scan, Sort, Zip
 from aaiclick.data.results import normalise, normalise_batch
 from aaiclick.data.sql import to_text
+from aaiclick.data.statements import Compiled, compile_insert, compile_query
 from aaiclick.data.tables import Shape, Table
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import uuid4
 
-from aaiclick.data.compiler import compile_query
 from aaiclick.data.errors import DataError
 from aaiclick.data.execute import prepare
 from aaiclick.data.formats import FORMATS, compressor, format_of
+from aaiclick.data.statements import compile_query
 
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext

@@ -72,12 +72,16 @@ class Expressive(ABC):
         return self._value(other)._call("truediv", self)
 
     def __floordiv__(self, other: Any) -> Self:
+        if _is_small(other):
+            return self._call("floordiv_by", params=(other,))
         return self._call("floordiv", other)
 
     def __rfloordiv__(self, other: Any) -> Self:
         return self._value(other)._call("floordiv", self)
 
     def __mod__(self, other: Any) -> Self:
+        if _is_small(other):
+            return self._call("mod_by", params=(other,))
         return self._call("mod", other)
 
     def __rmod__(self, other: Any) -> Self:
@@ -409,6 +413,11 @@ class Expressive(ABC):
     def json(self) -> JsonMethods[Self]:
         """Values inside JSON text."""
         return JsonMethods(self)
+
+
+def _is_small(value: object) -> bool:
+    """A positive whole number by which division is simple and fast."""
+    return type(value) is int and 0 < value < 1 << 31
 
 
 def _micros(delta: timedelta) -> int:

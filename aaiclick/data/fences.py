@@ -20,7 +20,8 @@ from sqlglot import exp
 from aaiclick.data import sql
 from aaiclick.data.compiler import Compiler
 from aaiclick.data.frame import KEY
-from aaiclick.data.nodes import Ref, Scan
+from aaiclick.data.nodes import Ref
+from aaiclick.data.relations import Scan
 from aaiclick.data.types import UINT64
 
 if TYPE_CHECKING:

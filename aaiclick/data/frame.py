@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
+from aaiclick.data.functions import Kind
 from aaiclick.data.nodes import Call, Literal, Node, Over, Ref, RowIndex, SortKey, has_window, rewrite, walk
 from aaiclick.data.sql import Expression
 from aaiclick.data.types import UINT64
@@ -20,7 +21,9 @@ RESERVED = "aai_"
 """Names that begin so are ours."""
 
 MAX_NODES = 600
-"""An expression larger than this is computed in steps: inlining doubles it whenever a column is used twice."""
+MAX_DEPTH = 40
+"""An expression larger or deeper than this is computed in steps: inlining doubles it whenever a column is used
+twice."""
 
 
 @dataclass
@@ -101,15 +104,32 @@ def resolve(node: Node, frame: Frame) -> Node:
     return rewrite(node, change)
 
 
-def nests_windows(node: Node) -> bool:
-    """Whether a window stands inside another: SQL has no such thing."""
-    return any(isinstance(each, Over) and any(has_window(child) for child in each.children) for each in walk(node))
+def buried_windows(nodes: list[Node]) -> list[Over]:
+    """Windows inside a window or an aggregate, which SQL does not allow; innermost ones only."""
+    found: dict[Over, None] = {}
+
+    def look(node: Node, inside: bool) -> None:
+        is_window = isinstance(node, Over)
+        if is_window and inside and not any(has_window(child) for child in node.children):
+            found[node] = None
+            return
+        within = inside or is_window or (isinstance(node, Call) and node.kind is Kind.AGGREGATE)
+        for child in node.children:
+            look(child, within)
+
+    for node in nodes:
+        look(node, False)
+    return list(found)
 
 
-def size(node: Node, at_most: int = MAX_NODES + 1) -> int:
-    total = 0
-    for _ in walk(node):
-        total += 1
-        if total >= at_most:
-            break
-    return total
+def is_large(node: Node) -> bool:
+    """Whether an expression is better computed in steps: too many nodes, or nested too deeply for any parser."""
+    total, level = 0, [node]
+    for _ in range(MAX_DEPTH):
+        total += len(level)
+        if total > MAX_NODES:
+            return True
+        level = [child for each in level for child in each.children]
+        if not level:
+            return False
+    return True

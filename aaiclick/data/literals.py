@@ -24,7 +24,7 @@ from aaiclick.data.types import (
     array_of,
     datetime_type,
     decimal_type,
-    integer,
+    integer_type,
     supertype,
     zone_of,
 )
@@ -54,15 +54,6 @@ def literal_type(value: object) -> DataType:
         f"A {type(value).__name__} cannot stand in an expression.",
         remedy="Use numbers, strings, bytes, dates, datetimes, Decimals, UUIDs, None or lists of these.",
     )
-
-
-def integer_type(value: int) -> DataType:
-    for bits in (8, 16, 32, 64, 128, 256):
-        if value >= 0 and value < 1 << bits:
-            return integer(False, bits)
-        if value < 0 and value >= -(1 << (bits - 1)):
-            return integer(True, bits)
-    raise ConversionError(f"The integer {value} is too large for ClickHouse.")
 
 
 def _decimal(value: Decimal) -> DataType:

@@ -12,36 +12,24 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from aaiclick.data.align import align
 from aaiclick.data.column import Column
-from aaiclick.data.compiler import compile_query
 from aaiclick.data.context import DataContext, current_or
 from aaiclick.data.errors import DataError, DataTypeError, column_not_found
 from aaiclick.data.execute import is_heavy, is_table, prepare, store, strip
 from aaiclick.data.expressive import Expressive
 from aaiclick.data.functions import FUNCTIONS, Kind
 from aaiclick.data.literals import literal_type
-from aaiclick.data.nodes import (
-    Aggregate,
-    Call,
-    Literal,
-    Node,
-    Over,
-    Project,
-    Ref,
-    Relation,
-    RowIndex,
-    Scalar,
-    Scan,
-    SortKey,
-    scans,
-    substitute,
-)
+from aaiclick.data.nodes import Call, Literal, Node, Over, Ref, RowIndex, Scalar, SortKey, substitute
 from aaiclick.data.outputs import Outputs
 from aaiclick.data.relational import Relational
+from aaiclick.data.relations import Aggregate, Project, Relation, Scan, scans
+from aaiclick.data.statements import compile_query
 from aaiclick.data.tables import VALUE, Shape, Table
 from aaiclick.data.types import DataType
 
 if TYPE_CHECKING:
     from aaiclick.data.view import View
+
+MAX_STEPS = 250
 
 
 class Object(Relational, Outputs, Expressive):
@@ -54,6 +42,11 @@ class Object(Relational, Outputs, Expressive):
     """
 
     def __init__(self, relation: Relation, shape: Shape, context: DataContext) -> None:
+        if relation.depth > MAX_STEPS:
+            raise DataError(
+                f"This expression has more than {MAX_STEPS} steps.",
+                remedy="Use `obj = await obj` now and then: it starts anew from a table.",
+            )
         self._lazy = relation
         self._shape: Shape = shape
         self._context = context

@@ -19,7 +19,8 @@ from aaiclick.data import results
 from aaiclick.data.context import DataContext
 from aaiclick.data.execute import read, read_batches
 from aaiclick.data.export import export_file
-from aaiclick.data.nodes import Aggregate, Call, Relation, Slice
+from aaiclick.data.nodes import Call
+from aaiclick.data.relations import Aggregate, Relation, Slice
 from aaiclick.data.tables import Shape
 
 if TYPE_CHECKING:

@@ -10,27 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.align import align, as_columns, identity
-from aaiclick.data.column import Column, column_node
-from aaiclick.data.errors import ConversionError, DataTypeError, column_not_found
-from aaiclick.data.functions.arithmetic import comparable
+from aaiclick.data.column import Column, column_node, name_of
+from aaiclick.data.errors import DataTypeError
+from aaiclick.data.grouping import GroupBy
 from aaiclick.data.literals import literal_type
+from aaiclick.data.matching import check_pairs, column_of, common_type, join_outputs, join_pairs, known, shaped
 from aaiclick.data.nodes import (
-    Aggregate,
     Call,
-    Concat,
-    Distinct,
-    Explode,
-    Filter,
-    Join,
     Literal,
     Node,
-    Project,
     Ref,
-    Relation,
     RowIndex,
     Scalar,
-    Slice,
-    Sort,
     SortKey,
     bind,
     broadcast,
@@ -38,8 +29,9 @@ from aaiclick.data.nodes import (
     is_aggregated,
     substitute,
 )
+from aaiclick.data.relations import Aggregate, Concat, Distinct, Explode, Filter, Join, Project, Relation, Slice, Sort
 from aaiclick.data.tables import Shape, check_column_names
-from aaiclick.data.types import UINT64, DataType, supertype
+from aaiclick.data.types import UINT64
 from aaiclick.data.where import parse_where
 
 if TYPE_CHECKING:
@@ -87,7 +79,7 @@ class Relational(ABC):
         """Columns under other names: `{"old": "new"}`; one string for a single column."""
         schema = self.relation.schema
         mapping = {next(iter(schema)): names} if isinstance(names, str) else dict(names)
-        _known(mapping, schema)
+        known(mapping, schema)
         columns = tuple((mapping.get(name, name), Ref(name, kind)) for name, kind in schema.items())
         check_column_names(name for name, _ in columns)
         return self._derived(Project(self.relation, columns), self.shape)
@@ -95,7 +87,7 @@ class Relational(ABC):
     def drop(self, *names: str) -> Object:
         """Without these columns."""
         schema = self.relation.schema
-        _known(names, schema)
+        known(names, schema)
         columns = tuple((name, Ref(name, kind)) for name, kind in schema.items() if name not in names)
         if not columns:
             raise DataTypeError("No column would be left.", remedy="Keep at least one.")
@@ -103,7 +95,7 @@ class Relational(ABC):
 
     def cast_columns(self, kinds: Mapping[str, str | type]) -> Object:
         """Some columns as other types."""
-        _known(kinds, self.relation.schema)
+        known(kinds, self.relation.schema)
         return self.with_columns(**{name: Column(Ref(name)).cast(kind) for name, kind in kinds.items()})
 
     def with_row_index(self, name: str = "index") -> Object:
@@ -185,7 +177,7 @@ class Relational(ABC):
 
     def distinct(self, *subset: str) -> Object:
         """One row for each combination of values (of these columns): the first."""
-        _known(subset, self.relation.schema)
+        known(subset, self.relation.schema)
         return self._derived(Distinct(self.relation, subset or tuple(self.relation.schema)), self.shape)
 
     def unique(self, *subset: str) -> Object:
@@ -194,7 +186,7 @@ class Relational(ABC):
 
     def drop_nulls(self, *subset: str) -> Object:
         """Rows without NULL (in these columns)."""
-        _known(subset, self.relation.schema)
+        known(subset, self.relation.schema)
         names = [n for n in subset or self.relation.schema if self.relation.schema[n].nullable]
         return self.filter(*(Column(Ref(name)).is_not_null() for name in names))
 
@@ -202,7 +194,7 @@ class Relational(ABC):
         """A row for each element of these arrays; rows with empty arrays are dropped unless `keep_empty`."""
         schema = self.relation.schema
         chosen = names or tuple(schema) if len(schema) == 1 else names
-        _known(chosen, schema)
+        known(chosen, schema)
         wrong = next((name for name in chosen if schema[name].name != "Array"), None)
         if wrong is not None or not chosen:
             raise DataTypeError(f"Column {wrong!r} is {schema[wrong] if wrong else 'not given'}, not an array.")
@@ -239,11 +231,11 @@ class Relational(ABC):
             raise DataTypeError(
                 f"There is no {how!r} join.", remedy=f"Use one of {', '.join(JOINS)}; join_asof is its own method."
             )
-        pairs = _pairs(on, left_on, right_on)
+        pairs = join_pairs(on, left_on, right_on)
         if (how == "cross") == bool(pairs):
             raise DataTypeError("A cross join has no keys; every other join needs some.")
-        _check_pairs(pairs, self.relation, other.relation)
-        outputs = _outputs(self.relation, other.relation, pairs, how, suffix)
+        check_pairs(pairs, self.relation, other.relation)
+        outputs = join_outputs(self.relation, other.relation, pairs, how, suffix)
         return self._derived(Join(self.relation, other.relation, how, pairs, outputs))
 
     def join_asof(
@@ -260,9 +252,9 @@ class Relational(ABC):
         if strategy not in ASOF:
             raise DataTypeError(f"There is no asof strategy {strategy!r}.", remedy=f"Use one of {', '.join(ASOF)}.")
         left_on, right_on = (on, on) if isinstance(on, str) else on
-        pairs = _pairs(by, None, None)
-        _check_pairs((*pairs, (left_on, right_on)), self.relation, other.relation)
-        outputs = _outputs(self.relation, other.relation, pairs, "asof", suffix)
+        pairs = join_pairs(by, None, None)
+        check_pairs((*pairs, (left_on, right_on)), self.relation, other.relation)
+        outputs = join_outputs(self.relation, other.relation, pairs, "asof", suffix)
         join = Join(self.relation, other.relation, "asof", pairs, outputs, (left_on, ASOF[strategy], right_on))
         return self._derived(join)
 
@@ -277,8 +269,8 @@ class Relational(ABC):
                 raise DataTypeError(
                     f"The columns differ: {names} and {list(relation.schema)}.", remedy="Select or rename them first."
                 )
-        kinds = {name: _common(name, [_named(r, name).type for r in everyone]) for name in names}
-        members = tuple(_shaped(relation, kinds) for relation in everyone)
+        kinds = {name: common_type(name, [column_of(r, name).type for r in everyone]) for name in names}
+        members = tuple(shaped(relation, kinds) for relation in everyone)
         return self._derived(Concat(members), "column" if self.shape != "table" else "table")
 
     # --- helpers -------------------------------------------------------------------------------------------------
@@ -287,7 +279,7 @@ class Relational(ABC):
         self, columns: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[Relation, dict[str, Node], list[tuple[str, Node]]]:
         """Expressions and other Objects brought to one relation: it, our own columns over it, and the given ones."""
-        given = [(_name_of(each), each) for each in columns] + list(named.items())
+        given = [(name_of(each), each) for each in columns] + list(named.items())
         check_column_names(name for name, _ in given)
         objects = [each for _, each in given if _is_object(each) and each.shape != "scalar"]
         base, (own, *maps) = align([self.relation, *(each.relation for each in objects)])
@@ -325,146 +317,5 @@ class Relational(ABC):
         return Scalar(relation)
 
 
-class GroupBy:
-    """Rows in groups, waiting for `agg`."""
-
-    def __init__(self, owner: Relational, keys: Sequence[Any], named: Mapping[str, Any]) -> None:
-        self._owner = owner
-        self._keys = list(keys)
-        self._named = dict(named)
-        self._having: list[Column] = []
-
-    def having(self, condition: Column) -> GroupBy:
-        """Only groups for which the condition, over aggregates, holds."""
-        result = GroupBy(self._owner, self._keys, self._named)
-        result._having = [*self._having, condition]
-        return result
-
-    def agg(self, *values: Any, **named: Any) -> Object:
-        """One row per group: `agg(total=col("v").sum())`."""
-        columns = [*self._keys, *values]
-        base, own, chosen = self._owner._resolved(columns, {**self._named, **named})
-        keys = [*chosen[: len(self._keys)], *chosen[len(columns) : len(columns) + len(self._named)]]
-        results = [pair for pair in chosen if pair not in keys]
-        wrong = next((name for name, node in results if not is_aggregated(node)), None)
-        if wrong is not None:
-            raise DataTypeError(
-                f"{wrong!r} has a value per row, not per group.",
-                remedy=f'Aggregate it, for example col("{wrong}").sum().',
-            )
-        conditions = [substitute(bind(each.node, self._owner.relation.schema), own) for each in self._having]
-        having = None
-        for condition in conditions:
-            having = condition if having is None else Call("and", (having, condition))
-        return self._owner._derived(Aggregate(base, tuple(keys), tuple(results), having))
-
-    def len(self, name: str = "count") -> Object:
-        """Number of rows in each group."""
-        return self.agg(Column(Call("len"), name))
-
-    def _all(self, function: str, *, numeric: bool) -> Object:
-        keys = {_name_of(key) for key in self._keys} | set(self._named)
-        schema = self._owner.relation.schema
-        names = [n for n, kind in schema.items() if n not in keys and (not numeric or kind.is_numeric or kind.is_bool)]
-        params = (1,) if function in ("std", "var") else ()
-        return self.agg(*(Column(Call(function, (Ref(name),), params), name) for name in names))
-
-    def sum(self) -> Object:
-        return self._all("sum", numeric=True)
-
-    def mean(self) -> Object:
-        return self._all("mean", numeric=True)
-
-    def min(self) -> Object:
-        return self._all("min", numeric=False)
-
-    def max(self) -> Object:
-        return self._all("max", numeric=False)
-
-    def count(self) -> Object:
-        """Values that are not NULL, in each column."""
-        return self._all("count", numeric=False)
-
-
 def _is_object(value: Any) -> bool:
     return isinstance(value, Relational)
-
-
-def _name_of(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Column):
-        return value.name
-    if _is_object(value):
-        return next(iter(value.relation.schema))
-    raise ConversionError(f"{value!r} stands where a column is needed.", remedy="Give it a name: name=value.")
-
-
-def _known(names: Any, schema: Mapping[str, DataType]) -> None:
-    for name in names:
-        if name not in schema:
-            raise column_not_found(name, schema)
-
-
-def _pairs(on: Any, left_on: Any, right_on: Any) -> tuple[tuple[str, str], ...]:
-    def listed(value: Any) -> list[str]:
-        return [] if value is None else [value] if isinstance(value, str) else list(value)
-
-    if on is not None and (left_on is not None or right_on is not None):
-        raise DataTypeError("Give either on=, or left_on= and right_on=.")
-    left, right = (listed(on), listed(on)) if on is not None else (listed(left_on), listed(right_on))
-    if len(left) != len(right):
-        raise DataTypeError(f"There are {len(left)} left keys and {len(right)} right keys.")
-    return tuple(zip(left, right, strict=True))
-
-
-def _check_pairs(pairs: Sequence[tuple[str, str]], left: Relation, right: Relation) -> None:
-    for a, b in pairs:
-        _known([a], left.schema)
-        _known([b], right.schema)
-        if not comparable(left.schema[a], right.schema[b]):
-            raise DataTypeError(
-                f"Keys {a!r} ({left.schema[a]}) and {b!r} ({right.schema[b]}) do not compare.", remedy="Cast one."
-            )
-
-
-def _outputs(
-    left: Relation, right: Relation, pairs: Sequence[tuple[str, str]], how: str, suffix: str
-) -> tuple[tuple[str, str, str], ...]:
-    merged = {a for a, _ in pairs}
-    dropped = {b for _, b in pairs}
-    result = [(name, "k" if name in merged else "l", name) for name in left.schema]
-    if how in ("semi", "anti"):
-        return tuple((name, "l", source) for name, _, source in result)
-    taken = set(left.schema)
-    for name in right.schema:
-        if name in dropped:
-            continue
-        output = name + suffix if name in taken else name
-        result.append((output, "r", name))
-    check_column_names(name for name, _, _ in result)
-    return tuple(result)
-
-
-def _named(relation: Relation, name: str) -> Node:
-    schema = relation.schema
-    source = name if name in schema else next(iter(schema))
-    return Ref(source, schema[source])
-
-
-def _common(name: str, kinds: list[DataType]) -> DataType:
-    result = kinds[0]
-    for kind in kinds[1:]:
-        both = supertype(result, kind)
-        if both is None:
-            raise DataTypeError(f"Column {name!r} is {result} in one Object and {kind} in another.", remedy="Cast one.")
-        result = both
-    return result
-
-
-def _shaped(relation: Relation, kinds: Mapping[str, DataType]) -> Relation:
-    nodes: list[tuple[str, Node]] = []
-    for name, kind in kinds.items():
-        node = _named(relation, name)
-        nodes.append((name, node if node.type == kind else Call("cast", (node,), (kind,))))
-    return Project(relation, tuple(nodes))

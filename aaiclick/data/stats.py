@@ -66,4 +66,4 @@ async def correlation(obj: Object) -> Object:
     columns: dict[str, Any] = {"column": names}
     for j, name in enumerate(names):
         columns[name] = [found[f"{min(i, j)}/{max(i, j)}"] for i in range(len(names))]
-    return await create_object_from_value(columns, schema={name: "Nullable(Float64)" for name in names})
+    return await create_object_from_value(columns, schema=dict.fromkeys(names, "Nullable(Float64)"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from aaiclick.data.errors import DataTypeError
+from aaiclick.data.errors import ConversionError, DataTypeError
 
 INTEGER_BITS = {f"{sign}Int{bits}": (sign == "", bits) for sign in ("", "U") for bits in (8, 16, 32, 64, 128, 256)}
 FLOATS = ("Float32", "Float64", "BFloat16")
@@ -256,6 +256,16 @@ def _build(name: str, args: tuple[Any, ...]) -> DataType:
 
 def integer(signed: bool, bits: int) -> DataType:
     return DataType(f"{'' if signed else 'U'}Int{bits}")
+
+
+def integer_type(value: int) -> DataType:
+    """The smallest integer type that holds a value, unsigned unless it is negative."""
+    for bits in (8, 16, 32, 64, 128, 256):
+        if value >= 0 and value < 1 << bits:
+            return integer(False, bits)
+        if value < 0 and value >= -(1 << (bits - 1)):
+            return integer(True, bits)
+    raise ConversionError(f"The integer {value} is too large for ClickHouse.")
 
 
 def supertype(left: DataType, right: DataType) -> DataType | None:

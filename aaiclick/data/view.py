@@ -8,8 +8,9 @@ from aaiclick.data.column import Column
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ConversionError, DataError, WhereError
 from aaiclick.data.execute import is_table, strip
-from aaiclick.data.nodes import Node, Scan, bind
+from aaiclick.data.nodes import Node, bind
 from aaiclick.data.object import Object
+from aaiclick.data.relations import Scan
 from aaiclick.data.tables import Table
 from aaiclick.data.where import parse_where, where_text
 

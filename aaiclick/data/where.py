@@ -130,7 +130,10 @@ def _node(tree: exp.Expr, schema: Mapping[str, DataType], depth: int) -> Node:
         return inner(tree.this)
     if kind in BINARY:
         _only(tree, "this", "expression")
-        return _matched(BINARY[kind], inner(tree.this), inner(tree.args.get("expression")), schema)
+        left, right = inner(tree.this), inner(tree.args.get("expression"))
+        if kind is exp.Mod and isinstance(right, Literal) and type(right.value) is int and 0 < right.value < 1 << 31:
+            return Call("mod_by", (left,), (right.value,))
+        return _matched(BINARY[kind], left, right, schema)
     handler = _HANDLERS.get(kind)
     if handler is not None:
         return handler(tree, inner, schema)
@@ -317,6 +320,9 @@ def _written(value: Any) -> str:
 
 def _written_call(node: Call) -> str:
     parts = node.args
+    if node.function in ("mod_by", "floordiv_by"):
+        value, divisor = where_text(parts[0]), node.params[0]
+        return f"({value} % {divisor})" if node.function == "mod_by" else f"floorDiv({value}, {divisor})"
     if node.params:
         raise _unwritable()
     if node.function in SYMBOLS and len(parts) == 2:

@@ -28,13 +28,17 @@ from aaiclick.orchestration.factories import (
     worker_heartbeat,
 )
 from aaiclick.orchestration.graph import Group, Job, Task
+from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
+from aaiclick.orchestration.retry import PermanentError
+from aaiclick.orchestration.trial import run_job_test
 
 __all__ = [
     "Group",
     "Job",
     "JobStatus",
     "OrchContext",
+    "PermanentError",
     "Task",
     "TaskStatus",
     "Worker",
@@ -50,11 +54,13 @@ __all__ = [
     "get_job",
     "get_orch_context_session",
     "get_task",
+    "handler",
     "job",
     "list_jobs",
     "list_workers",
     "register_worker",
     "retry_failed_tasks",
+    "run_job_test",
     "task",
     "worker_heartbeat",
 ]

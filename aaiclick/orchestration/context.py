@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast, overload
+from weakref import WeakKeyDictionary
 
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
@@ -17,13 +18,13 @@ from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.settings import PostgresTarget, get_settings
-from aaiclick.store.engine import create_engine
+from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import ensure_current
 from aaiclick.store.submit import add_to_job
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.engine import Connection, Pool
 
 N = TypeVar("N", Task, Group)
 
@@ -45,11 +46,12 @@ class OrchContext:
         self._target = target
         self._lease = lease
         self._engine: AsyncEngine | None = None
+        self._pool: Pool | None = None
         self._token: Token[OrchContext | None] | None = None
 
     async def __aenter__(self) -> OrchContext:
         target = self._target or await _find_target()
-        self._engine = create_engine(target)
+        self._engine, self._pool = create_engine(target), create_pool(target)
         self._token = _current.set(self)
         return self
 
@@ -60,21 +62,31 @@ class OrchContext:
             _current.reset(self._token)
             self._token = None
         engine, self._engine = self._engine, None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool
+            await pool.close()
         if engine is not None:
             await engine.dispose()
+
+    def borrow(self, engine: AsyncEngine, pool: Pool) -> None:
+        """Work with an engine and a pool that belong to somebody else, who closes them."""
+        self._engine, self._pool = engine, pool
 
     @property
     def engine(self) -> AsyncEngine:
         if self._engine is None:
-            raise AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
+            raise _not_entered()
         return self._engine
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """A driver connection of the pool, for one operation."""
-        async with self.engine.connect() as pooled:
-            raw = await pooled.get_raw_connection()
-            yield cast("Connection", raw.driver_connection)
+        if self._pool is None:
+            raise _not_entered()
+        await self._pool  # makes it ready at first; it opens nothing by itself
+        async with self._pool.acquire() as connection:
+            yield cast("Connection", connection)
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[AsyncSession]:
@@ -103,13 +115,19 @@ class OrchContext:
         return items
 
 
+def _not_entered() -> AaiclickError:
+    return AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
+
+
 def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:
     for node in nodes:
         node.job_id, node.submitted = job_id, True
 
 
 _current: ContextVar[OrchContext | None] = ContextVar("aaiclick_orch_context", default=None)
-_of_scopes: dict[tuple[int, PostgresTarget], AsyncEngine] = {}
+_of_scopes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[PostgresTarget, tuple[AsyncEngine, Pool]]] = (
+    WeakKeyDictionary()
+)
 
 
 def get_current_context() -> OrchContext:
@@ -127,12 +145,11 @@ def get_current_context() -> OrchContext:
 
 def _of_scope(scope: TaskScope) -> OrchContext:
     """Tasks of one process share a pool: opening one per task would cost more than the task."""
-    key = (id(asyncio.get_running_loop()), scope.target)
-    engine = _of_scopes.get(key)
-    if engine is None:
-        engine = _of_scopes[key] = create_engine(scope.target)
+    shared = _of_scopes.setdefault(asyncio.get_running_loop(), {})
+    if scope.target not in shared:
+        shared[scope.target] = create_engine(scope.target), create_pool(scope.target)
     context = OrchContext(scope.job_id, target=scope.target, lease=scope.lease)
-    context._engine = engine  # pyright: ignore[reportPrivateUsage]
+    context.borrow(*shared[scope.target])
     return context
 
 

@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.factories import create_job, entrypoint_of
@@ -38,6 +38,8 @@ _building: ContextVar[list[Node] | None] = ContextVar("aaiclick_building", defau
 
 class TaskFunction(Generic[P, R]):
     """A function whose calls are tasks."""
+
+    __aaiclick_task__: ClassVar[bool] = True  # a worker may run it wherever it is defined
 
     def __init__(self, function: Callable[P, Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)

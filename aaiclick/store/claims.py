@@ -87,8 +87,8 @@ async def promote(connection: Connection, *, limit: int = PROMOTED_AT_ONCE, now:
     return len(rows)
 
 
-async def next_due(connection: Connection) -> datetime | None:
-    """When the next task that waits for its time becomes due: how long an idle worker may sleep."""
+async def seconds_to_next_due(connection: Connection) -> float | None:
+    """How long until a task that waits for its time becomes due, by the database's clock: an idle worker's sleep."""
     return await connection.fetchval(statement("next_due"))
 
 

@@ -17,6 +17,7 @@ from aaiclick.settings import PostgresTarget
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 MINIMUM_MAJOR_VERSION = 14
@@ -63,6 +64,18 @@ async def _open(target: PostgresTarget, options: dict[str, Any]) -> Connection:
             raise
     # A pooler that knows better: do without.
     return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+
+
+def create_pool(target: PostgresTarget, *, size: int = 5) -> Pool:
+    """A pool of plain driver connections, opened as they are needed: `async with pool.acquire() as connection:`.
+
+    JSON comes out of them as text, as the statements in `sql/` expect; an engine's connections decode it.
+    """
+
+    async def open_connection(*_: Any, **__: Any) -> Connection:
+        return await connect(target)
+
+    return asyncpg.create_pool(min_size=0, max_size=size, connect=open_connection)
 
 
 def create_engine(target: PostgresTarget, *, pool_size: int = 5, max_overflow: int = 10) -> AsyncEngine:

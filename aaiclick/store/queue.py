@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aaiclick.store.claims import claim, heartbeat, next_due, promote, start
+from aaiclick.store.claims import claim, heartbeat, promote, seconds_to_next_due, start
 from aaiclick.store.leases import Claim, Failure, HeartbeatAnswer, Lease, Success
 from aaiclick.store.outcomes import acknowledge, acknowledge_and_claim
 from aaiclick.store.workers import (
@@ -37,11 +37,11 @@ __all__ = [
     "heartbeat",
     "lead",
     "list_workers",
-    "next_due",
     "promote",
     "register_worker",
     "release_worker",
     "resign",
+    "seconds_to_next_due",
     "set_worker_status",
     "start",
     "stop_dead_workers",

@@ -35,6 +35,7 @@ from aaiclick.data.types import (
     DataType,
     decimal_type,
     integer,
+    integer_type,
     supertype,
 )
 
@@ -193,6 +194,36 @@ def _modulo(args: list[Expression], types: Types, params: Params) -> Expression:
     return sql.cast(moved, kind)
 
 
+def _by_constant(types: Types, params: Params) -> DataType:
+    """`//` and `%` by a positive constant: nothing can go wrong, so nothing becomes NULL."""
+    check(types, NUMBER)
+    kind = as_number(types[0])
+    if kind.is_decimal or kind.is_unknown:
+        raise NotDefinedError("a Decimal has no // or %")
+    if kind.is_float:
+        return FLOAT64.as_nullable(types[0].nullable)
+    common = supertype(kind, integer_type(params[0])) or INT64
+    return (INT64 if common.bits > 64 else common).as_nullable(types[0].nullable)
+
+
+def _floor_div_constant(args: list[Expression], types: Types, params: Params) -> Expression:
+    kind, value, divisor = _by_constant(types, params), args[0], sql.number(params[0])
+    if kind.is_float:
+        return sql.call("floor", sql.binary("/", value, divisor))
+    quotient = sql.call("intDiv", value, divisor)
+    if kind.is_signed:
+        below = sql.binary("<", sql.call("modulo", value.copy(), divisor.copy()), sql.number(0))
+        quotient = sql.binary("-", quotient, below)
+    return sql.cast(quotient, kind)
+
+
+def _modulo_constant(args: list[Expression], types: Types, params: Params) -> Expression:
+    kind, value, divisor = _by_constant(types, params), args[0], sql.number(params[0])
+    if kind.is_float:
+        return _modulo([value, divisor], (types[0], INT64), ())
+    return sql.cast(sql.call("positiveModulo" if kind.is_signed else "modulo", value, divisor), kind)
+
+
 def _signs_differ(remainder: Expression, divisor: Expression) -> Expression:
     return sql.binary(
         "AND",
@@ -299,6 +330,8 @@ for _symbol, _name, _doc in _define_numbers:
 define("truediv", gives(FLOAT64, NUMBER, NUMBER), _divide, "`/`, always Float64; x / 0 is inf or nan")
 define("floordiv", _whole, _floor_div, "`//` as in Python: rounds down; NULL for integers by 0")
 define("mod", _whole, _modulo, "`%` as in Python: the sign of the divisor; NULL for integers by 0")
+define("floordiv_by", _by_constant, _floor_div_constant, "`//` by a positive whole number")
+define("mod_by", _by_constant, _modulo_constant, "`%` by a positive whole number")
 define("pow", gives(FLOAT64, NUMBER, NUMBER), calls("pow"), "`**`, Float64")
 define("neg", _negate, calls("negate"), "unary `-`")
 define("abs", _absolute, _build_absolute, "absolute value")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from aaiclick.data import sql
 from aaiclick.data.functions.registry import (
     TEMPORAL,
+    Build,
     NotDefinedError,
     Params,
     Types,
@@ -23,7 +24,7 @@ PARTS = {
     "year": "toYear", "quarter": "toQuarter", "month": "toMonth", "week": "toISOWeek", "iso_year": "toISOYear",
     "day": "toDayOfMonth", "weekday": "toDayOfWeek", "ordinal_day": "toDayOfYear",
 }  # fmt: skip
-CLOCK = {"hour": "toHour", "minute": "toMinute", "second": "toSecond", "millisecond": "toMillisecond"}
+CLOCK = {"hour": "toHour", "minute": "toMinute", "second": "toSecond"}
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 ADDERS = {unit: f"add{unit.capitalize()}s" for unit in UNITS}
 
@@ -34,6 +35,16 @@ def _part(name: str, clickhouse: str) -> None:
 
     words = {"weekday": "Monday is 1, Sunday 7", "week": "ISO week, 1 to 53"}
     define(name, gives(INT64, TEMPORAL), build, words.get(name, f"the {name.replace('_', ' ')}"))
+
+
+def _within_second(divisor: int) -> Build:
+    def build(args: list[Expression], types: Types, params: Params) -> Expression:
+        nullable = any_nullable(types)
+        moment = sql.cast(args[0], datetime_type(6, "UTC").as_nullable(nullable))
+        micros = sql.call("positiveModulo", sql.call("toUnixTimestamp64Micro", moment), sql.number(1_000_000))
+        return sql.cast(sql.call("intDiv", micros, sql.number(divisor)), INT64.as_nullable(nullable))
+
+    return build
 
 
 def _truncate(types: Types, params: Params) -> DataType:
@@ -98,12 +109,8 @@ def _build_in_zone(args: list[Expression], types: Types, params: Params) -> Expr
 
 for _name, _clickhouse in (PARTS | CLOCK).items():
     _part(_name, _clickhouse)
-define(
-    "microsecond",
-    gives(INT64, TEMPORAL),
-    lambda a, t, p: sql.cast(sql.call("toMicrosecond", a[0]), INT64.as_nullable(any_nullable(t))),
-    "microseconds within the second",
-)
+define("millisecond", gives(INT64, TEMPORAL), _within_second(1_000), "milliseconds within the second")
+define("microsecond", gives(INT64, TEMPORAL), _within_second(1), "microseconds within the second")
 define("date", gives(DATE, TEMPORAL), lambda a, t, p: sql.call("toDate32", a[0]), "the date of a datetime")
 define("truncate", _truncate, _build_truncate, "start of the unit (`year` … `second`) it lies in")
 define("date_add", _add, _build_add, "a number of units later")

@@ -17,34 +17,15 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.handlers import Function, find_handler
 
 MARK = "__aaiclick_task__"
 """Attribute of a function that may be an entrypoint wherever it is defined."""
 
-Function = Callable[..., Any]
-
-_handlers: dict[str, Function] = {}
 _INSTALLED = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")})
-
-
-def register_handler(task_type: str, function: Function) -> None:
-    """Have tasks of a type done by this function."""
-    known = _handlers.setdefault(task_type, function)
-    if known is not function and _name(known) != _name(function):
-        raise EntrypointError(
-            f"Two handlers for tasks of type {task_type!r}: {_name(known)} and {_name(function)}.",
-            remedy="Give one of them another type.",
-        )
-
-
-def handler_types() -> list[str]:
-    """All types a handler is registered for in this process."""
-    return sorted(_handlers)
 
 
 class Entrypoints:
@@ -62,14 +43,7 @@ class Entrypoints:
         return found
 
     def _find(self, task_type: str, entrypoint: str | None) -> Function:
-        if entrypoint is not None:
-            return self._load(entrypoint)
-        if task_type not in _handlers:
-            raise EntrypointError(
-                f"This worker has no handler for tasks of type {task_type!r}.",
-                remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
-            )
-        return _handlers[task_type]
+        return find_handler(task_type) if entrypoint is None else self._load(entrypoint)
 
     def _load(self, entrypoint: str) -> Function:
         module_name, _, attribute = entrypoint.replace(":", ".").rpartition(".")
@@ -90,7 +64,9 @@ class Entrypoints:
                 f"The module {module_name!r} has no function {attribute!r}.",
                 remedy="Correct the name of the entrypoint.",
             ) from None
-        if not (trusted or getattr(function, MARK, False)):
+        if getattr(function, MARK, False):
+            return getattr(function, "function", function)  # `@task` wraps it: calling the wrapper makes a Task
+        if not trusted:
             raise self._refusal(entrypoint)
         if not callable(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
@@ -122,7 +98,3 @@ class Entrypoints:
 
 def _is_installed(place: Path) -> bool:
     return any(place.resolve().is_relative_to(directory) for directory in _INSTALLED)
-
-
-def _name(function: Function) -> str:
-    return f"{function.__module__}.{function.__qualname__}"

@@ -24,16 +24,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
 from aaiclick.errors import EntrypointError, UnreachableError
+from aaiclick.orchestration.arguments import resolve, results_needed
+from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import TaskScope, enter_scope
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.orchestration.worker.tables import TaskTables
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.store import reads
 from aaiclick.store.queue import Claim, Failure, Lease, Success
 
 ERROR_CHARACTERS = 20_000
@@ -123,7 +126,7 @@ class Executor:
         async with AsyncExitStack() as contexts:
             await self._enter_data(contexts, claim)
             enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
-            arguments = await _bind(claim.kwargs)
+            arguments = await self._bind(claim)
             value = await self._call(running, function, arguments)
             return await self._publish(value)
 
@@ -137,6 +140,19 @@ class Executor:
             await contexts.enter_async_context(data)
         except UnreachableError:
             return
+
+    async def _bind(self, claim: Claim) -> dict[str, Any]:
+        """Arguments out of their JSON form, with the results of other tasks in their places."""
+        if claim.kwargs == "{}":
+            return {}
+        given = json.loads(claim.kwargs)
+        needed = results_needed(given)
+        if needed and claim.job_id is not None:
+            async with get_current_context().connection() as connection:
+                found = await reads.task_results(connection, claim.job_id, sorted(needed))
+            results = {task_id: text and json.loads(text) for task_id, text in found.items()}
+            given = resolve(given, results)
+        return cast("dict[str, Any]", await _open(given))
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if inspect.iscoroutinefunction(function):
@@ -165,12 +181,15 @@ class Executor:
         return json.dumps(value.to_dict())
 
 
-async def _bind(kwargs: str) -> dict[str, Any]:
-    """Arguments out of their JSON form; references become Objects and Views of the current context."""
-    if kwargs == "{}":
-        return {}
-    given: dict[str, Any] = json.loads(kwargs)
-    return {name: await open_reference(value) if is_reference(value) else value for name, value in given.items()}
+async def _open(value: Any) -> Any:
+    """A value with every reference in it as an Object or View of the current context."""
+    if is_reference(value):
+        return await open_reference(value)
+    if isinstance(value, dict):
+        return {name: await _open(item) for name, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [await _open(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _in_thread(running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -62,6 +63,7 @@ class WorkerProcess:
         self._taken = 0
         self._finished = 0
         self._rate = 0.0
+        self._due = math.inf
 
     async def run(self) -> None:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
@@ -193,6 +195,7 @@ class WorkerProcess:
         self._finished += 1
         if outcome is not None:
             self._outcomes.append(outcome)
+            self._expect(outcome.delay_seconds if isinstance(outcome, Failure) else None)
         if self._ahead and not self._stopping:
             self._begin(self._ahead.popleft()[1])
         self._wake.set()
@@ -216,6 +219,9 @@ class WorkerProcess:
             if self._ahead and now - self._ahead[0][0] > STALE_SECONDS:
                 self._give_back_unbegun()
                 self._wake.set()
+            if now >= self._due:
+                self._due = math.inf
+                self._look()
 
     async def _attend(self) -> None:
         """A third connection: it hears of new work and of cancels, and says which tasks run."""
@@ -247,6 +253,12 @@ class WorkerProcess:
                 cancels.clear()
                 await self._reconcile(connection)
                 self._look()
+                self._expect(await queue.seconds_to_next_due(connection))
+
+    def _expect(self, seconds: float | None) -> None:
+        """Something becomes due then: look for work at that moment."""
+        if seconds is not None:
+            self._due = min(self._due, time.monotonic() + seconds)
 
     def _on_ready(self, *_: object) -> None:
         self._look()

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
+from aaiclick.orchestration.loops import keeper
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.worker.orders import GONE, Duty, Setup
 from aaiclick.settings import PostgresTarget
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 CHECK_SECONDS = 0.25
+LOOP_SECONDS = 2.0
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 30.0
 
@@ -100,7 +102,7 @@ class Supervisor:
         self._plan = plan
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
-        self._births, self._leases, self._limits = (Insistent(plan.setup.postgres) for _ in range(3))
+        self._births, self._leases, self._limits, self._loops = (Insistent(plan.setup.postgres) for _ in range(4))
 
     @property
     def stopping(self) -> bool:
@@ -116,7 +118,10 @@ class Supervisor:
 
     async def run(self) -> None:
         """Work until all processes have ended for good."""
-        keepers = [asyncio.create_task(work) for work in (self._keep_leases(), self._end_overdue(), self._hurry())]
+        keepers = [
+            asyncio.create_task(work)
+            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._hurry())
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._plan.processes):
@@ -125,7 +130,7 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for connection in (self._births, self._leases, self._limits):
+            for connection in (self._births, self._leases, self._limits, self._loops):
                 connection.close()
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -221,6 +226,18 @@ class Supervisor:
                 if child is not None:
                     child.overdue.append(task)
                     _signal(child.process, signal.SIGKILL)
+
+    async def _lead(self) -> None:
+        """Offer to lead, and run the loops while we do; whoever does it, all live by them."""
+        while True:
+            if self._children:
+                await self._loops.do(self._run_loops)
+            await asyncio.sleep(LOOP_SECONDS)
+
+    async def _run_loops(self, connection: Connection) -> None:
+        worker_id = next(iter(self._children), None)
+        if worker_id is not None:
+            await keeper.run_once(connection, worker_id=worker_id)
 
     async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
         duty = self._plan.duty

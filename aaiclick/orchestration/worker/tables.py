@@ -20,7 +20,7 @@ class TaskTables(LifecycleHandler):
         self._target = target
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._kept: set[str] = set()
+        self._made: set[str] = set()
         self._unused: list[str] = []
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -41,7 +41,12 @@ class TaskTables(LifecycleHandler):
     def keep(self, table_name: str) -> None:
         """The table is a result: it stays when this process has no use for it any more."""
         with self._lock:
-            self._kept.add(table_name)
+            self._made.discard(table_name)
+
+    async def reserve(self, table_name: str) -> None:
+        with self._lock:
+            self._made.add(table_name)
+        self.incref(table_name)
 
     def incref(self, table_name: str) -> None:
         with self._lock:
@@ -53,9 +58,9 @@ class TaskTables(LifecycleHandler):
             if self._counts[table_name] > 0:
                 return
             del self._counts[table_name]
-            if table_name in self._kept:
-                self._kept.discard(table_name)
-                return
+            if table_name not in self._made:
+                return  # somebody else's, or a result
+            self._made.discard(table_name)
             self._unused.append(table_name)
         if self._loop is not None and self._wake is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)

@@ -39,10 +39,11 @@ taken AS (
         followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
         coalesce(error_fingerprint = 'worker crashed', false) AS suspect
 ),
+-- Locked: somebody else is starting it.
 first AS MATERIALIZED (
     SELECT j.id FROM jobs j
     WHERE j.id = ANY (ARRAY(SELECT DISTINCT job_id FROM taken WHERE job_id IS NOT NULL)) AND j.status = 'PENDING'
-    ORDER BY j.id FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
 ),
 started AS (
     UPDATE jobs SET status = 'RUNNING', started_at = (SELECT now FROM clock), updated_at = (SELECT now FROM clock),

@@ -46,19 +46,21 @@ lane AS MATERIALIZED (
 ),
 limited_org AS MATERIALIZED (
     SELECT o.id, o.max_running, o.rate_per_second, o.claim_xid,
-           least(coalesce(o.rate_burst, greatest(o.rate_per_second, 1)), coalesce(o.rate_tokens, o.rate_burst,
-               greatest(o.rate_per_second, 1)) + greatest(0, extract(epoch FROM (SELECT now FROM clock) - o.rate_at))
-               * o.rate_per_second) AS tokens
-    FROM orgs o WHERE o.id = ANY (ARRAY(SELECT org_id FROM lane WHERE org_limited))
-    ORDER BY o.id FOR NO KEY UPDATE SKIP LOCKED
+           CASE WHEN o.rate_per_second IS NOT NULL THEN
+               least(b.most, coalesce(o.rate_tokens, b.most) + o.rate_per_second
+                   * greatest(0, extract(epoch FROM (SELECT now FROM clock) - o.rate_at))) END AS tokens
+    FROM orgs o CROSS JOIN LATERAL (SELECT coalesce(o.rate_burst, greatest(o.rate_per_second, 1)) AS most) b
+    WHERE o.id = ANY (ARRAY(SELECT org_id FROM lane WHERE org_limited))
+    ORDER BY o.id FOR NO KEY UPDATE OF o SKIP LOCKED
 ),
 limited_queue AS MATERIALIZED (
     SELECT q.org_id, q.name, q.max_running, q.rate_per_second, q.claim_xid,
-           least(coalesce(q.rate_burst, greatest(q.rate_per_second, 1)), coalesce(q.rate_tokens, q.rate_burst,
-               greatest(q.rate_per_second, 1)) + greatest(0, extract(epoch FROM (SELECT now FROM clock) - q.rate_at))
-               * q.rate_per_second) AS tokens
-    FROM queues q WHERE (q.org_id, q.name) IN (SELECT org_id, queue FROM lane WHERE queue_limited)
-    ORDER BY q.org_id, q.name FOR NO KEY UPDATE SKIP LOCKED
+           CASE WHEN q.rate_per_second IS NOT NULL THEN
+               least(b.most, coalesce(q.rate_tokens, b.most) + q.rate_per_second
+                   * greatest(0, extract(epoch FROM (SELECT now FROM clock) - q.rate_at))) END AS tokens
+    FROM queues q CROSS JOIN LATERAL (SELECT coalesce(q.rate_burst, greatest(q.rate_per_second, 1)) AS most) b
+    WHERE (q.org_id, q.name) IN (SELECT org_id, queue FROM lane WHERE queue_limited)
+    ORDER BY q.org_id, q.name FOR NO KEY UPDATE OF q SKIP LOCKED
 ),
 org_room AS MATERIALIZED (
     SELECT o.id, greatest(0, least($2::int, floor(o.tokens), o.max_running - (
@@ -135,10 +137,11 @@ charged_queues AS (
     FROM limited_queue l JOIN spent s ON s.org_id = l.org_id AND s.queue = l.name
     WHERE q.org_id = l.org_id AND q.name = l.name
 ),
+-- Locked: somebody else is starting it.
 first AS MATERIALIZED (
     SELECT j.id FROM jobs j
     WHERE j.id = ANY (ARRAY(SELECT DISTINCT job_id FROM taken WHERE job_id IS NOT NULL)) AND j.status = 'PENDING'
-    ORDER BY j.id FOR NO KEY UPDATE
+    FOR NO KEY UPDATE SKIP LOCKED
 ),
 started AS (
     UPDATE jobs SET status = 'RUNNING', started_at = (SELECT now FROM clock), updated_at = (SELECT now FROM clock),

@@ -1,1 +1,2 @@
-SELECT min(available_at) FROM tasks WHERE readiness = 'TIME'
+-- Seconds until the next task that waits for its time is due; nothing if none waits.
+SELECT extract(epoch FROM min(available_at) - now())::float8 FROM tasks WHERE readiness = 'TIME'

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import array, case, coalesce, col, create_object_from_value, length, lit, row_number
-from aaiclick.data.compiler import compile_query
 from aaiclick.data.errors import DataError
 from aaiclick.data.functions import FUNCTIONS
 from aaiclick.data.nodes import Call, Over, walk
+from aaiclick.data.statements import compile_query
 from aaiclick.data.types import parse_type
 
 T = datetime(2024, 2, 29, 13, 14, 15, 678901)

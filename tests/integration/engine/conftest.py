@@ -102,10 +102,7 @@ class Engine:
 
     async def status(self, *names: str) -> str:
         """Statuses of tasks or of jobs, by name."""
-        rows = await self.db.fetch(
-            "SELECT id, status::text FROM tasks UNION ALL SELECT id, status::text FROM jobs WHERE $1::bigint[] IS NOT NULL",
-            [],
-        )
+        rows = await self.db.fetch("SELECT id, status::text FROM tasks UNION ALL SELECT id, status::text FROM jobs")
         known = {row["id"]: row["status"] for row in rows}
         return " ".join(known[self.id(name)] for name in names)
 

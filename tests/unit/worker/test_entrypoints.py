@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from aaiclick.errors import EntrypointError
-from aaiclick.orchestration.worker.entrypoints import MARK, Entrypoints, register_handler
+from aaiclick.orchestration import handler, task
+from aaiclick.orchestration.worker.entrypoints import MARK, Entrypoints
 
 
 @pytest.fixture
@@ -84,10 +85,10 @@ def test_a_bad_name_is_explained(own_module, entrypoint, said):
 
 
 def test_a_handler_is_found_by_its_type():
+    @handler("test:send")
     def send() -> None: ...
 
-    register_handler("test:send", send)
-    register_handler("test:send", send)
+    assert handler("test:send")(send) is send
     assert Entrypoints().resolve("test:send", None) is send
     with pytest.raises(EntrypointError, match="no handler for tasks of type 'test:other'"):
         Entrypoints().resolve("test:other", None)
@@ -97,6 +98,15 @@ def test_two_handlers_of_one_type_are_refused():
     def one() -> None: ...
     def two() -> None: ...
 
-    register_handler("test:twice", one)
+    handler("test:twice")(one)
     with pytest.raises(EntrypointError, match="Two handlers for tasks of type 'test:twice'"):
-        register_handler("test:twice", two)
+        handler("test:twice")(two)
+
+
+@task
+def decorated() -> str:
+    return "done"
+
+
+def test_a_decorated_function_is_unwrapped():
+    assert Entrypoints(("nothing",)).resolve("x", f"{__name__}.decorated")() == "done"

@@ -1,0 +1,48 @@
+"""Handlers: functions that do plain queue items, found by the type of the item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aaiclick.errors import EntrypointError
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+_handlers: dict[str, Function] = {}
+
+
+def handler(task_type: str) -> Callable[[F], F]:
+    """Have items of a type done by the decorated function; its parameters are the fields of the payload.
+
+    @handler("email:send")
+    async def send(to: str, subject: str) -> None: ...
+
+    await enqueue("email:send", {"to": "ada@example.org", "subject": "Hello"})
+    """
+
+    def register(function: F) -> F:
+        known = _handlers.setdefault(task_type, function)
+        if known is not function and _name(known) != _name(function):
+            raise EntrypointError(
+                f"Two handlers for tasks of type {task_type!r}: {_name(known)} and {_name(function)}.",
+                remedy="Give one of them another type.",
+            )
+        return function
+
+    return register
+
+
+def find_handler(task_type: str) -> Function:
+    """The handler of a type; raises EntrypointError if this process has none."""
+    if task_type not in _handlers:
+        raise EntrypointError(
+            f"This worker has no handler for tasks of type {task_type!r}.",
+            remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
+        )
+    return _handlers[task_type]
+
+
+def _name(function: Function) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,392 @@
+"""The queue against a raw loop: the same work, the same server, the same run.
+
+    python bench/queue.py [--tasks 20000] [--repeats 3] [--only SECTION] [--rows 1000000]
+
+The raw loop is one table, a partial index and one statement that completes the last batch and claims the next, fenced by
+the attempt: what a tight Python program can do without jobs, orgs, groups, leases by token or history. Ours is the
+gateway that workers use. Both have two connections per process and batches of 100, both commit durably, neither runs
+VACUUM or ANALYZE by hand. Medians of the repeats, which are interleaved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from aaiclick.settings import PostgresTarget, parse_postgres_url
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
+from aaiclick.store import queue
+from aaiclick.store.engine import connect
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.leases import Success
+from aaiclick.store.migrate import upgrade
+from aaiclick.store.plan import NewGroup, NewTask, Plan
+from aaiclick.store.submit import NewJob, submit_job
+from bench.schema_shape import own_server
+
+BATCH = 100
+CONNECTIONS = 2
+RAW = """
+    CREATE TABLE job (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, queue text NOT NULL DEFAULT 'q',
+        priority smallint NOT NULL DEFAULT 0, state smallint NOT NULL DEFAULT 0,
+        run_at timestamptz NOT NULL DEFAULT now(), attempt int NOT NULL DEFAULT 0, lease_until timestamptz, worker int,
+        finished_at timestamptz, payload jsonb NOT NULL DEFAULT '{}');
+    CREATE INDEX job_ready ON job (queue, priority, id) WHERE state = 0
+"""
+RAW_STEP = """
+    WITH d AS (UPDATE job SET state = 2, finished_at = now() FROM unnest($1::bigint[], $2::int[]) AS u (i, t)
+        WHERE job.id = u.i AND job.attempt = u.t AND state = 1)
+    UPDATE job SET state = 1, attempt = attempt + 1, worker = 1, lease_until = now() + interval '30 s'
+    WHERE id = ANY (ARRAY(SELECT id FROM job WHERE state = 0 AND queue = 'q' ORDER BY priority, id LIMIT $3
+        FOR UPDATE SKIP LOCKED)) RETURNING id, attempt, payload
+"""
+
+
+class Bench:
+    def __init__(
+        self, target: PostgresTarget, postmaster: psutil.Process | None, arguments: argparse.Namespace
+    ) -> None:
+        self.target, self.postmaster, self.arguments = target, postmaster, arguments
+        self.count: int = arguments.tasks
+
+    def cpu(self) -> float:
+        total = 0.0
+        for process in self.postmaster.children() if self.postmaster else ():
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return total
+
+    async def fresh(self) -> PostgresTarget:
+        """A database of its own for a measurement."""
+        name = f"bench_{uuid4().hex}"
+        admin = await asyncpg.connect(self.target.dsn)
+        await admin.execute(f"CREATE DATABASE {name} TEMPLATE bench_template")
+        await admin.execute("CHECKPOINT")
+        await admin.close()
+        return self.target.with_database(name)
+
+    async def drop(self, target: PostgresTarget) -> None:
+        admin = await asyncpg.connect(self.target.dsn)
+        await admin.execute(f"DROP DATABASE {target.database} WITH (FORCE)")
+        await admin.close()
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    async def timed(self, work: Awaitable[int]) -> tuple[float, float]:
+        """Tasks a second, and the server's CPU in microseconds per task."""
+        cpu, clock = self.cpu(), time.perf_counter()
+        count = await work
+        seconds = time.perf_counter() - clock
+        return count / seconds, (self.cpu() - cpu) / count * 1e6
+
+    async def raw_fill(self, target: PostgresTarget) -> int:
+        connection = await asyncpg.connect(target.dsn)
+        for start in range(0, self.count, 1000):
+            part = min(1000, self.count - start)
+            sql = "INSERT INTO job (queue, payload) SELECT * FROM unnest($1::text[], $2::jsonb[]) RETURNING id"
+            await connection.fetch(sql, ["q"] * part, ["{}"] * part)
+        await connection.close()
+        return self.count
+
+    async def our_fill(self, target: PostgresTarget) -> int:
+        connection = await connect(target)
+        for start in range(0, self.count, 1000):
+            part = min(1000, self.count - start)
+            await enqueue_tasks(connection, [NewTask(key, "bench") for key in get_snowflake_ids(part)])
+        await connection.close()
+        return self.count
+
+    async def raw_single(self, target: PostgresTarget) -> int:
+        connection = await asyncpg.connect(target.dsn)
+        sql = "WITH i AS (INSERT INTO job (payload) VALUES ('{}') RETURNING id) SELECT id, pg_notify('job', '') FROM i"
+        step = await connection.prepare(sql)
+        for _ in range(500):
+            await step.fetchrow()
+        await connection.close()
+        return 500
+
+    async def our_single(self, target: PostgresTarget) -> int:
+        connection = await connect(target)
+        for _ in range(500):
+            await enqueue_tasks(connection, [NewTask(get_snowflake_id(), "bench")])
+        await connection.close()
+        return 500
+
+    async def drain(self, target: PostgresTarget, ours: bool, processes: int) -> int:
+        if processes == 1:
+            return await (our_drain if ours else raw_drain)(target)
+        command = [sys.executable, __file__, "--drain", "ours" if ours else "raw", "--dsn", target.dsn]
+        workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
+        for worker in workers:
+            assert worker.stdout is not None
+            worker.stdout.readline()  # ready
+        clock = time.perf_counter()
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(b"go\n")
+            worker.stdin.flush()
+        total = sum(int(worker.communicate()[0]) for worker in workers)
+        self.spawned_seconds = time.perf_counter() - clock
+        return total
+
+    # --- sections -----------------------------------------------------------------------------------------------------
+
+    async def compare(
+        self, title: str, raw: Callable[..., Awaitable[int]], ours: Callable[..., Awaitable[int]]
+    ) -> None:
+        figures: dict[str, list[tuple[float, float]]] = {"raw": [], "ours": []}
+        for _ in range(self.arguments.repeats):
+            for name, work in (("raw", raw), ("ours", ours)):
+                target = await self.fresh()
+                figures[name].append(await self.timed(work(target)))
+                await self.drop(target)
+        self.report(title, figures)
+
+    async def compare_drain(self, processes: int, prepare: str = "", label: str = "") -> None:
+        figures: dict[str, list[tuple[float, float]]] = {"raw": [], "ours": []}
+        for _ in range(self.arguments.repeats):
+            for name in ("raw", "ours"):
+                target = await self.fresh()
+                await (self.raw_fill if name == "raw" else self.our_fill)(target)
+                if processes == 1:
+                    figures[name].append(await self.timed(self.drain(target, name == "ours", 1)))
+                else:
+                    cpu = self.cpu()
+                    count = await self.drain(target, name == "ours", processes)
+                    figures[name].append((count / self.spawned_seconds, (self.cpu() - cpu) / count * 1e6))
+                await self.drop(target)
+        self.report(f"drain, {processes} process(es)", figures)
+
+    def report(self, title: str, figures: dict[str, list[tuple[float, float]]]) -> None:
+        rates = {name: statistics.median(rate for rate, _ in runs) for name, runs in figures.items()}
+        cpus = {name: statistics.median(cpu for _, cpu in runs) for name, runs in figures.items()}
+        base = next(iter(rates))
+        line = "  ".join(f"{name} {rates[name]:,.0f}/s ({cpus[name]:.0f} us)" for name in rates)
+        ratios = "  ".join(f"{name}/{base} {rates[name] / rates[base]:.2f}" for name in rates if name != base)
+        print(f"{title:34} {line}  {ratios}", flush=True)
+
+    async def growth(self) -> None:
+        """Drain with many rows that are none of the claim's business, against an empty table."""
+        rows = self.arguments.rows
+        states = {
+            "empty": "SELECT 1",
+            "finished": f"""INSERT INTO tasks (id, type, status, readiness, completed_at, attempt)
+                SELECT n, 'x', 'COMPLETED', NULL, now(), 1 FROM generate_series(1, {rows}) AS n""",
+            "blocked": f"""INSERT INTO tasks (id, type, readiness, unmet)
+                SELECT n, 'x', 'BLOCKED', 1 FROM generate_series(1, {rows}) AS n""",
+            "future": f"""INSERT INTO tasks (id, type, readiness, available_at)
+                SELECT n, 'x', 'TIME', now() + interval '1 day' FROM generate_series(1, {rows}) AS n""",
+        }
+        figures: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
+        for _ in range(self.arguments.repeats):
+            for name, seed in states.items():
+                target = await self.fresh()
+                connection = await connect(target)
+                await connection.execute(seed, timeout=600)
+                await connection.execute("CHECKPOINT", timeout=600)
+                await connection.close()
+                await self.our_fill(target)
+                figures[name].append(await self.timed(self.drain(target, True, 1)))
+                await self.drop(target)
+        self.report(f"drain beside {rows:,} rows", figures)
+
+    async def shapes(self) -> None:
+        """Jobs of one shape each, submitted whole and drained; per task, against a flat job."""
+        figures: dict[str, list[tuple[float, float]]] = {}
+        submits: dict[str, list[tuple[float, float]]] = {}
+        for _ in range(self.arguments.repeats):
+            for name, plan in plans(self.count // 2).items():
+                target = await self.fresh()
+                connection = await connect(target)
+                submits.setdefault(name, []).append(await self.timed(submitted(connection, plan)))
+                await connection.close()
+                figures.setdefault(name, []).append(await self.timed(self.drain(target, True, 1)))
+                await self.drop(target)
+        self.report(f"submit {self.count // 2:,} in one job", submits)
+        self.report("drain it", figures)
+
+    async def pickup(self) -> None:
+        """From commit of one task to its claim by an idle worker that listens."""
+        for name, listen in (("raw", raw_pickup), ("ours", our_pickup)):
+            target = await self.fresh()
+            times = sorted(await listen(target, 200))
+            await self.drop(target)
+            print(f"{'pickup, ' + name:34} p50 {times[100]:.2f} ms  p99 {times[197]:.2f} ms", flush=True)
+
+
+async def submitted(connection: asyncpg.Connection, plan: Plan) -> int:
+    await submit_job(connection, NewJob(get_snowflake_id(), "bench"), plan)
+    return len(plan.tasks)
+
+
+def plans(count: int) -> dict[str, Plan]:
+    ids = get_snowflake_ids(count)
+    group = get_snowflake_id()
+    flat = [NewTask(key, "bench") for key in ids]
+    return {
+        "flat": Plan(flat),
+        "chains": Plan(flat, (), [(ids[n - 1], ids[n]) for n in range(1, count) if n % 100]),
+        "fan-in": Plan(flat, (), [(key, ids[-1]) for key in ids[:-1]]),
+        "fan-out": Plan(flat, (), [(ids[0], key) for key in ids[1:]]),
+        "three parents": Plan(
+            flat, (), [(ids[n - 1000 + (k * 37) % 999], ids[n]) for n in range(1000, count) for k in range(3)]
+        ),
+        "barrier": Plan(
+            [NewTask(key, "bench", group_id=group if 0 < n < count - 1 else None) for n, key in enumerate(ids)],
+            [NewGroup(group, "g")],
+            [(ids[0], group), (group, ids[-1])],
+        ),
+    }
+
+
+async def raw_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: None) -> int:
+    connections = [await asyncpg.connect(target.dsn) for _ in range(CONNECTIONS)]
+    steps = [await connection.prepare(RAW_STEP) for connection in connections]
+    ready()
+
+    async def pump(step: asyncpg.prepared_stmt.PreparedStatement) -> int:
+        total, ids, attempts = 0, list[int](), list[int]()
+        while True:
+            rows = await step.fetch(ids, attempts, BATCH)
+            ids, attempts = [row[0] for row in rows], [row[1] for row in rows]
+            total += len(ids)
+            if not rows:
+                return total
+
+    total = sum(await asyncio.gather(*map(pump, steps)))
+    for connection in connections:
+        await connection.close()
+    return total
+
+
+async def our_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: None) -> int:
+    connections = [await connect(target) for _ in range(CONNECTIONS)]
+    worker = await queue.register_worker(connections[0], hostname="bench", pid=1)
+    ready()
+    busy = 0
+
+    async def pump(connection: asyncpg.Connection) -> int:
+        nonlocal busy
+        total, outcomes = 0, list[Success]()
+        while True:
+            held = len(outcomes)
+            _, claims = await queue.acknowledge_and_claim(
+                connection, worker_id=worker.id, successes=outcomes, limit=BATCH, queues=["default"], lease_seconds=60
+            )
+            busy += len(claims) - held
+            outcomes = [Success(claim.lease) for claim in claims]
+            total += len(claims)
+            if not claims:
+                if not busy:
+                    return total
+                await asyncio.sleep(0.0005)
+
+    total = sum(await asyncio.gather(*map(pump, connections)))
+    for connection in connections:
+        await connection.close()
+    return total
+
+
+async def raw_pickup(target: PostgresTarget, count: int) -> list[float]:
+    worker, listener, producer = [await asyncpg.connect(target.dsn) for _ in range(3)]
+    step, woken = await worker.prepare(RAW_STEP), asyncio.Event()
+    await listener.add_listener("job", lambda *_: woken.set())
+    sql = "WITH i AS (INSERT INTO job (payload) VALUES ('{}') RETURNING id) SELECT id, pg_notify('job', '') FROM i"
+    put, times, ids, attempts = await producer.prepare(sql), list[float](), list[int](), list[int]()
+    for _ in range(count):
+        woken.clear()
+        clock = time.perf_counter()
+        sent = asyncio.create_task(put.fetchrow())
+        await woken.wait()
+        rows = await step.fetch(ids, attempts, BATCH)
+        times.append((time.perf_counter() - clock) * 1e3)
+        ids, attempts = [row[0] for row in rows], [row[1] for row in rows]
+        await sent
+    for connection in (worker, listener, producer):
+        await connection.close()
+    return times
+
+
+async def our_pickup(target: PostgresTarget, count: int) -> list[float]:
+    worker, listener, producer = [await connect(target) for _ in range(3)]
+    me, woken = await queue.register_worker(worker, hostname="bench", pid=1), asyncio.Event()
+    await listener.add_listener(queue.READY_CHANNEL, lambda *_: woken.set())
+    times, outcomes = list[float](), list[Success]()
+    for _ in range(count):
+        woken.clear()
+        clock = time.perf_counter()
+        sent = asyncio.create_task(enqueue_tasks(producer, [NewTask(get_snowflake_id(), "bench")]))
+        await woken.wait()
+        claims = await queue.claim(worker, worker_id=me.id, limit=1, queues=["default"], lease_seconds=60)
+        times.append((time.perf_counter() - clock) * 1e3)
+        outcomes = [Success(claim.lease) for claim in claims]
+        await queue.acknowledge(worker, worker_id=me.id, successes=outcomes)
+        await sent
+    for connection in (worker, listener, producer):
+        await connection.close()
+    return times
+
+
+async def run(target: PostgresTarget, postmaster: psutil.Process | None, arguments: argparse.Namespace) -> None:
+    admin = await asyncpg.connect(target.dsn)
+    await admin.execute("CREATE DATABASE bench_template")
+    await admin.close()
+    template = target.with_database("bench_template")
+    await upgrade(template)
+    connection = await asyncpg.connect(template.dsn)
+    await connection.execute(RAW)
+    await connection.close()
+    bench = Bench(target, postmaster, arguments)
+    sections: dict[str, Callable[[], Awaitable[None]]] = {
+        "enqueue": lambda: bench.compare("enqueue, 1,000 at a time", bench.raw_fill, bench.our_fill),
+        "single": lambda: bench.compare("enqueue, one at a time", bench.raw_single, bench.our_single),
+        "drain": lambda: bench.compare_drain(1),
+        "drain2": lambda: bench.compare_drain(2),
+        "pickup": bench.pickup,
+        "shapes": bench.shapes,
+        "growth": bench.growth,
+    }
+    for name, section in sections.items():
+        if arguments.only in (None, name):
+            await section()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--only")
+    parser.add_argument("--dsn", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--drain", default="", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.drain:
+
+        def ready() -> None:
+            print("ready", flush=True)
+            sys.stdin.readline()
+
+        drain = our_drain if arguments.drain == "ours" else raw_drain
+        print(asyncio.run(drain(parse_postgres_url(arguments.dsn), ready)))
+        return
+    with own_server() as (target, postmaster):
+        asyncio.run(run(target, postmaster, arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+"""A random life of jobs against a model in Python, on real PostgreSQL; the invariants are checked after every step.
+
+The model knows which tasks there are, what they wait for and what became of them, by the rules of the requirements and
+nothing of counters or locks. After each step the database must agree with it about every status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from aaiclick.errors import SubmitError
+from aaiclick.orchestration.loops import reaper
+from aaiclick.settings import PostgresTarget
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import control, queue
+from aaiclick.store.doctor import INVARIANTS, check_invariants
+from aaiclick.store.engine import connect
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.leases import Claim, Failure, Success
+from aaiclick.store.plan import NewGroup, NewTask, Plan
+from aaiclick.store.submit import NewJob, add_to_job, submit_job
+
+T = TypeVar("T")
+MAX_ATTEMPTS = 2
+LEASE_SECONDS = 60.0
+
+
+class Node:
+    def __init__(self, key: int, job: int, group: int | None, previous: set[int]) -> None:
+        self.key, self.job, self.group, self.previous = key, job, group, previous
+        self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
+        self.retry_at: timedelta | None = None
+        self.lease_until: timedelta | None = None
+        self.cancel_asked = False
+
+
+class Model:
+    """Tasks and groups, by id."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, Node] = {}
+        self.groups: dict[int, Node] = {}
+        self.clock = timedelta()
+
+    def succeeded(self, key: int) -> bool:
+        if key in self.tasks:
+            return self.tasks[key].status == "COMPLETED"
+        members = [n for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
+        return self.opened(key) and all(self.succeeded(member.key) for member in members)
+
+    def opened(self, group: int) -> bool:
+        node = self.groups[group]
+        return all(self.succeeded(p) for p in node.previous) and (node.group is None or self.opened(node.group))
+
+    def startable(self, task: Node) -> bool:
+        """Whether all it waits for has completed."""
+        return all(self.succeeded(p) for p in task.previous) and (task.group is None or self.opened(task.group))
+
+    def claimable(self) -> set[int]:
+        return {
+            t.key for t in self.tasks.values()
+            if self.startable(t) and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
+        }  # fmt: skip
+
+    def hopeless(self, key: int) -> bool:
+        """Whether a task or group can never complete as things are."""
+        if key in self.tasks:
+            return self.tasks[key].status in ("CANCELLED", "DEAD_LETTER") or (
+                self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
+            )
+        members = [n.key for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
+        return any(self.hopeless(m) for m in members) or self.barred(key)
+
+    def barred(self, group: int) -> bool:
+        node = self.groups[group]
+        return any(self.hopeless(p) for p in node.previous) or (node.group is not None and self.barred(node.group))
+
+    def spread(self) -> None:
+        """Cancel what can no longer run."""
+        changed = True
+        while changed:
+            changed = False
+            for task in self.tasks.values():
+                doomed = any(self.hopeless(p) for p in task.previous) or (
+                    task.group is not None and self.barred(task.group)
+                )
+                if doomed and (task.status == "PENDING" or task.retry_at is not None):
+                    task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
+
+    def job_status(self, job: int) -> str:
+        states = [t for t in self.tasks.values() if t.job == job]
+        if any(t.status in ("PENDING", "CLAIMED") or t.retry_at is not None for t in states):
+            return "open"
+        if any(t.status in ("FAILED", "DEAD_LETTER") for t in states):
+            return "FAILED"
+        return "CANCELLED" if any(t.status == "CANCELLED" for t in states) else "COMPLETED"
+
+
+class Life(RuleBasedStateMachine):
+    target: PostgresTarget
+    loop: asyncio.AbstractEventLoop
+    leases = Bundle("leases")
+    jobs = Bundle("jobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.finished_jobs: set[int] = set()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def begin(self) -> None:
+        self.db: asyncpg.Connection = self.run(connect(self.target))
+        self.run(self.db.execute("TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers CASCADE"))
+        self.worker = self.run(queue.register_worker(self.db, hostname="h", pid=1)).id
+        self.other = self.run(queue.register_worker(self.db, hostname="o", pid=2)).id
+        self.zero = self.run(self.db.fetchval("SELECT now()"))
+        self.term = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "db"):
+            self.run(self.db.close())
+
+    @property
+    def now(self) -> Any:
+        return self.zero + self.model.clock
+
+    def draw_plan(self, data: st.DataObject, job: int, old: list[int]) -> Plan:
+        """Up to four tasks and two groups that wait for earlier ones, new or `old`."""
+        tasks, groups, edges, new = [], [], [], []
+        for _ in range(data.draw(st.integers(0, 2), "groups")):
+            parent = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "parent")
+            groups.append(NewGroup(get_snowflake_id(), "g", parent))
+        for _ in range(data.draw(st.integers(1, 4), "tasks")):
+            group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
+            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS))
+        nodes = [*groups, *tasks]
+        for node in nodes:
+            before = data.draw(st.lists(st.sampled_from([None, *old, *new]), max_size=2, unique=True), "waits")
+            edges.extend((previous, node.id) for previous in before if previous is not None)
+            new.append(node.id)
+        return Plan(tasks, groups, edges)
+
+    def learn(self, plan: Plan, job: int) -> None:
+        for kind, nodes in ((self.model.groups, plan.groups), (self.model.tasks, plan.tasks)):
+            for node in nodes:
+                around = node.group_id if isinstance(node, NewTask) else node.parent_group_id
+                previous = {a for a, b in plan.edges if b == node.id}
+                kind[node.id] = Node(node.id, job, around, previous)
+
+    @rule(target=jobs, data=st.data())
+    def submit(self, data: st.DataObject) -> int:
+        job = get_snowflake_id()
+        plan = self.draw_plan(data, job, [])
+        try:
+            self.run(submit_job(self.db, NewJob(job, "j"), plan))
+        except SubmitError:
+            return 0  # a cycle through groups
+        self.learn(plan, job)
+        return job
+
+    @rule(job=jobs, data=st.data())
+    def add(self, job: int, data: st.DataObject) -> None:
+        old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
+        plan = self.draw_plan(data, job, old)
+        try:
+            self.run(add_to_job(self.db, job, plan)) if job else None
+        except SubmitError:
+            impossible = any(self.model.hopeless(a) for a, _ in plan.edges if a in old)
+            over = self.model.job_status(job) != "open" or job in self.finished_jobs
+            assert impossible or over or len(plan.groups)
+            return
+        if job:
+            self.learn(plan, job)
+
+    @rule(key=st.sampled_from(["k1", "k2"]))
+    def enqueue_twice(self, key: str) -> None:
+        task = [NewTask(get_snowflake_id(), "lone", queue="elsewhere", idempotency_key=key) for _ in range(2)]
+        first, second = self.run(enqueue_tasks(self.db, task))
+        assert first == second
+
+    @rule(target=leases, limit=st.integers(1, 3))
+    def claim(self, limit: int) -> list[Claim]:
+        expected = self.model.claimable()
+        claims = self.run(
+            queue.claim(self.db, worker_id=self.worker, limit=limit, queues=["default"],
+                        lease_seconds=LEASE_SECONDS, now=self.now)
+        )  # fmt: skip
+        assert {c.lease.task_id for c in claims} <= expected
+        assert len(claims) == min(limit, len(expected))
+        for claim in claims:
+            task = self.model.tasks[claim.lease.task_id]
+            assert claim.lease.attempt > task.attempt
+            task.status, task.retry_at, task.attempt = "CLAIMED", None, claim.lease.attempt
+            task.lease_until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
+        return claims
+
+    def holds(self, claim: Claim) -> bool:
+        task = self.model.tasks[claim.lease.task_id]
+        return task.status == "CLAIMED" and task.attempt == claim.lease.attempt
+
+    @rule(claims=leases)
+    def complete(self, claims: list[Claim]) -> None:
+        """Any number of times: leases stay in the bundle, so late and repeated completions happen by themselves."""
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        successes = [Success(c.lease, '"r"') for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
+        for key in mine:
+            self.model.tasks[key].status = "COMPLETED"
+
+    @rule(claims=leases, permanent=st.booleans(), delay=st.sampled_from([0.0, 30.0]))
+    def fail(self, claims: list[Claim], permanent: bool, delay: float) -> None:
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        failures = [Failure(c.lease, "e", "f", permanent, delay) for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, failures=failures, now=self.now)) == mine
+        for key in mine:
+            self.failed(self.model.tasks[key], permanent, delay)
+        self.model.spread()
+
+    def failed(self, task: Node, permanent: bool, delay: float) -> None:
+        task.failures += 1
+        if task.cancel_asked:
+            task.status = "CANCELLED"
+        elif permanent:
+            task.status = "FAILED"
+        elif task.failures >= MAX_ATTEMPTS:
+            task.status = "DEAD_LETTER"
+        else:
+            task.status, task.retry_at = "FAILED", self.model.clock + timedelta(seconds=delay)
+
+    @rule(claims=leases)
+    def release(self, claims: list[Claim]) -> None:
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        releases = [c.lease for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, releases=releases, now=self.now)) == mine
+        for key in mine:
+            task = self.model.tasks[key]
+            task.status = "CANCELLED" if task.cancel_asked else "PENDING"
+        self.model.spread()
+
+    @rule(claims=leases)
+    def heartbeat(self, claims: list[Claim]) -> None:
+        leases = [c.lease for c in claims]
+        answer = self.run(
+            queue.heartbeat(self.db, worker_id=self.worker, leases=leases, lease_seconds=LEASE_SECONDS, now=self.now)
+        )
+        assert answer.lost == {c.lease.task_id for c in claims if not self.holds(c)}
+        for claim in claims:
+            if self.holds(claim):
+                until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
+                self.model.tasks[claim.lease.task_id].lease_until = until
+
+    @rule(seconds=st.sampled_from([10, 31, 61]))
+    def advance_the_clock(self, seconds: int) -> None:
+        self.model.clock += timedelta(seconds=seconds)
+
+    @rule()
+    def reap(self) -> None:
+        now = self.model.clock
+        live = [t for t in self.model.tasks.values() if t.status == "CLAIMED" and t.lease_until is not None]
+        expired = [t for t in live if t.lease_until <= now]  # pyright: ignore[reportOptionalOperand]
+        counts = self.run(reaper.run_once(self.db, worker_timeout_seconds=1e9, now=self.now))
+        assert counts["tasks"] == len(expired)
+        for task in expired:
+            self.failed(task, permanent=False, delay=0)
+            if task.retry_at is not None:
+                row = self.run(self.db.fetchval("SELECT next_retry_at FROM tasks WHERE id = $1", task.key))
+                task.retry_at = row - self.zero
+        self.model.spread()
+
+    @rule(job=jobs)
+    def cancel(self, job: int) -> None:
+        if not job:
+            return
+        was_open = self.model.job_status(job) == "open"
+        assert self.run(control.cancel_job(self.db, job, now=self.now)) == was_open
+        if not was_open:
+            return
+        self.finished_jobs.add(job)
+        for task in self.model.tasks.values():
+            if task.job == job and (task.status == "PENDING" or task.retry_at is not None):
+                task.status, task.retry_at = "CANCELLED", None
+            elif task.job == job and task.status == "CLAIMED":
+                task.cancel_asked = True
+
+    @rule(job=jobs)
+    def retry(self, job: int) -> None:
+        if not job:
+            return
+        self.run(control.retry_failed_tasks(self.db, job, cancelled=True, now=self.now))
+        self.revive({t.key for t in self.model.tasks.values() if t.job == job and self.model.hopeless(t.key)}, job)
+
+    @rule()
+    def redrive(self) -> None:
+        dead = {t.key for t in self.model.tasks.values() if t.status == "DEAD_LETTER"}
+        self.run(control.redrive(self.db, now=self.now))
+        for job in {self.model.tasks[key].job for key in dead}:
+            self.revive({key for key in dead if self.model.tasks[key].job == job}, job)
+
+    def revive(self, roots: set[int], job: int) -> None:
+        """Roots come back, and what was cancelled because of others, unless it still cannot run."""
+        if not roots:
+            return
+        for task in self.model.tasks.values():
+            if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
+                task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
+                task.cancel_asked = False
+        self.finished_jobs.discard(job)
+        self.model.spread()
+
+    @rule(who=st.booleans())
+    def elect(self, who: bool) -> None:
+        worker = self.worker if who else self.other
+        term = self.run(queue.lead(self.db, worker, term_seconds=20, now=self.now))
+        if term is not None:
+            assert term >= self.term
+            self.term = term
+
+    @invariant()
+    def the_database_agrees(self) -> None:
+        if not hasattr(self, "db"):
+            return
+        rows = self.run(self.db.fetch("SELECT id, status::text FROM tasks WHERE type = 't'"))
+        assert {row["id"]: row["status"] for row in rows} == {t.key: t.status for t in self.model.tasks.values()}
+        for row in self.run(self.db.fetch("SELECT id, status::text, completed_at FROM jobs")):
+            expected = self.model.job_status(row["id"])
+            assert (row["completed_at"] is None) == (expected == "open")
+            assert expected in ("open", row["status"])
+        findings = self.run(check_invariants(self.db, grace_seconds=1e9))
+        assert findings == [], (findings, INVARIANTS)
+
+
+@pytest.mark.timeout(600)
+def test_every_life_keeps_the_invariants(aaiclick_postgres: PostgresTarget) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        machine = type("LifeHere", (Life,), {"target": aaiclick_postgres, "loop": loop})
+        lives = int(os.environ.get("AAICLICK_LIVES", "25"))
+        options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+        run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=25, **options))
+    finally:
+        loop.close()

@@ -1,0 +1,337 @@
+"""Attempts: the fence, retries, dead letters, cancels, and starting over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from aaiclick.errors import NotFoundError
+from aaiclick.orchestration.loops import deadlines, keeper, promoter, reaper, retention
+from aaiclick.store import control, queue
+from aaiclick.store.leases import Failure, Lease, Success
+from tests.integration.engine.conftest import Engine
+
+
+async def test_a_result_is_kept_and_the_attempt_counted(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    await engine.complete(claim, result='{"x": [1, null]}')
+    row = await engine.db.fetchrow("SELECT result, attempt, failures, worker_id FROM tasks")
+    assert tuple(row) == ('{"x": [1, null]}', 1, 0, engine.worker_id)
+    assert await engine.db.fetchval("SELECT count(*) FROM task_attempts") == 0
+
+
+@pytest.mark.parametrize("change", ["token", "attempt", "task"])
+async def test_only_the_holder_of_the_lease_is_heard(engine: Engine, change: str) -> None:
+    await engine.submit("a b", "", "a>b")
+    (claim,) = await engine.claim()
+    held = claim.lease
+    false = {
+        "token": Lease(held.task_id, held.attempt, uuid4()),
+        "attempt": Lease(held.task_id, held.attempt + 1, held.token),
+        "task": Lease(engine.id("b"), held.attempt, held.token),
+    }[change]
+    for outcome in ({"successes": [Success(false)]}, {"failures": [Failure(false, "x", "x")]}, {"releases": [false]}):
+        assert await queue.acknowledge(engine.db, worker_id=engine.worker_id, **outcome) == set()
+    assert await queue.start(engine.db, [false]) == set()
+    answer = await queue.heartbeat(engine.db, worker_id=engine.worker_id, leases=[false], lease_seconds=60)
+    assert answer.lost == {false.task_id}
+    assert await engine.status("a", "b") == "CLAIMED PENDING"
+    assert await engine.complete(claim) == {held.task_id}
+    await engine.check()
+
+
+async def test_a_zombie_completes_nothing(engine: Engine, second: Engine) -> None:
+    await engine.submit("a b", "", "a>b")
+    (zombie,) = await engine.claim()
+    engine.shift = second.shift = timedelta(minutes=5)
+    assert (await reaper.run_once(second.db, now=await second.now()))["tasks"] == 1
+    second.shift = timedelta(hours=5)
+    (alive,) = await second.claim()
+    assert (alive.lease.task_id, alive.lease.attempt) == (zombie.lease.task_id, 2)
+    assert await engine.complete(zombie) == set()
+    assert await engine.fail(zombie) == set()
+    assert await second.complete(alive) == {alive.lease.task_id}
+    assert await engine.complete(zombie) == set()
+    assert await engine.db.fetchval("SELECT unmet FROM tasks WHERE type = 'b'") == 0
+
+
+async def test_an_outcome_said_twice_is_accepted_once(engine: Engine) -> None:
+    await engine.submit("a b", "", "a>b")
+    (claim,) = await engine.claim()
+    assert await engine.complete(claim) == {claim.lease.task_id}
+    assert await engine.complete(claim) == set()
+    await engine.check()
+
+
+async def test_starting_is_told_once_and_keeps_its_time(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    assert await queue.start(engine.db, [claim.lease]) == {claim.lease.task_id}
+    before = await engine.db.fetchval("SELECT started_at FROM tasks WHERE status = 'RUNNING'")
+    assert await queue.start(engine.db, [claim.lease]) == {claim.lease.task_id}
+    assert await engine.db.fetchval("SELECT started_at FROM tasks") == before
+
+
+async def test_failures_are_retried_when_asked_and_then_dead(engine: Engine) -> None:
+    await engine.submit("a", max_attempts=3)
+    for attempt in (1, 2):
+        (claim,) = await engine.claim()
+        assert (claim.lease.attempt, claim.failures) == (attempt, attempt - 1)
+        await engine.fail(claim, delay=10)
+        assert await engine.status("a", "job") == "FAILED RUNNING"
+        assert await engine.claim() == []
+        engine.shift += timedelta(seconds=11)
+    (claim,) = await engine.claim()
+    await engine.fail(claim)
+    assert await engine.status("a", "job") == "DEAD_LETTER FAILED"
+    history = await engine.db.fetch("SELECT attempt, outcome::text, charged, error FROM task_attempts ORDER BY 1")
+    assert [tuple(row) for row in history] == [(n, "FAILED", True, "it broke") for n in (1, 2, 3)]
+    await engine.check()
+
+
+async def test_a_permanent_error_is_not_retried(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    await engine.fail(claim, permanent=True)
+    assert await engine.status("a", "job") == "FAILED FAILED"
+
+
+async def test_what_is_not_charged_is_tried_for_ever(engine: Engine) -> None:
+    await engine.submit("a", max_attempts=1)
+    for _ in range(3):
+        (claim,) = await engine.claim()
+        lost = Failure(claim.lease, "killed with a neighbour", "neighbour", charged=False, outcome="LOST")
+        await queue.acknowledge(engine.db, worker_id=engine.worker_id, failures=[lost])
+    (claim,) = await engine.claim()
+    assert (claim.lease.attempt, claim.failures) == (4, 0)
+    await engine.complete(claim)
+    await engine.check()
+
+
+async def test_what_is_released_is_ready_at_once(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    await queue.acknowledge(engine.db, worker_id=engine.worker_id, releases=[claim.lease])
+    (again,) = await engine.claim()
+    assert (again.lease.attempt, again.failures) == (2, 0)
+    await engine.check()
+
+
+async def test_redrive_starts_over_and_attempts_go_on_counting(engine: Engine) -> None:
+    await engine.submit("a b", "", "a>b", max_attempts=1)
+    (claim,) = await engine.claim()
+    await engine.fail(claim)
+    assert await engine.status("a", "b", "job") == "DEAD_LETTER CANCELLED FAILED"
+    assert await control.redrive(engine.db, fingerprint="another") == set()
+    assert await control.redrive(engine.db, fingerprint="broken") == {engine.id("a"), engine.id("b")}
+    assert await engine.status("a", "b", "job") == "PENDING PENDING RUNNING"
+    await engine.check()
+    (claim,) = await engine.claim()
+    assert (claim.lease.attempt, claim.failures) == (2, 0)
+    await engine.complete(claim)
+    assert await engine.run() == ["b"]
+    assert await engine.status("job") == "COMPLETED"
+    await engine.check()
+
+
+async def test_redrive_can_be_spread_over_time(engine: Engine) -> None:
+    await engine.submit("a b c", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    assert len(await control.redrive(engine.db, per_second=1)) == 3
+    assert len(await engine.claim()) == 1
+    engine.shift = timedelta(seconds=1)
+    assert len(await engine.claim()) == 1
+
+
+async def test_what_another_failure_still_stops_stays_cancelled(engine: Engine) -> None:
+    await engine.submit("a b c d", "", "a>c b>c c>d", max_attempts=1)
+    claims = {claim.type: claim for claim in await engine.claim()}
+    await engine.fail(claims["a"])
+    await engine.fail(claims["b"])
+    await control.redrive(engine.db, task_ids=[engine.id("a")])
+    assert await engine.status("a", "b", "c", "d") == "PENDING DEAD_LETTER CANCELLED CANCELLED"
+    assert await engine.db.fetchval("SELECT count(*) FROM tasks WHERE cause_id = $1", engine.id("b")) == 2
+    await engine.check()
+    await engine.run()
+    await control.redrive(engine.db)
+    assert await engine.run() == ["b", "c", "d"]
+    assert await engine.status("job") == "COMPLETED"
+    await engine.check()
+
+
+async def test_failed_tasks_of_a_job_are_retried_with_what_they_took_along(engine: Engine) -> None:
+    await engine.submit("a:g b c:h d", "g h:g", "a>b g>d", max_attempts=2)
+    claims = {claim.type: claim for claim in await engine.claim()}
+    await engine.fail(claims["a"], permanent=True)
+    await engine.complete(claims["c"])
+    assert await engine.status("job", "b", "d") == "FAILED CANCELLED CANCELLED"
+    assert len(await control.retry_failed_tasks(engine.db, engine.id("job"))) == 3
+    await engine.check()
+    assert await engine.run() == ["a", "b d"]
+    assert await engine.status("job") == "COMPLETED"
+    with pytest.raises(NotFoundError):
+        await control.retry_failed_tasks(engine.db, 1)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "groups", "edges", "cleared", "again"),
+    [
+        ("a b c", "", "a>b b>c", "b", ["b", "c"]),
+        ("a b:g c:g d", "g", "a>g g>d", "b", ["b", "d"]),
+        ("a b:g c:g d", "g", "a>g g>d", "a", ["a", "b c", "d"]),
+        ("a b:h c:g d", "g h:g", "h>c g>d", "b", ["b", "c", "d"]),
+        ("a b", "g h", "a>g g>h h>b", "a", ["a", "b"]),
+        ("a b", "", "", "a", ["a"]),
+    ],
+)
+async def test_clear_runs_a_task_and_what_comes_after_it_again(
+    engine: Engine, tasks: str, groups: str, edges: str, cleared: str, again: list[str]
+) -> None:
+    await engine.submit(tasks, groups, edges)
+    await engine.run()
+    ids = await control.clear(engine.db, engine.id(cleared))
+    assert sorted(engine.name(key) for key in ids) == sorted(" ".join(again).split())
+    assert await engine.status("job") == "RUNNING"
+    await engine.check()
+    assert await engine.run() == again
+    assert await engine.status("job") == "COMPLETED"
+    await engine.check()
+
+
+async def test_clear_takes_the_lease_from_whoever_works_downstream(engine: Engine) -> None:
+    await engine.submit("a b", "", "a>b")
+    await engine.complete(*await engine.claim())
+    (running,) = await engine.claim()
+    await control.clear(engine.db, engine.id("a"))
+    assert await engine.complete(running) == set()
+    await engine.check()
+    assert await engine.run() == ["a", "b"]
+
+
+async def test_a_job_is_cancelled_at_once_where_it_waits_and_by_its_worker_where_it_runs(engine: Engine) -> None:
+    await engine.submit("a b:g c:g d", "g", "a>g g>d")
+    (running,) = await engine.claim()
+    assert await control.cancel_job(engine.db, engine.id("job"))
+    assert await engine.status("a", "b", "c", "d", "job") == "CLAIMED CANCELLED CANCELLED CANCELLED RUNNING"
+    answer = await queue.heartbeat(engine.db, worker_id=engine.worker_id, leases=[running.lease], lease_seconds=60)
+    assert answer.cancelled == {running.lease.task_id}
+    await engine.fail(running)
+    assert await engine.status("a", "job") == "CANCELLED CANCELLED"
+    assert not await control.cancel_job(engine.db, engine.id("job"))
+    await engine.check()
+
+
+async def test_a_cancelled_job_can_be_taken_up_again(engine: Engine) -> None:
+    await engine.submit("a b:g", "g", "a>g")
+    await control.cancel_job(engine.db, engine.id("job"))
+    assert await engine.status("job") == "CANCELLED"
+    await control.retry_failed_tasks(engine.db, engine.id("job"), cancelled=True)
+    await engine.check()
+    assert await engine.run() == ["a", "b"]
+    assert await engine.status("job") == "COMPLETED"
+
+
+async def test_a_cancelled_task_takes_along_what_waits_for_it(engine: Engine) -> None:
+    await engine.submit("a b c", "", "a>b")
+    assert await control.cancel_tasks(engine.db, [engine.id("a")]) == {engine.id("a")}
+    assert await engine.status("a", "b", "c") == "CANCELLED CANCELLED PENDING"
+    assert await engine.run() == ["c"]
+    assert await engine.status("job") == "CANCELLED"
+    await engine.check()
+
+
+async def test_a_heartbeat_in_time_keeps_the_lease(engine: Engine, second: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    engine.shift = timedelta(seconds=50)
+    now = await engine.now()
+    beat = {"worker_id": engine.worker_id, "leases": [claim.lease], "lease_seconds": 60.0, "now": now}
+    assert (await queue.heartbeat(engine.db, **beat)).lost == set()
+    assert (await reaper.run_once(second.db, now=now + timedelta(seconds=50)))["tasks"] == 0
+    assert (await reaper.run_once(second.db, now=now + timedelta(seconds=61)))["tasks"] == 1
+    assert (await queue.heartbeat(engine.db, **beat)).lost == {claim.lease.task_id}
+
+
+async def test_a_silent_worker_is_stopped_and_its_tasks_recovered(engine: Engine, second: Engine) -> None:
+    await engine.submit("a b")
+    claims = await engine.claim(1)
+    now = await engine.now() + timedelta(seconds=30)
+    await queue.heartbeat(second.db, worker_id=second.worker_id, leases=(), lease_seconds=60, now=now)
+    counts = await reaper.run_once(second.db, worker_timeout_seconds=20, now=now)
+    assert counts == {"workers": 1, "tasks": 1}
+    states = {worker.id: worker.status.value for worker in await queue.list_workers(second.db)}
+    assert states == {engine.worker_id: "STOPPED", second.worker_id: "ACTIVE"}
+    assert await engine.complete(*claims) == set()
+
+
+async def test_a_worker_that_leaves_gives_back_what_it_holds(engine: Engine, second: Engine) -> None:
+    await engine.submit("a b")
+    await engine.claim()
+    assert await queue.deregister_worker(engine.db, engine.worker_id)
+    assert not await queue.deregister_worker(engine.db, engine.worker_id)
+    assert [claim.failures for claim in await second.claim()] == [0, 0]
+    await second.check()
+
+
+async def test_terms_never_overlap(engine: Engine, second: Engine) -> None:
+    now = await engine.now()
+    first = await queue.lead(engine.db, engine.worker_id, term_seconds=10, now=now)
+    assert await queue.lead(second.db, second.worker_id, term_seconds=10, now=now) is None
+    assert await queue.lead(engine.db, engine.worker_id, term_seconds=10, now=now + timedelta(seconds=9)) == first
+    later = now + timedelta(seconds=20)
+    next_term = await queue.lead(second.db, second.worker_id, term_seconds=10, now=later)
+    assert first is not None
+    assert next_term is not None
+    assert next_term > first
+    assert await queue.lead(engine.db, engine.worker_id, term_seconds=10, now=later) is None
+    assert await queue.resign(second.db, second.worker_id)
+    assert not await queue.resign(second.db, second.worker_id)
+    third = await queue.lead(engine.db, engine.worker_id, term_seconds=10, now=later)
+    assert third is not None
+    assert third > next_term
+    await engine.check()
+
+
+async def test_the_leader_runs_all_loops_and_others_none(engine: Engine, second: Engine) -> None:
+    counts = await keeper.run_once(engine.db, worker_id=engine.worker_id)
+    assert counts["leads"] == 1
+    assert {"reaper_tasks", "promoter_tasks", "deadlines_jobs", "retention_jobs"} <= set(counts)
+    assert await keeper.run_once(second.db, worker_id=second.worker_id) == {"leads": 0}
+
+
+async def test_a_job_past_its_deadline_fails(engine: Engine) -> None:
+    await engine.submit("a b", "", "a>b")
+    await engine.db.execute("UPDATE jobs SET timeout_seconds = 30")
+    (claim,) = await engine.claim()
+    now = await engine.now() + timedelta(seconds=31)
+    assert await deadlines.run_once(engine.db) == {"jobs": 0}
+    assert await deadlines.run_once(engine.db, now=now) == {"jobs": 1}
+    assert await deadlines.run_once(engine.db, now=now) == {"jobs": 0}
+    await engine.fail(claim)
+    row = await engine.db.fetchrow("SELECT status::text, error FROM jobs")
+    assert tuple(row) == ("FAILED", "The job did not end within 30 s.")
+    await engine.check()
+
+
+async def test_due_tasks_become_ready(engine: Engine) -> None:
+    now = await engine.now()
+    await engine.submit("a", available_at=now + timedelta(minutes=1))
+    assert await engine.claim() == []
+    assert 0 < (await queue.seconds_to_next_due(engine.db) or 0) <= 60
+    assert await promoter.run_once(engine.db, now=now + timedelta(minutes=2)) == {"tasks": 1}
+    assert len(await engine.claim()) == 1
+
+
+async def test_old_work_is_forgotten_with_all_that_belongs_to_it(engine: Engine) -> None:
+    await engine.submit("a b", "", "a>b")
+    await engine.run()
+    await engine.submit("x", job="young")
+    now = await engine.now()
+    assert (await retention.run_once(engine.db, keep_seconds=60))["jobs"] == 0
+    counts = await retention.run_once(engine.db, keep_seconds=60, now=now + timedelta(minutes=2))
+    assert counts == {"jobs": 1, "tasks": 0, "workers": 0}
+    for table, left in (("jobs", 1), ("tasks", 1), ("dependencies", 0)):
+        assert await engine.db.fetchval(f"SELECT count(*) FROM {table}") == left

@@ -1,0 +1,149 @@
+"""Statements find their rows by index: with a million rows in each state, and before any ANALYZE.
+
+Plans are judged by what they touch, not by time: no sequential scan of a table that grows, and few buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from aaiclick.settings import PostgresTarget
+from aaiclick.store.engine import connect
+from aaiclick.store.statements import statement
+
+ROWS = 1_000_000
+BATCH = 100
+MANY = 3_000
+TOKEN = uuid4()
+LARGE = {"tasks", "dependencies", "groups", "jobs"}
+
+COLUMNS = """
+    INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
+                       lease_expires_at, claimed_at, job_id, followed)
+"""
+# Ids by state: 1M finished, 1M blocked, 1M future, 10k ready, 1k live.
+FILL = f"""
+    ALTER TABLE tasks SET (autovacuum_enabled = false);
+    ALTER TABLE jobs SET (autovacuum_enabled = false);
+    ALTER TABLE dependencies SET (autovacuum_enabled = false);
+    SET synchronous_commit = off; SET session_replication_role = replica;
+    INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks, status, started_at)
+        SELECT n, '00000000-0000-4000-8000-000000000001', 'j', 100, 100, 'RUNNING', now()
+        FROM generate_series(1, 10000) AS n;
+    {COLUMNS} SELECT n, 'x', 'COMPLETED', NULL, 1, now(), 0, NULL, 1, NULL, NULL, NULL, n % 10000 + 1, false
+        FROM generate_series(1, {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'BLOCKED', 0, NULL, 1, NULL, NULL, NULL, NULL, NULL, n % 10000 + 1, false
+        FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'TIME', 0, NULL, 0, now() + interval '1 d', NULL, NULL, NULL, NULL, NULL, false
+        FROM generate_series(2 * {ROWS} + 1, 3 * {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'READY', 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, false
+        FROM generate_series(3 * {ROWS} + 1, 3 * {ROWS} + 10000) AS n;
+    {COLUMNS} SELECT n, 'x', 'CLAIMED', NULL, 1, NULL, 0, NULL, 7, '{TOKEN}', now() + interval '1 h', now(),
+                     n % 10000 + 1, true
+        FROM generate_series(4 * {ROWS} + 1, 4 * {ROWS} + 1000) AS n;
+    INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
+        SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+"""
+
+
+@pytest.fixture(scope="module")
+def large(aaiclick_stack: Any, _aaiclick_template: None) -> Iterator[PostgresTarget]:
+    name = aaiclick_stack.run(aaiclick_stack.take_database())
+    target = aaiclick_stack.lease.postgres().with_database(name)
+
+    async def fill() -> None:
+        connection = await connect(target)
+        await connection.execute(FILL, timeout=300)
+        await connection.close()
+
+    asyncio.run(fill())
+    yield target
+    aaiclick_stack.run(aaiclick_stack.sql(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def live(count: int = BATCH) -> list[int]:
+    return [4 * ROWS + n for n in range(1, count + 1)]
+
+
+def lease(count: int = BATCH) -> list[list[Any]]:
+    return [live(count), [1] * count, [TOKEN] * count]
+
+
+NOTHING: list[Any] = [None] * BATCH
+CASES: dict[str, list[Any]] = {
+    "claim": [1, BATCH, ["default"], 60.0, uuid4(), None],
+    "claim_fair": [1, BATCH, [], 60.0, uuid4(), None],
+    "complete": [*lease(), NOTHING, NOTHING, NOTHING, None],
+    "finish": [*lease(), NOTHING, NOTHING, NOTHING, None],
+    "heartbeat": [*lease(), 60.0, None],
+    "start": [*lease(), None],
+    "release": [*lease(), None],
+    "lock_jobs": [live(), False],
+    "promote": [BATCH, None],
+    "next_due": [],
+    "expired_leases": [BATCH, None],
+    "worker_leases": [7],
+    "advance_groups": [live(1), [], [], [], None],
+    "settle_jobs": [[1, 2], [1, 1], [0, 0], [0, 0], None],
+    "fail": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING, NOTHING,
+             [False] * BATCH, ["FAILED"] * BATCH, None],
+}  # fmt: skip
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+async def explain(connection: asyncpg.Connection, name: str, mode: str) -> dict[str, Any]:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(name)}", *CASES[name])
+    finally:
+        await transaction.rollback()
+    return json.loads(text)[0]["Plan"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", sorted(CASES))
+async def test_a_statement_reads_what_it_needs(large: PostgresTarget, name: str, mode: str) -> None:
+    connection = await connect(large)
+    try:
+        plan = await explain(connection, name, mode)
+    finally:
+        await connection.close()
+    scanned = {n["Relation Name"] for n in nodes(plan) if n["Node Type"] == "Seq Scan"}
+    assert not scanned & LARGE
+    touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert touched < MANY + 60 * BATCH, f"{name} touched {touched} buffers"
+
+
+async def test_a_plan_kept_from_an_empty_table_is_as_good(aaiclick_postgres: PostgresTarget) -> None:
+    """A worker that polls an empty queue has its plans long before the first million tasks arrive."""
+    connection = await connect(aaiclick_postgres)
+    try:
+        claim = await connection.prepare(statement("claim"))
+        for _ in range(10):
+            await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+        await connection.execute(
+            "INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 200000) AS n", timeout=60
+        )
+        await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+        async with connection.transaction():
+            before = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
+            assert len(await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)) == BATCH
+            after = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
+    finally:
+        await connection.close()
+    assert after - before == 0  # rows read by sequential scans
