@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# A fresh HOME has no pip cache: keep one beside the venv, so that a second install is fast.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: install demo test check format bench clean
@@ -17,8 +16,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $(STAMP)
 
+# In a home of its own, so that it touches nothing of yours.
 demo: install
-	$(BIN)/python examples/demo.py
+	AAICLICK_HOME=$(CURDIR)/$(VENV)/demo/home AAICLICK_LOG_DIR=$(CURDIR)/$(VENV)/demo/logs $(BIN)/python examples/demo.py
 
 test: install
 	$(BIN)/python -m pytest -n auto

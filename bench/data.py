@@ -18,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from aaiclick.data import DataContext, col, create_object_from_value, get_data_context
@@ -38,18 +39,21 @@ class Bench:
         self.rows, self.repeat = rows, repeat
         self.results: dict[tuple[str, str], float] = {}
 
-    async def measure(self, task: str, engine: str, work, repeat: int | None = None) -> None:
-        times = []
+    async def compare(self, task: str, repeat: int | None = None, **engines) -> None:
+        """Time the engines in turns, so that whatever else the machine does falls on all of them."""
+        times: dict[str, list[float]] = {engine: [] for engine in engines}
         for _ in range(repeat or self.repeat):
-            started = time.perf_counter()
-            result = work()
-            if asyncio.iscoroutine(result):
-                await result
-            times.append(time.perf_counter() - started)
-        best, median = min(times), statistics.median(times)
-        self.results[task, engine] = median
-        line = {"task": task, "engine": engine, "rows": self.rows, "seconds": round(median, 5), "best": round(best, 5)}
-        print(json.dumps(line), flush=True)
+            for engine, work in engines.items():
+                started = time.perf_counter()
+                result = work()
+                if asyncio.iscoroutine(result):
+                    await result
+                times[engine].append(time.perf_counter() - started)
+        for engine, taken in times.items():
+            median = statistics.median(taken)
+            self.results[task, engine] = median
+            line = {"task": task, "engine": engine, "rows": self.rows, "seconds": round(median, 5)}
+            print(json.dumps({**line, "best": round(min(taken), 5)}), flush=True)
 
     def table(self) -> str:
         tasks = list(dict.fromkeys(task for task, _ in self.results))
@@ -93,30 +97,54 @@ async def run(rows: int, repeat: int) -> None:
     ta, tb = table_of(a), table_of(b)
     merge = {"join_algorithm": "full_sorting_merge"}
 
-    await bench.measure("fixed overhead", "aaiclick", lambda: (s["k"] + 1).sum().data(), 200)
-    await bench.measure("fixed overhead", "sql", lambda: sql(f"SELECT sum(k + 1) FROM {ts}"), 200)
-    await bench.measure("chain of 5 operators", "aaiclick", lambda: (((f["k"] + f["v"]) * 2 + 1) % 97).sum().data())
-    await bench.measure("chain of 5 operators", "sql", lambda: sql(f"SELECT sum(((k + v) * 2 + 1) % 97) FROM {tf}"))
-    await bench.measure("chain, no %", "aaiclick", lambda: (((f["k"] + f["v"]) * 2 + 1) * 3 - f["k"]).sum().data())
-    await bench.measure("chain, no %", "sql", lambda: sql(f"SELECT sum(((k + v) * 2 + 1) * 3 - k) FROM {tf}"))
-    await bench.measure(
-        "filter + group", "aaiclick", lambda: f.filter(col("v") > 500_000).group_by("k").agg(col("v").sum()).data()
+    p, q, r, d, e, g = dataframes(frame, small, other)
+    chain, plain, group = "chain of 5 operators", "chain, no %", "filter + group"
+    await bench.compare(
+        "fixed overhead",
+        200,
+        aaiclick=lambda: (s["k"] + 1).sum().data(),
+        sql=lambda: sql(f"SELECT sum(k + 1) FROM {ts}"),
     )
-    await bench.measure(
-        "filter + group", "sql", lambda: sql(f"SELECT k, sum(v) FROM {tf} WHERE v > 500000 GROUP BY k ORDER BY k")
+    await bench.compare(
+        chain,
+        aaiclick=lambda: (((f["k"] + f["v"]) * 2 + 1) % 97).sum().data(),
+        sql=lambda: sql(f"SELECT sum(((k + v) * 2 + 1) % 97) FROM {tf}"),
+        polars=lambda: p.select((((pl.col("k") + pl.col("v")) * 2 + 1) % 97).sum()),
+        pandas=lambda: (((d.k + d.v) * 2 + 1) % 97).sum(),
     )
-    await bench.measure("a + b, two Objects", "aaiclick", lambda: (a + b).sum().data())
-    await bench.measure(
-        "a + b, two Objects", "sql",
-        lambda: sql(f"SELECT sum(x.value + y.value) FROM {ta} x JOIN {tb} y ON x.aai_id = y.aai_id", **merge),
-    )  # fmt: skip
-    await bench.measure("join", "aaiclick", lambda: f.join(s, "k").select(t=(col("v") * col("w")).sum()).data())
-    await bench.measure("join", "sql", lambda: sql(f"SELECT sum(x.v * y.w) FROM {tf} x JOIN {ts} y ON x.k = y.k"))
-    await bench.measure("store v * 2", "aaiclick", lambda: (f["v"] * 2).materialize())
-    await bench.measure("read all", "aaiclick", f.to_arrow)
-    await bench.measure("read all", "sql", lambda: sql(f"SELECT k, v FROM {tf} ORDER BY aai_id"))
-    await bench.measure("store Arrow", "aaiclick", lambda: create_object_from_value(frame))
-    await others(bench, frame, small, other)
+    await bench.compare(
+        plain,
+        aaiclick=lambda: (((f["k"] + f["v"]) * 2 + 1) * 3 - f["k"]).sum().data(),
+        sql=lambda: sql(f"SELECT sum(((k + v) * 2 + 1) * 3 - k) FROM {tf}"),
+        polars=lambda: p.select((((pl.col("k") + pl.col("v")) * 2 + 1) * 3 - pl.col("k")).sum()),
+        pandas=lambda: (((d.k + d.v) * 2 + 1) * 3 - d.k).sum(),
+    )
+    await bench.compare(
+        group,
+        aaiclick=lambda: f.filter(col("v") > 500_000).group_by("k").agg(col("v").sum()).data(),
+        sql=lambda: sql(f"SELECT k, sum(v) FROM {tf} WHERE v > 500000 GROUP BY k ORDER BY k"),
+        polars=lambda: p.filter(pl.col("v") > 500_000).group_by("k").agg(pl.col("v").sum()),
+        pandas=lambda: d[d.v > 500_000].groupby("k").v.sum(),
+    )
+    await bench.compare(
+        "a + b, two Objects",
+        aaiclick=lambda: (a + b).sum().data(),
+        sql=lambda: sql(f"SELECT sum(x.value + y.value) FROM {ta} x JOIN {tb} y ON x.aai_id = y.aai_id", **merge),
+        polars=lambda: (p["v"] + r["value"]).sum(),
+        pandas=lambda: (d.v + g.value).sum(),
+    )
+    await bench.compare(
+        "join",
+        aaiclick=lambda: f.join(s, "k").select(t=(col("v") * col("w")).sum()).data(),
+        sql=lambda: sql(f"SELECT sum(x.v * y.w) FROM {tf} x JOIN {ts} y ON x.k = y.k"),
+        polars=lambda: p.join(q, on="k").select((pl.col("v") * pl.col("w")).sum()),
+        pandas=lambda: (lambda m: (m.v * m.w).sum())(d.merge(e, on="k")),
+    )
+    await bench.compare("read all", 3, aaiclick=f.to_arrow, sql=lambda: sql(f"SELECT k, v FROM {tf} ORDER BY aai_id"))
+    await bench.compare("store v * 2", 3, aaiclick=lambda: (f["v"] * 2).materialize())
+    await bench.compare("store Arrow", 3, aaiclick=lambda: create_object_from_value(frame))
+    if importlib.util.find_spec("duckdb"):
+        await duckdb_too(bench, frame, small)
     await chunks(f)
     total = (a + b).sum()
     enough = min([size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in(total, size)])
@@ -146,47 +174,25 @@ async def chunks(obj: Object) -> None:
         print(json.dumps({**line, "ratio": round(timed["last"] / timed["first"], 2)}), flush=True)
 
 
-async def others(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table) -> None:
-    if importlib.util.find_spec("polars"):
-        import polars as pl
+def dataframes(*tables: pa.Table):
+    return *(pl.from_arrow(each) for each in tables), *(each.to_pandas() for each in tables)
 
-        p, q, r = pl.from_arrow(frame), pl.from_arrow(small), pl.from_arrow(other)
-        await bench.measure(
-            "chain of 5 operators", "polars", lambda: p.select((((pl.col("k") + pl.col("v")) * 2 + 1) % 97).sum())
-        )
-        await bench.measure(
-            "chain, no %", "polars", lambda: p.select(((pl.col("k") + pl.col("v")) * 2 + 1) * 3 - pl.col("k")).sum()
-        )
-        await bench.measure(
-            "filter + group", "polars", lambda: p.filter(pl.col("v") > 500_000).group_by("k").agg(pl.col("v").sum())
-        )
-        await bench.measure("a + b, two Objects", "polars", lambda: (p["v"] + r["value"]).sum())
-        await bench.measure("join", "polars", lambda: p.join(q, on="k").select((pl.col("v") * pl.col("w")).sum()))
-    if importlib.util.find_spec("pandas"):
-        d, e, g = frame.to_pandas(), small.to_pandas(), other.to_pandas()
-        await bench.measure("chain of 5 operators", "pandas", lambda: (((d.k + d.v) * 2 + 1) % 97).sum())
-        await bench.measure("chain, no %", "pandas", lambda: (((d.k + d.v) * 2 + 1) * 3 - d.k).sum())
-        await bench.measure("filter + group", "pandas", lambda: d[d.v > 500_000].groupby("k").v.sum())
-        await bench.measure("a + b, two Objects", "pandas", lambda: (d.v + g.value).sum())
-        await bench.measure("join", "pandas", lambda: (lambda m: (m.v * m.w).sum())(d.merge(e, on="k")))
-    if importlib.util.find_spec("duckdb"):
-        import duckdb
 
-        db = duckdb.connect()
-        db.register("f_arrow", frame), db.register("s_arrow", small), db.register("o_arrow", other)
-        db.execute("CREATE TABLE f AS FROM f_arrow"), db.execute("CREATE TABLE s AS FROM s_arrow")
-        await bench.measure(
-            "chain of 5 operators", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)%97) FROM f").fetchall()
-        )
-        await bench.measure(
-            "chain, no %", "duckdb", lambda: db.execute("SELECT sum(((k+v)*2+1)*3-k) FROM f").fetchall()
-        )
-        await bench.measure(
-            "filter + group",
-            "duckdb",
-            lambda: db.execute("SELECT k, sum(v) FROM f WHERE v>500000 GROUP BY k").fetchall(),
-        )
-        await bench.measure("join", "duckdb", lambda: db.execute("SELECT sum(v*w) FROM f JOIN s USING (k)").fetchall())
+async def duckdb_too(bench: Bench, frame: pa.Table, small: pa.Table) -> None:
+    import duckdb
+
+    db = duckdb.connect()
+    db.register("f_arrow", frame)
+    db.register("s_arrow", small)
+    db.execute("CREATE TABLE f AS FROM f_arrow")
+    db.execute("CREATE TABLE s AS FROM s_arrow")
+    for task, text in {
+        "chain of 5 operators": "SELECT sum(((k + v) * 2 + 1) % 97) FROM f",
+        "chain, no %": "SELECT sum(((k + v) * 2 + 1) * 3 - k) FROM f",
+        "filter + group": "SELECT k, sum(v) FROM f WHERE v > 500000 GROUP BY k",
+        "join": "SELECT sum(v * w) FROM f JOIN s USING (k)",
+    }.items():
+        await bench.compare(task, duckdb=lambda text=text: db.execute(text).fetchall())
 
 
 async def main() -> int:

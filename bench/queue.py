@@ -2,8 +2,8 @@
 
     python bench/queue.py [--tasks 20000] [--repeats 3] [--only SECTION] [--rows 1000000]
 
-The raw loop is one table, a partial index and one statement that completes the last batch and claims the next, fenced by
-the attempt: what a tight Python program can do without jobs, orgs, groups, leases by token or history. Ours is the
+The raw loop is one table, a partial index and one statement that completes the last batch and claims the next, fenced
+by the attempt: what a tight Python program can do without jobs, orgs, groups, leases by token or history. Ours is the
 gateway that workers use. Both have two connections per process and batches of 100, both commit durably, neither runs
 VACUUM or ANALYZE by hand. Medians of the repeats, which are interleaved.
 """
@@ -62,8 +62,12 @@ class Bench:
         self.count: int = arguments.tasks
 
     def cpu(self) -> float:
-        total = 0.0
-        for process in self.postmaster.children() if self.postmaster else ():
+        """Seconds the server has used, backends that have gone included."""
+        if self.postmaster is None:
+            return float("nan")
+        own = self.postmaster.cpu_times()
+        total = own.children_user + own.children_system
+        for process in self.postmaster.children():
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
@@ -131,7 +135,7 @@ class Bench:
         if processes == 1:
             return await (our_drain if ours else raw_drain)(target)
         command = [sys.executable, __file__, "--drain", "ours" if ours else "raw", "--dsn", target.dsn]
-        workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
+        workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]  # noqa: ASYNC220
         for worker in workers:
             assert worker.stdout is not None
             worker.stdout.readline()  # ready
@@ -157,7 +161,7 @@ class Bench:
                 await self.drop(target)
         self.report(title, figures)
 
-    async def compare_drain(self, processes: int, prepare: str = "", label: str = "") -> None:
+    async def compare_drain(self, processes: int) -> None:
         figures: dict[str, list[tuple[float, float]]] = {"raw": [], "ours": []}
         for _ in range(self.arguments.repeats):
             for name in ("raw", "ours"):

@@ -1,45 +1,40 @@
-"""`make demo`: start the embedded stack, load a million rows, compute in ClickHouse, show the answer.
-
-It runs in a home of its own below .venv, so that it touches nothing of yours, and stops what it started.
-"""
+"""`make demo`: start the embedded stack, run a job of several steps on a worker, show its result, stop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import sys
 import time
-from pathlib import Path
 
-os.environ.setdefault("AAICLICK_HOME", str(Path(__file__).parents[1] / ".venv" / "demo-home"))
-
-from aaiclick.data import DataContext, col, create_object_from_value
+from aaiclick.cli.main import run
+from aaiclick.data import DataContext, open_reference
 from aaiclick.local import close_leases, find_both, stop_stack
-from aaiclick.store.migrate import ensure_current
+from aaiclick.orchestration import OrchContext, get_task, list_jobs
+from aaiclick.store.reads import list_tasks
 
-ROWS = 1_000_000
 
-
-async def compute() -> None:
-    async with DataContext():
-        trips = await create_object_from_value(
-            {"city": [f"city {number % 5}" for number in range(ROWS)], "km": [number % 97 for number in range(ROWS)]}
-        )
-        fares = trips.with_columns(fare=col("km") * 3 + 2)
-        by_city = fares.group_by("city").agg(trips=col("km").count(), mean_fare=col("fare").mean()).sort("city")
-        for row in (await by_city.to_arrow()).to_pylist():
-            print(f"  {row['city']}: {row['trips']:,} trips, mean fare {row['mean_fare']:.2f}")
+async def show_result() -> None:
+    """The last task's result is an Object: a ClickHouse table."""
+    async with OrchContext() as context, DataContext():
+        newest = (await list_jobs(limit=1))[0]
+        async with context.connection() as connection:
+            last = (await list_tasks(connection, newest.id))[-1]
+        result = await open_reference((await get_task(last["id"])).result)
+        for row in (await result.to_arrow()).to_pylist():
+            print(f"  {row['city']:6} {row['mean_fare']:7.2f}")
 
 
 def main() -> None:
     started = time.perf_counter()
     postgres, clickhouse = find_both()
-    asyncio.run(ensure_current(postgres))
-    print(f"The stack is up after {time.perf_counter() - started:.1f} s:\n  {postgres}\n  {clickhouse}")
-    started = time.perf_counter()
-    asyncio.run(compute())
-    print(f"{ROWS:,} rows loaded and grouped in {time.perf_counter() - started:.1f} s")
+    print(f"The stack is up after {time.perf_counter() - started:.1f} s:\n  {postgres}\n  {clickhouse}\n", flush=True)
+    code = run(["run", "examples.trips.fares"])
+    if code == 0:
+        print("\nIts result, mean fare by city:", flush=True)
+        asyncio.run(show_result())
     close_leases()
     stop_stack()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

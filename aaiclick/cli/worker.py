@@ -55,28 +55,50 @@ def start(
     grace_seconds: float,
 ) -> None:
     """Run tasks until told to stop: Ctrl-C finishes what runs, a second one gives it back at once."""
+    plan = make_plan(
+        processes=processes or os.cpu_count() or 1,
+        concurrency=concurrency,
+        queues=queues,
+        imports=imports,
+        isolate=isolation == "process",
+        max_tasks=max_tasks,
+        drain=drain,
+        stop_seconds=stop_seconds,
+        grace_seconds=grace_seconds,
+    )
+    asyncio.run(_run(plan))
+
+
+def make_plan(
+    *,
+    processes: int,
+    concurrency: int = 16,
+    queues: tuple[str, ...] = (),
+    imports: tuple[str, ...] = (),
+    isolate: bool = False,
+    max_tasks: int | None = None,
+    drain: bool = False,
+    stop_seconds: float = 30.0,
+    grace_seconds: float = 5.0,
+) -> Plan:
+    """A worker by the settings of this process, on the servers they name or the embedded ones."""
     settings = get_settings()
     postgres, clickhouse = find_both(settings)
     log_directory = get_logs_dir(settings)
-    plan = Plan(
-        processes=processes or os.cpu_count() or 1,
-        duty=Duty(
-            worker_id=0,
-            queues=queues,
-            concurrency=concurrency,
-            lease_seconds=settings.worker_timeout_seconds,
-            task_timeout_seconds=settings.worker_task_timeout_seconds,
-            grace_seconds=grace_seconds,
-            log_directory=log_directory,
-            isolate=isolation == "process",
-            max_tasks=max_tasks,
-            drain=drain,
-        ),
-        setup=Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd())),
-        heartbeat_seconds=settings.worker_heartbeat_interval_seconds,
-        stop_seconds=stop_seconds,
+    duty = Duty(
+        worker_id=0,
+        queues=queues,
+        concurrency=concurrency,
+        lease_seconds=settings.worker_timeout_seconds,
+        task_timeout_seconds=settings.worker_task_timeout_seconds,
+        grace_seconds=grace_seconds,
+        log_directory=log_directory,
+        isolate=isolate,
+        max_tasks=max_tasks,
+        drain=drain,
     )
-    asyncio.run(_run(plan))
+    setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()))
+    return Plan(processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds)
 
 
 async def _run(plan: Plan) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
-from aaiclick.data.execute import is_table, prepare, strip
+from aaiclick.data.execute import is_table, prepare, store, strip
 from aaiclick.data.frame import KEY
 from aaiclick.data.matching import shaped
 from aaiclick.data.object import Object
@@ -48,10 +48,10 @@ async def create_object_from_value(
     >>> obj = await create_object_from_value([1, 2, 3])  # doctest: +SKIP
     """
     context = get_data_context()
-    if isinstance(value, Object):
-        return await keep(context, await value, name, replace)
     if name is not None:
         named_table(name)
+    if isinstance(value, Object):
+        return await value if name is None else await keep(context, await _copied(context, value), name, replace)
     if isinstance(value, AsyncIterable | Iterator) or inspect.isgenerator(value):
         return await _from_batches(context, _batches(value), name, schema, replace)
     rows = await asyncio.to_thread(rows_of, value, schema) if _is_large(value) else rows_of(value, schema)
@@ -61,6 +61,12 @@ async def create_object_from_value(
 
     table, _ = await context.create_table(rows.columns, rows.shape, fill)
     return await keep(context, Object.from_table(table), name, replace)
+
+
+async def _copied(context: DataContext, value: Object) -> Object:
+    """A table of its own: the one given stays what and where it is."""
+    context.check(value.relation)
+    return Object.from_table(await store(context, await prepare(context, value.relation), value.shape))
 
 
 def _is_large(value: Any) -> bool:

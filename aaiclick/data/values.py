@@ -85,6 +85,7 @@ def _columns(value: Any) -> tuple[Shape, dict[str, Any]]:
     if value is None or isinstance(value, SCALARS) or _is_numpy_scalar(value):
         return "scalar", {VALUE: [value]}
     if isinstance(value, pa.Table | pa.RecordBatch):
+        check_column_names(value.schema.names)
         return "table", {name: value.column(i) for i, name in enumerate(value.schema.names)}
     if isinstance(value, pa.ChunkedArray | pa.Array):
         return "column", {VALUE: value}
@@ -144,6 +145,7 @@ def _frame_columns(value: Any) -> tuple[Shape, dict[str, Any]] | None:
     if module == "polars" and kind == "Series":
         return "column", {VALUE: value.to_arrow()}
     if module == "pandas" and kind == "DataFrame":
+        check_column_names(str(name) for name in value.columns)
         return "table", {str(name): pa.array(value[name], from_pandas=True) for name in value.columns}
     if module == "pandas" and kind in ("Series", "Index"):
         return "column", {VALUE: pa.array(value, from_pandas=True)}

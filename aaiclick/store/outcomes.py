@@ -92,9 +92,12 @@ async def _the_long_way(
             return await _end(connection, successes, failures, releases, alone, now)
 
     try:
-        return await again(lambda: end(alone=bool(failures)))
+        accepted = await again(lambda: end(alone=bool(failures)))
     except _MoreLocks:
-        return await again(lambda: end(alone=True))
+        accepted = await again(lambda: end(alone=True))
+    # Nobody is told before it is on disk; others need not wait for that to take the locks.
+    await connection.execute(statement("flush"))
+    return accepted
 
 
 async def _end(

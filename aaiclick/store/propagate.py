@@ -21,7 +21,8 @@ UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
 
 
 async def propagate(connection: Connection, ended: Sequence[asyncpg.Record], now: datetime | None) -> None:
-    """Tell everybody what became of `ended`: rows with id, org_id, job_id, group_id, followed, concurrency_key, status.
+    """Tell everybody what became of `ended`: rows with id, org_id, job_id, group_id, followed, concurrency_key, status;
+    completed ones also say whether groups wait for them (`gates`).
 
     The caller holds the graph locks of their jobs (see docs/engine.md).
     """
@@ -57,7 +58,10 @@ async def _advance(
     left = Counter[int](row["group_id"] for row in completed if row["group_id"] is not None)
     if not done and not left:
         return set(), set()
-    met, opened = await advance_groups(connection, done, left, [], now)
+    gates = [row["id"] for row in completed if row["gates"]]
+    met, opened = await advance_groups(connection, gates, left, [], now)
+    if not (done or met or opened):
+        return set(), set()
     rows = await connection.fetch(statement("advance_tasks"), done + met, opened, now)
     return (
         {row["queue"] for row in rows if row["readiness"] == "READY"},

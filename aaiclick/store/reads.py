@@ -47,3 +47,29 @@ async def task_results(connection: Connection, job_id: int, task_ids: Sequence[i
     """Task id → what it returned, as JSON text; only of tasks of the job."""
     rows = await connection.fetch(statement("task_results"), list(task_ids), job_id)
     return {row["id"]: row["result"] for row in rows}
+
+
+async def job_progress(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """How many tasks of each group are where; the group named '' is what is in none."""
+    return await connection.fetch(statement("job_progress"), job_id)
+
+
+async def queue_depths(connection: Connection) -> list[asyncpg.Record]:
+    """Every queue with its depth, limits and pause."""
+    return await connection.fetch(statement("queue_depths"))
+
+
+async def list_dead_letters(
+    connection: Connection,
+    *,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """Newest first."""
+    return await connection.fetch(statement("list_dead_letters"), type, fingerprint, limit)
+
+
+async def group_dead_letters(connection: Connection) -> list[asyncpg.Record]:
+    """By fingerprint, most frequent first."""
+    return await connection.fetch(statement("group_dead_letters"))

@@ -40,7 +40,14 @@ class NewJob:
     trigger: str | None = None
 
 
-async def submit_job(connection: Connection, job: NewJob, plan: Plan, names: Mapping[int, str] | None = None) -> int:
+async def submit_job(
+    connection: Connection,
+    job: NewJob,
+    plan: Plan,
+    names: Mapping[int, str] | None = None,
+    *,
+    now: datetime | None = None,
+) -> int:
     """Insert a job with everything in `plan`; returns its id, or that of the job that has its idempotency key."""
     refuse_cycle(plan, names or {})
     counters = count(plan, Known())
@@ -52,14 +59,20 @@ async def submit_job(connection: Connection, job: NewJob, plan: Plan, names: Map
         )  # fmt: skip
         if inserted is None:
             return int(await connection.fetchval(statement("job_by_key"), job.org_id, job.name, job.idempotency_key))
-        await _insert(connection, job.org_id, job.id, plan, counters, closed=set())
+        await _insert(connection, job.org_id, job.id, plan, counters, set(), now)
         if not plan.tasks:
-            await settle(connection, completed=Counter({job.id: 0}))
+            await settle(connection, completed=Counter({job.id: 0}), now=now)
     return job.id
 
 
 async def add_to_job(
-    connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str] | None = None, lease: Lease | None = None
+    connection: Connection,
+    job_id: int,
+    plan: Plan,
+    names: Mapping[int, str] | None = None,
+    lease: Lease | None = None,
+    *,
+    now: datetime | None = None,
 ) -> None:
     """Add to a job that has not ended; with `lease`, only while its holder has it."""
     names = names or {}
@@ -72,7 +85,7 @@ async def add_to_job(
         known, closed = await _look_up(connection, job_id, plan, names)
         refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
         counters = count(plan, known)
-        await _insert(connection, head["org_id"], job_id, plan, counters, closed)
+        await _insert(connection, head["org_id"], job_id, plan, counters, closed, now)
         grown = {group: added for group in known.groups if (added := counters.open[group])}
         if grown:
             await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))
@@ -170,12 +183,18 @@ async def _rest_of_graph(connection: Connection, job_id: int, plan: Plan, known:
 
 
 async def _insert(
-    connection: Connection, org_id: UUID, job_id: int, plan: Plan, counters: Counters, closed: set[int]
+    connection: Connection,
+    org_id: UUID,
+    job_id: int,
+    plan: Plan,
+    counters: Counters,
+    closed: set[int],
+    now: datetime | None,
 ) -> None:
     new_groups = {group.id for group in plan.groups}
     closed = closed | (new_groups - counters.opened)
     if plan.groups:
-        await _insert_groups(connection, job_id, plan, counters)
+        await _insert_groups(connection, job_id, plan, counters, now)
     records = [record(task, org_id, job_id, counters, closed) for task in plan.tasks]
     await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
     if plan.edges:
@@ -191,11 +210,13 @@ async def _insert(
     await notify_ready(connection, ready)
 
 
-async def _insert_groups(connection: Connection, job_id: int, plan: Plan, counters: Counters) -> None:
-    now: datetime = await connection.fetchval(statement("clock"))
+async def _insert_groups(
+    connection: Connection, job_id: int, plan: Plan, counters: Counters, now: datetime | None
+) -> None:
+    moment: datetime = await connection.fetchval(statement("clock"), now)
     rows = [
         (group.id, job_id, group.parent_group_id, group.name, counters.unmet[group.id], counters.open[group.id],
-         now if group.id in counters.completed else None)
+         moment if group.id in counters.completed else None)
         for group in plan.groups
     ]  # fmt: skip
     columns = ("id", "job_id", "parent_group_id", "name", "unmet", "open", "completed_at")

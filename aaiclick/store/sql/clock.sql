@@ -1,1 +1,1 @@
-SELECT now()
+SELECT coalesce($1::timestamptz, now())

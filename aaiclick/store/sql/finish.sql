@@ -2,15 +2,12 @@
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::timestamptz[])
         AS g (id, attempt, token, result, log_path, started_at)
-),
-mine AS MATERIALIZED (
-    SELECT g.* FROM given g CROSS JOIN LATERAL (
-        SELECT FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token FOR NO KEY UPDATE) p
 )
 UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
-    result = m.result, log_path = m.log_path, started_at = coalesce(m.started_at, t.started_at), error = NULL,
+    result = g.result, log_path = g.log_path, started_at = coalesce(g.started_at, t.started_at), error = NULL,
     error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
-FROM mine m WHERE t.id = m.id AND t.id = ANY (ARRAY(SELECT id FROM mine))
+FROM given g
+WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
 RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
     CASE WHEN t.followed THEN EXISTS (
         SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group') ELSE false END AS gates

@@ -1,6 +1,7 @@
 -- Take the graph lock of the jobs that the tasks $1 are linked into, in the order of their ids; docs/engine.md says
 -- what it protects. Shared where completing only touches tasks; alone where it touches groups, or where $2 says so.
-SELECT job_id, alone, CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL
+-- The commit lets go of the locks before it waits for the disk: `flush.sql` does the waiting.
+SELECT job_id, alone, set_config('synchronous_commit', 'off', true), CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL
                       ELSE pg_advisory_xact_lock_shared(job_id) IS NULL END
 FROM (
     SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR EXISTS (

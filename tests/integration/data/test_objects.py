@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -458,6 +459,21 @@ async def test_frames_in():
     assert await (await create_object_from_value(np.array([1.5, 2.5]))).data() == [1.5, 2.5]
     assert await (await create_object_from_value(pl.Series([1, None]))).data() == [1, None]
     assert await (await create_object_from_value(np.float64(1.5))).data() == 1.5
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
+    for value in (twice, pd.DataFrame([[1, 2]], columns=["x", "x"])):
+        with pytest.raises(ColumnNameError, match="Two columns"):
+            await create_object_from_value(value)
+    mixed = pl.DataFrame(
+        {
+            "c": pl.Series(["a", None], dtype=pl.Categorical),
+            "l": [[1], [2, None]],
+            "st": [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
+            "de": [Decimal("1.5"), None],
+            "bin": [b"\xff", None],
+            "at": [datetime(2020, 1, 1), None],
+        }
+    )
+    assert await (await create_object_from_value(mixed)).data() == mixed.to_dict(as_series=False)
 
 
 async def test_batches_in():
@@ -493,6 +509,23 @@ async def test_named_objects_outlive_their_context(clickhouse_target):
         assert await list_objects() == []
         with pytest.raises(ObjectNotFoundError):
             await delete_object(awkward)
+
+
+async def test_an_object_kept_under_a_name_stays_itself():
+    obj = await create_object_from_value([1, 2])
+    kept = await create_object_from_value(obj, name="copy")
+    assert await obj.data() == await kept.data() == [1, 2]
+    assert obj.table_id != kept.table_id
+    assert await (await create_object_from_value(obj * 2, name="copy", replace=True)).data() == [2, 4]
+    assert await create_object_from_value(obj) is obj
+
+
+async def test_many_at_once():
+    async def work(number):
+        obj = await create_object_from_value(list(range(number)))
+        return await (obj + 1).sum().data()
+
+    assert await asyncio.gather(*(work(i) for i in range(60))) == [i * (i + 1) // 2 for i in range(60)]
 
 
 async def test_from_query():

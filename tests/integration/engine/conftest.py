@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import pytest
 
 from aaiclick.settings import PostgresTarget
@@ -34,6 +34,7 @@ class Engine:
     worker_id: int
     shift: timedelta = field(default_factory=timedelta)
     ids: dict[str, int] = field(default_factory=dict)
+    waits: bool = False
 
     async def now(self) -> datetime:
         return await self.db.fetchval("SELECT now()") + self.shift
@@ -106,6 +107,15 @@ class Engine:
         known = {row["id"]: row["status"] for row in rows}
         return " ".join(known[self.id(name)] for name in names)
 
+    async def db_quiet(self, watcher: Engine, work: asyncio.Task[None]) -> None:
+        """Return when this session has done what it can: it idles in its transaction, waits for a lock, or is done."""
+        pid = self.db.get_server_pid()
+        while not work.done():
+            row = await watcher.db.fetchrow("SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $1", pid)
+            if row["wait_event_type"] == "Lock" or (row["state"] == "idle in transaction" and self.waits):
+                return
+            await asyncio.sleep(0)
+
     async def check(self) -> None:
         """All invariants hold."""
         assert await check_invariants(self.db) == []
@@ -124,7 +134,3 @@ async def second(engine: Engine) -> AsyncIterator[Engine]:
     other = await engine.another()
     yield other
     await other.db.close()
-
-
-def code_of(error: asyncpg.PostgresError) -> str:
-    return str(error.sqlstate)

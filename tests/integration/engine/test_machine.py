@@ -172,7 +172,7 @@ class Life(RuleBasedStateMachine):
         job = get_snowflake_id()
         plan = self.draw_plan(data, job, [])
         try:
-            self.run(submit_job(self.db, NewJob(job, "j"), plan))
+            self.run(submit_job(self.db, NewJob(job, "j"), plan, now=self.now))
         except SubmitError:
             return 0  # a cycle through groups
         self.learn(plan, job)
@@ -183,7 +183,7 @@ class Life(RuleBasedStateMachine):
         old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
         plan = self.draw_plan(data, job, old)
         try:
-            self.run(add_to_job(self.db, job, plan)) if job else None
+            self.run(add_to_job(self.db, job, plan, now=self.now)) if job else None
         except SubmitError:
             impossible = any(self.model.hopeless(a) for a, _ in plan.edges if a in old)
             over = self.model.job_status(job) != "open" or job in self.finished_jobs

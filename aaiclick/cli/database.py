@@ -1,0 +1,53 @@
+"""How commands reach PostgreSQL: one connection for one piece of work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aaiclick.local import find_postgres
+from aaiclick.settings import get_settings
+from aaiclick.store.engine import connect
+from aaiclick.store.migrate import ensure_current
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+T = TypeVar("T")
+
+
+def with_database(work: Callable[[Connection], Awaitable[T]]) -> T:
+    """Do something over a connection of its own; the embedded database is brought up to date first."""
+    settings = get_settings()
+    target = find_postgres(settings)
+
+    async def run() -> T:
+        if settings.postgres is None:
+            await ensure_current(target)
+        connection = await connect(target)
+        try:
+            return await work(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+def moment(value: datetime | None) -> str:
+    """A time as people and programs read it."""
+    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def seconds(start: datetime | None, end: datetime | None) -> str:
+    """How long something took, or has taken so far."""
+    if start is None:
+        return ""
+    return f"{((end or datetime.now(UTC)) - start).total_seconds():.1f} s"
+
+
+def first_line(text: Any) -> str:
+    """What tells most of a traceback in a table: its last line that is not a remedy."""
+    lines = [line for line in str(text or "").splitlines() if line.strip()]
+    return lines[-1][:160] if lines else ""

@@ -1,0 +1,123 @@
+"""`aaiclick jobs`: what was submitted and how far it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.store import control, reads
+from aaiclick.store.models import JobStatus
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+@click.group()
+def jobs() -> None:
+    """List, show, cancel and retry jobs."""
+
+
+@jobs.command()
+@click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False))
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--before", type=int, default=None, help="Continue a listing: the last id of the page before.")
+@output_option
+def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
+    """List jobs, newest first."""
+    wanted = status.upper() if status else None
+
+    async def work(connection: Connection) -> list[asyncpg.Record]:
+        return await reads.list_jobs(connection, status=wanted, before=before or reads.LAST_ID, limit=limit)
+
+    rows = with_database(work)
+    print_records([_line(row) for row in rows], output)
+    if len(rows) == limit:
+        note(f"More: --before {rows[-1]['id']}")
+
+
+@jobs.command()
+@click.argument("job_id", type=int)
+@output_option
+def show(job_id: int, output: str) -> None:
+    """Show a job and how far each of its groups is."""
+
+    async def work(connection: Connection) -> tuple[asyncpg.Record, list[asyncpg.Record]]:
+        return await _job(connection, job_id), await reads.job_progress(connection, job_id)
+
+    job, progress = with_database(work)
+    print_records([_line(job)], output)
+    if output == "table":
+        click.echo()
+        print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
+
+
+@jobs.command()
+@click.argument("job_ids", type=int, nargs=-1, required=True)
+def cancel(job_ids: tuple[int, ...]) -> int:
+    """End jobs: what waits is cancelled, what runs is told to stop."""
+
+    async def work(connection: Connection) -> list[bool]:
+        return [await control.cancel_job(connection, job_id) for job_id in job_ids]
+
+    ended = with_database(work)
+    for job_id, done in zip(job_ids, ended, strict=True):
+        note(f"Job {job_id} is cancelled." if done else f"Job {job_id} was over already.")
+    return 0 if all(ended) else EXIT_FAILED
+
+
+@jobs.command()
+@click.argument("job_id", type=int)
+def retry(job_id: int) -> None:
+    """Start over what failed in a job, and what was cancelled because of it."""
+
+    async def work(connection: Connection) -> set[int]:
+        await _job(connection, job_id)
+        return await control.retry_failed_tasks(connection, job_id)
+
+    note(f"{len(with_database(work))} tasks of job {job_id} start over.")
+
+
+@jobs.command()
+@click.argument("job_id", type=int)
+def pause(job_id: int) -> None:
+    """Let nothing more of a job begin."""
+    with_database(lambda connection: control.pause_job(connection, job_id))
+    note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
+
+
+@jobs.command()
+@click.argument("job_id", type=int)
+def resume(job_id: int) -> None:
+    """Let a paused job go on."""
+    with_database(lambda connection: control.resume_job(connection, job_id))
+    note(f"Job {job_id} goes on.")
+
+
+async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
+    row = await reads.get_job(connection, job_id)
+    if row is None:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+    return row
+
+
+def _line(row: asyncpg.Record) -> dict[str, Any]:
+    return {
+        "id": str(row["id"]),
+        "name": row["name"],
+        "status": row["status"],
+        "tasks": f"{row['total_tasks'] - row['open_tasks']}/{row['total_tasks']}",
+        "failed": row["failed_tasks"],
+        "created": moment(row["created_at"]),
+        "took": seconds(row["started_at"], row["completed_at"]),
+        "error": first_line(row["error"]),
+    }
+
+
+def _counts(row: asyncpg.Record) -> dict[str, Any]:
+    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}

@@ -1,0 +1,145 @@
+"""`aaiclick run`: submit a job and watch it to its end.
+
+Where no worker runs, one is started for as long as the job takes, so that nothing needs to be set up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.worker import make_plan
+from aaiclick.errors import EXIT_FAILED, EntrypointError
+from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
+from aaiclick.orchestration.decorators import JobFunction
+from aaiclick.orchestration.worker.supervisor import Supervisor
+from aaiclick.store import queue, reads
+from aaiclick.store.models import JobStatus, WorkerStatus
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+LOOK_SECONDS = 0.1
+
+
+@click.command()
+@click.argument("entrypoint")
+@click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument; VALUE is JSON or plain text.")
+@click.option("--name", default=None, help="Name of the job [default: the function's].")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Watch it to its end.")
+@output_option
+def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, output: str) -> int:
+    """Run a job: ENTRYPOINT is package.module.function, a @job, a @task or a plain function.
+
+    Exit code 1 if the job fails.
+    """
+    sys.path.insert(0, str(Path.cwd()))
+    job = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
+    print_records([_line(job)], output)
+    return EXIT_FAILED if job.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+
+
+async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> Job:
+    async with OrchContext() as context:
+        job = await _submit(entrypoint, arguments, name)
+        note(f"Job {job.id} ({job.name}) is submitted.")
+        if not wait:
+            return job
+        async with context.connection() as connection, _some_worker(connection):
+            await _watch(connection, job.id)
+        return await get_job(job.id)
+
+
+async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) -> Job:
+    module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute) if module else None
+    except (ImportError, AttributeError) as error:
+        raise EntrypointError(
+            f"{entrypoint!r} cannot be imported: {error}.", remedy="Run this where the module is, or install it."
+        ) from None
+    if isinstance(found, JobFunction):
+        made = found  # pyright: ignore[reportUnknownVariableType]
+        return await create_job(name or made.name, made.build(**arguments))
+    return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
+
+
+@contextlib.asynccontextmanager
+async def _some_worker(connection: Connection) -> AsyncGenerator[None]:
+    """A worker of our own while there is no other."""
+    if await queue.list_workers(connection, WorkerStatus.ACTIVE):
+        yield
+        return
+    supervisor = Supervisor(make_plan(processes=os.cpu_count() or 1))
+    work = asyncio.create_task(supervisor.run())
+    try:
+        yield
+    finally:
+        supervisor.stop()
+        await work
+
+
+async def _watch(connection: Connection, job_id: int) -> None:
+    """Follow a job to its end: on a terminal with a bar for each group."""
+    if not sys.stderr.isatty():
+        while not await _ended(connection, job_id):  # noqa: ASYNC110  (the end is in a database)
+            await asyncio.sleep(LOOK_SECONDS)
+        return
+    from rich.console import Console  # heavy: only a terminal needs it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        known: dict[str, TaskID] = {}
+        while True:
+            ended = await _ended(connection, job_id)
+            for row in await reads.job_progress(connection, job_id):
+                label = row["name"] or "tasks"
+                if label not in known:
+                    known[label] = bars.add_task(label)
+                failed = f" [red]{row['failed']} failed" if row["failed"] else ""
+                bars.update(
+                    known[label], total=row["total"], completed=row["completed"], description=f"{label}{failed}"
+                )
+            if ended:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _ended(connection: Connection, job_id: int) -> bool:
+    row = await reads.get_job(connection, job_id)
+    return row is None or row["completed_at"] is not None
+
+
+def _argument(pair: str) -> tuple[str, Any]:
+    name, equals, text = pair.partition("=")
+    if not equals or not name.isidentifier():
+        raise click.UsageError(f"--arg {pair!r}: write NAME=VALUE.")
+    try:
+        return name, json.loads(text)
+    except ValueError:
+        return name, text
+
+
+def _line(job: Job) -> dict[str, Any]:
+    return {
+        "id": str(job.id),
+        "name": job.name,
+        "status": job.status.value,
+        "tasks": f"{job.total_tasks - job.open_tasks}/{job.total_tasks}",
+        "failed": job.failed_tasks,
+        "created": moment(job.created_at),
+        "took": seconds(job.started_at, job.completed_at),
+        "error": first_line(job.error),
+    }

@@ -1,0 +1,156 @@
+"""`aaiclick tasks` and `aaiclick logs`: single tasks, why they wait, what they said."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.orchestration.worker.logs import read_log
+from aaiclick.settings import get_logs_dir
+from aaiclick.store import control, reads
+from aaiclick.store.waiting import Reason, why_waiting
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+FOLLOW_SECONDS = 0.2
+ENDED = ("COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED")
+
+
+@click.group()
+def tasks() -> None:
+    """List, show, cancel and clear tasks."""
+
+
+@tasks.command()
+@click.argument("job_id", type=int)
+@click.option("--after", type=int, default=0, help="Continue a listing: the last id of the page before.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@output_option
+def ls(job_id: int, after: int, limit: int, output: str) -> None:
+    """List the tasks of a job in the order they were made."""
+
+    async def work(connection: Connection) -> list[asyncpg.Record]:
+        return await reads.list_tasks(connection, job_id, after=after, limit=limit)
+
+    rows = with_database(work)
+    print_records([_line(row) for row in rows], output)
+    if len(rows) == limit:
+        note(f"More: --after {rows[-1]['id']}")
+
+
+@tasks.command()
+@click.argument("task_id", type=int)
+@output_option
+def show(task_id: int, output: str) -> None:
+    """Show a task: its state, why it waits, its arguments, its result, its error."""
+
+    async def work(connection: Connection) -> tuple[asyncpg.Record, list[Reason]]:
+        return await _task(connection, task_id), await why_waiting(connection, task_id)
+
+    row, reasons = with_database(work)
+    facts = _line(row) | {
+        "why": "; ".join(reason.words for reason in reasons),
+        "kwargs": row["kwargs"],
+        "result": row["result"],
+        "log": row["log_path"],
+        "error": row["error"],
+    }
+    if output == "json":
+        print_records([facts], output)
+        return
+    for name, value in facts.items():
+        click.echo(f"{name:9} {value if value is not None else ''}")
+
+
+@tasks.command()
+@click.argument("task_id", type=int)
+@output_option
+def why(task_id: int, output: str) -> None:
+    """Say why a task is not running."""
+
+    async def work(connection: Connection) -> list[Reason]:
+        await _task(connection, task_id)
+        return await why_waiting(connection, task_id)
+
+    print_records([{"code": reason.code, "why": reason.words} for reason in with_database(work)], output)
+
+
+@tasks.command()
+@click.argument("task_ids", type=int, nargs=-1, required=True)
+def cancel(task_ids: tuple[int, ...]) -> int:
+    """End tasks: one that waits is cancelled, one that runs is told to stop."""
+    ended = with_database(lambda connection: control.cancel_tasks(connection, task_ids))
+    for task_id in task_ids:
+        note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
+    return 0 if ended.issuperset(task_ids) else EXIT_FAILED
+
+
+@tasks.command()
+@click.argument("task_id", type=int)
+def clear(task_id: int) -> None:
+    """Run a task again, and everything that depends on it."""
+
+    async def work(connection: Connection) -> set[int]:
+        await _task(connection, task_id)
+        return await control.clear(connection, task_id)
+
+    note(f"{len(with_database(work))} tasks run again.")
+
+
+@click.command()
+@click.argument("task_id", type=int)
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the task has ended.")
+@click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
+def logs(task_id: int, follow: bool, attempt: int | None) -> None:
+    """Print what a task said."""
+    row = with_database(lambda connection: _task(connection, task_id))
+    path = Path(row["log_path"]) if row["log_path"] else get_logs_dir() / f"{task_id}.log"
+    if not path.exists() and not follow:
+        note(f"Task {task_id} has said nothing" + ("." if row["status"] in ENDED else " so far."))
+        return
+    if attempt is not None or not follow:
+        click.echo(read_log(path, attempt), nl=False)
+        return
+    _follow(task_id, path)
+
+
+def _follow(task_id: int, path: Path) -> None:
+    position = 0
+    while True:
+        ended = with_database(lambda connection: _task(connection, task_id))["status"] in ENDED
+        if path.exists():
+            with path.open(errors="replace") as stream:
+                stream.seek(position)
+                click.echo(stream.read(), nl=False)
+                position = stream.tell()
+        if ended:
+            return
+        time.sleep(FOLLOW_SECONDS)
+
+
+async def _task(connection: Connection, task_id: int) -> asyncpg.Record:
+    row = await reads.get_task(connection, task_id)
+    if row is None:
+        raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls JOB' lists the tasks of a job.")
+    return row
+
+
+def _line(row: asyncpg.Record) -> dict[str, Any]:
+    return {
+        "id": str(row["id"]),
+        "type": row["type"],
+        "status": row["status"],
+        "attempt": row["attempt"],
+        "started": moment(row["started_at"]),
+        "took": seconds(row["started_at"], row["completed_at"]),
+        "error": first_line(row["error"]),
+    }

@@ -1,0 +1,119 @@
+"""Jobs from a terminal: run, look, read logs, retry, redrive, pause."""
+
+import json
+
+import pytest
+
+TASKS = """
+import asyncio
+from pathlib import Path
+from aaiclick.orchestration import job, task
+
+@task
+async def say(word: str) -> str:
+    print("saying", word)
+    return word
+
+@task(retries=0)
+def fragile(path: str) -> None:
+    if not Path(path).exists():
+        raise FileNotFoundError(path)
+
+@job
+def greet(words: list[str]) -> None:
+    for word in words:
+        say(word)
+
+@job(name="careful")
+def careful(path: str) -> None:
+    fragile.task(path) >> say.task("after")
+"""
+
+
+@pytest.fixture
+def project(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
+    (tmp_path / "project.py").write_text(TASKS)
+    aaiclick.environment |= {
+        "AAICLICK_DATABASE_URL": aaiclick_postgres.dsn,
+        "AAICLICK_CLICKHOUSE_URL": aaiclick_clickhouse.url,
+        "AAICLICK_LOG_DIR": str(tmp_path / "logs"),
+    }
+    return aaiclick
+
+
+def records(result):
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def test_run_watches_a_job_to_its_end(project):
+    ran = project("run", "project.greet", "--arg", 'words=["hello", "world"]', "-o", "json")
+    (job,) = records(ran)
+    assert (job["status"], job["tasks"]) == ("COMPLETED", "2/2")
+    assert f"Job {job['id']} (greet) is submitted." in ran.stderr
+    assert [line["id"] for line in records(project("jobs", "ls", "-o", "json"))] == [job["id"]]
+    tasks = records(project("tasks", "ls", job["id"], "-o", "json"))
+    assert {task["status"] for task in tasks} == {"COMPLETED"}
+    assert "saying hello" in project("logs", tasks[0]["id"]).stdout
+    assert "saying hello" in project("logs", "-f", tasks[0]["id"]).stdout
+    shown = project("tasks", "show", tasks[0]["id"]).stdout
+    assert "object_type" in shown
+    assert "greet" in project("jobs", "show", job["id"]).stdout
+
+
+def test_a_failing_job_is_mended_and_retried(project, tmp_path):
+    ran = project("run", "project.careful", "--arg", f"path={tmp_path / 'there'}", "-o", "json")
+    assert ran.returncode == 1
+    (job,) = json.loads(ran.stdout)
+    assert job["status"] == "FAILED"
+    (dead,) = records(project("dlq", "ls", "-o", "json"))
+    assert "FileNotFoundError" in dead["error"]
+    (kind,) = records(project("dlq", "ls", "--group", "-o", "json"))
+    assert kind["count"] == 1
+    (tmp_path / "there").touch()
+    assert "2 tasks" in project("jobs", "retry", job["id"]).stderr
+    project("worker", "start", "--drain", "--processes", "1")
+    (job,) = records(project("jobs", "show", job["id"], "-o", "json"))
+    assert job["status"] == "COMPLETED"
+
+
+def test_dead_letters_are_redriven(project, tmp_path):
+    project("run", "project.careful", "--arg", f"path={tmp_path / 'there'}")
+    assert project("dlq", "redrive").returncode == 2
+    (tmp_path / "there").touch()
+    assert "tasks start over" in project("dlq", "redrive", "--all").stderr
+    project("worker", "start", "--drain", "--processes", "1")
+    assert records(project("dlq", "ls", "-o", "json")) == []
+    assert {job["status"] for job in records(project("jobs", "ls", "-o", "json"))} == {"COMPLETED"}
+
+
+def test_what_waits_says_why(project):
+    project("queues", "pause", "default")
+    (job,) = json.loads(project("run", "project.greet", "--arg", 'words=["x"]', "--no-wait", "-o", "json").stdout)
+    (task,) = records(project("tasks", "ls", job["id"], "-o", "json"))
+    assert "paused" in project("tasks", "why", task["id"]).stdout
+    (queue,) = records(project("queues", "ls", "-o", "json"))
+    assert queue["ready"] == 1
+    assert queue["paused_at"]
+    project("queues", "resume", "default")
+    assert f"Job {job['id']} is cancelled." in project("jobs", "cancel", job["id"]).stderr
+    assert records(project("jobs", "show", job["id"], "-o", "json"))[0]["status"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["jobs", "show", "1"], 3, "There is no job 1."),
+        (["jobs", "retry", "1"], 3, "There is no job 1."),
+        (["tasks", "show", "1"], 3, "There is no task 1."),
+        (["logs", "1"], 3, "There is no task 1."),
+        (["jobs", "show", "x"], 2, "is not a valid integer"),
+        (["jobs", "ls", "--status", "WRONG"], 2, "is not one of"),
+        (["run", "no_such_module.job"], 1, "cannot be imported"),
+        (["run", "project.no_such_job"], 1, "cannot be imported"),
+        (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_explained(project, no_traceback, arguments, code, said):
+    no_traceback(project(*arguments), code, said)

@@ -1,0 +1,189 @@
+"""Two and three sessions at once, in every order: nothing is done twice, nothing is lost, nobody waits for ever.
+
+Each session does one thing in one transaction that it keeps open until its turn to commit. The sessions begin and
+commit in all possible orders; one that must wait for another simply finishes later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.loops import reaper
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import control, queue
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.leases import Claim, Success
+from aaiclick.store.plan import NewTask
+from tests.integration.engine.conftest import Engine
+
+Action = Callable[[Engine, dict[str, Claim]], Awaitable[object]]
+
+
+async def complete_a(session: Engine, claims: dict[str, Claim]) -> object:
+    return await session.complete(claims["a"])
+
+
+async def complete_b(session: Engine, claims: dict[str, Claim]) -> object:
+    return await session.complete(claims["b"])
+
+
+async def complete_both(session: Engine, claims: dict[str, Claim]) -> object:
+    return await session.complete(claims["b"], claims["a"])
+
+
+async def fail_a(session: Engine, claims: dict[str, Claim]) -> object:
+    return await session.fail(claims["a"], permanent=True)
+
+
+async def claim(session: Engine, claims: dict[str, Claim]) -> object:
+    return {claim.lease.task_id for claim in await session.claim(2)}
+
+
+async def reap(session: Engine, claims: dict[str, Claim]) -> object:
+    return await reaper.run_once(session.db, worker_timeout_seconds=1e9, now=await session.now() + timedelta(hours=1))
+
+
+async def cancel(session: Engine, claims: dict[str, Claim]) -> object:
+    return await control.cancel_job(session.db, session.id("job"))
+
+
+async def add(session: Engine, claims: dict[str, Claim]) -> object:
+    try:
+        return await session.add("job", "n", "", "a>n b>n")
+    except AaiclickError as error:
+        return error
+
+
+async def retry(session: Engine, claims: dict[str, Claim]) -> object:
+    return await control.retry_failed_tasks(session.db, session.id("job"))
+
+
+ACTIONS: dict[str, Action] = {
+    action.__name__: action for action in (complete_a, complete_b, complete_both, fail_a, claim, reap, cancel, add, retry)
+}  # fmt: skip
+PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
+TRIPLES = [
+    ("complete_a", "complete_b", "claim"), ("complete_a", "complete_b", "cancel"), ("complete_a", "complete_b", "reap"),
+    ("complete_a", "add", "complete_b"), ("complete_both", "complete_a", "reap"), ("fail_a", "complete_b", "add"),
+    ("cancel", "reap", "claim"), ("fail_a", "retry", "complete_b"),
+]  # fmt: skip
+SHAPES = {"tasks": ("a b c x", "", "a>c b>c"), "groups": ("a:g b:g c:h x", "g h", "g>h")}
+
+
+def orders(count: int) -> list[list[tuple[int, str]]]:
+    """Every order of beginnings and endings in which each session begins before it ends, the first beginning first."""
+    steps = [(n, what) for n in range(count) for what in ("begin", "end")]
+    return [
+        list(order) for order in itertools.permutations(steps)
+        if order[0] == (0, "begin") and all(order.index((n, "begin")) < order.index((n, "end")) for n in range(count))
+    ]  # fmt: skip
+
+
+async def play(engine: Engine, sessions: list[Engine], actions: list[str], order: list[tuple[int, str]]) -> None:
+    claims = {claim.type: claim for claim in await engine.claim(2)}
+    done = [asyncio.Event() for _ in actions]
+    running: list[asyncio.Task[None]] = []
+
+    async def session(number: int) -> None:
+        async with sessions[number].db.transaction():
+            await ACTIONS[actions[number]](sessions[number], claims)
+            sessions[number].waits = True
+            await done[number].wait()
+        sessions[number].waits = False
+
+    for number, what in order:
+        if what == "begin":
+            running.append(asyncio.create_task(session(number)))
+            await sessions[number].db_quiet(engine, running[-1])
+        else:
+            done[number].set()
+            await asyncio.sleep(0)
+    await asyncio.wait_for(asyncio.gather(*running), 30)
+
+
+@pytest.fixture
+async def sessions(engine: Engine):
+    found = [await engine.another() for _ in range(3)]
+    yield found
+    for session in found:
+        await session.db.close()
+
+
+async def settled(engine: Engine, sessions: list[Engine]) -> None:
+    """Whatever happened, all can be brought to an end, and all invariants hold on the way."""
+    await engine.check()
+    engine.shift = timedelta(hours=2)
+    for _ in range(3):
+        await reaper.run_once(engine.db, worker_timeout_seconds=1e9, now=await engine.now())
+        engine.shift += timedelta(hours=2)
+        await engine.run()
+    open_tasks = await engine.db.fetchval("SELECT count(*) FROM tasks WHERE completed_at IS NULL")
+    assert open_tasks == 0
+    assert await engine.db.fetchval("SELECT count(*) FROM jobs WHERE completed_at IS NULL") == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+async def test_two_sessions(engine: Engine, sessions: list[Engine], pair: tuple[str, str], shape: str) -> None:
+    for order in orders(2):
+        await start_over(engine, sessions, shape)
+        await play(engine, sessions, list(pair), order)
+        await settled(engine, sessions)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
+async def test_three_sessions(engine: Engine, sessions: list[Engine], triple: tuple[str, str, str]) -> None:
+    for order in orders(3):
+        await start_over(engine, sessions, "tasks")
+        await play(engine, sessions, list(triple), order)
+        await settled(engine, sessions)
+
+
+async def start_over(engine: Engine, sessions: list[Engine], shape: str) -> None:
+    await engine.db.execute("TRUNCATE jobs, tasks, groups, dependencies, task_attempts CASCADE")
+    engine.shift = timedelta()
+    engine.ids.clear()
+    tasks, groups, edges = SHAPES[shape]
+    await engine.submit(tasks, groups, edges)
+
+
+async def test_the_same_key_enqueued_by_many_at_once_is_one_task(engine: Engine, sessions: list[Engine]) -> None:
+    async def enqueue(session: Engine) -> list[int]:
+        keys = ["k1", "k2", "k3"]
+        return await enqueue_tasks(session.db, [NewTask(get_snowflake_id(), "x", idempotency_key=k) for k in keys])
+
+    found = await asyncio.gather(*(enqueue(session) for session in (engine, *sessions)))
+    assert len({tuple(ids) for ids in found}) == 1
+    assert await engine.db.fetchval("SELECT count(*) FROM tasks") == 3
+
+
+async def test_many_workers_drain_one_graph_and_nothing_runs_twice(engine: Engine, sessions: list[Engine]) -> None:
+    names = [f"t{n}" for n in range(600)]
+    tasks = " ".join(f"{name}:g{n % 7}" if n % 3 else name for n, name in enumerate(names))
+    edges = " ".join(f"t{n - 50}>t{n}" for n in range(50, 600) if n % 3 == 0)
+    await engine.submit(tasks + " end", " ".join(f"g{n}" for n in range(7)), edges + " g0>g1 g1>g2 g6>end t3>g3")
+    ran: list[int] = []
+
+    async def work(session: Engine) -> None:
+        idle = 0
+        while idle < 50:
+            claims = await session.claim(7)
+            idle = 0 if claims else idle + 1
+            ran.extend(claim.lease.task_id for claim in claims)
+            accepted = await queue.acknowledge(
+                session.db, worker_id=session.worker_id, successes=[Success(c.lease) for c in reversed(claims)]
+            )
+            assert len(accepted) == len(claims)
+
+    await asyncio.gather(*(work(session) for session in (engine, *sessions)))
+    assert sorted(ran) == sorted(engine.id(name) for name in [*names, "end"])
+    assert await engine.status("job") == "COMPLETED"
+    await engine.check()
