@@ -55,7 +55,8 @@ async def cancel(session: Engine, claims: dict[str, Claim]) -> object:
 
 async def add(session: Engine, claims: dict[str, Claim]) -> object:
     try:
-        return await session.add("job", "n", "", "a>n b>n")
+        name = f"n{session.worker_id}"
+        return await session.add("job", name, "", f"a>{name} b>{name}")
     except AaiclickError as error:
         return error
 
@@ -64,9 +65,8 @@ async def retry(session: Engine, claims: dict[str, Claim]) -> object:
     return await control.retry_failed_tasks(session.db, session.id("job"))
 
 
-ACTIONS: dict[str, Action] = {
-    action.__name__: action for action in (complete_a, complete_b, complete_both, fail_a, claim, reap, cancel, add, retry)
-}  # fmt: skip
+EACH = (complete_a, complete_b, complete_both, fail_a, claim, reap, cancel, add, retry)
+ACTIONS: dict[str, Action] = {action.__name__: action for action in EACH}
 PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
 TRIPLES = [
     ("complete_a", "complete_b", "claim"), ("complete_a", "complete_b", "cancel"), ("complete_a", "complete_b", "reap"),

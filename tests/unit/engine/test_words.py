@@ -1,0 +1,70 @@
+"""Statements and answers: every file is used, every wait has a reason."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aaiclick
+from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.store.statements import statement
+from aaiclick.store.waiting import explain
+
+PACKAGE = Path(aaiclick.__file__).parent
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FACTS: dict[str, Any] = {
+    "id": 1, "readiness": "READY", "status": "PENDING", "queue": "q", "type": "t", "job_id": 2, "org_name": "o",
+    "org_paused_at": None, "queue_paused_at": None, "type_paused_at": None, "job_paused_at": None, "org_max": None,
+    "queue_max": None, "org_running": 0, "queue_running": 0, "org_rate": None, "queue_rate": None, "workers": 1,
+    "ahead": 3, "now": NOW, "available_at": NOW + timedelta(seconds=5), "failures": 1, "max_attempts": 4,
+    "lease_expires_at": NOW + timedelta(seconds=9), "cancel_requested_at": None, "worker_id": 7, "attempt": 2,
+    "cause_id": None, "error": None, "concurrency_key": "k", "slots": 1, "key_holders": [5],
+}  # fmt: skip
+
+
+def test_every_statement_is_used_and_every_used_one_exists() -> None:
+    files = {path.stem for path in (PACKAGE / "store" / "sql").glob("*.sql")}
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    used = set(re.findall(r'statement\(\s*"([a-z0-9_]+)"', source)) | set(re.findall(r'"(check_[a-z0-9_]+)"', source))
+    used |= {"claim", "claim_fair"}
+    assert files == used
+    assert all(statement(name).rstrip().endswith(";") is False for name in files)
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        ({}, "ready", "3 tasks of queue 'q' come first"),
+        ({"workers": 0}, "no_worker", "no worker serves queue 'q'"),
+        ({"queue_paused_at": NOW}, "paused", "queue 'q' is paused"),
+        ({"org_max": 2, "org_running": 2}, "limited", "runs 2 tasks, the most it may"),
+        ({"queue_rate": 1.5}, "rate", "1.5 tasks a second"),
+        ({"readiness": "TIME"}, "scheduled", "in 5 s"),
+        ({"readiness": "TIME", "status": "FAILED"}, "retry", "1 of 4 attempts"),
+        ({"readiness": "HELD"}, "concurrency", "the slot of key 'k' taken by 5"),
+        ({"readiness": "HELD", "job_paused_at": NOW}, "paused", "job 2 is paused"),
+        ({"readiness": None, "status": "RUNNING"}, "running", "runs on worker 7, attempt 2"),
+        ({"readiness": None, "status": "RUNNING", "lease_expires_at": NOW}, "lease_expired", "reaper"),
+        ({"readiness": None, "status": "DEAD_LETTER", "error": "boom"}, "dead_letter", "redriven: boom"),
+        (
+            {"readiness": None, "status": "CANCELLED", "cause_id": 9, "cause_type": "x", "cause_status": "FAILED"},
+            "cancelled", "because task 'x' (9) is FAILED",
+        ),
+        ({"readiness": None, "status": "COMPLETED"}, "completed", "over"),
+    ],
+)  # fmt: skip
+def test_why_waiting(facts: dict[str, Any], code: str, words: str) -> None:
+    (reason,) = explain(FACTS | facts)
+    assert reason.code == code
+    assert words in reason.words
+
+
+@pytest.mark.parametrize(
+    ("failures", "luck", "seconds"), [(1, 0.0, 1.0), (2, 0.0, 2.0), (3, 0.5, 4.2), (5, 0.0, 16.0), (99, 0.0, 60.0)]
+)
+def test_backoff(failures: int, luck: float, seconds: float) -> None:
+    assert RetryPolicy(1.0, 60.0).delay_seconds(failures, luck) == pytest.approx(seconds)
