@@ -19,6 +19,7 @@ from aaiclick.local import clickhouse_target, postgres_target
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
+from aaiclick.store.doctor import INVARIANTS, check_invariants
 from aaiclick.store.migrations import HEAD
 
 SMALL_DISK_BYTES = 1_000_000_000
@@ -92,6 +93,25 @@ async def _schema(settings: Settings) -> Finding:
     return Finding("failed", f"at revision {found or 'none'}, should be {HEAD}", "Run 'aaiclick migrate'.")
 
 
+async def _invariants(settings: Settings) -> Finding:
+    target = await postgres_target(settings)
+    if await migrate.current_revision(target) != HEAD:
+        return Finding("warning", "not checked: the schema is not current", "Run 'aaiclick migrate'.")
+    connection = await engine.connect(target)
+    try:
+        found = await check_invariants(connection)
+    finally:
+        await connection.close()
+    if not found:
+        return Finding("ok", f"{', '.join(INVARIANTS)} hold")
+    first = found[0]
+    return Finding(
+        "failed",
+        f"{len(found)} violations, first {first.invariant}: {first.kind} {first.id}: {first.finding}",
+        f"{first.invariant} says: {INVARIANTS[first.invariant][1]}. This is a defect of aaiclick: please report it.",
+    )
+
+
 async def _clickhouse(settings: Settings) -> Finding:
     target = await clickhouse_target(settings)
     client = await clickhouse_client.connect(target)
@@ -128,6 +148,7 @@ CHECKS: dict[str, Check] = {
     "home": _home,
     "postgres": _postgres,
     "schema": _schema,
+    "invariants": _invariants,
     "clickhouse": _clickhouse,
     "clocks": _clocks,
     "machine id": _ids,

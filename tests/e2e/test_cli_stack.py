@@ -82,3 +82,21 @@ def test_piped_output_is_plain(aaiclick):
     lines = aaiclick("status").stdout.splitlines()
     assert lines[0] == "name\tstate\tpid\twhere"
     assert lines[2].split("\t")[:2] == ["postgres", "stopped"]
+
+
+def test_doctor_finds_a_broken_invariant(aaiclick, aaiclick_postgres, aaiclick_stack):
+    import asyncpg
+
+    async def spoil() -> None:
+        connection = await asyncpg.connect(aaiclick_postgres.dsn)
+        await connection.execute(
+            "INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks) SELECT 1, id, 'lost', 3, 3 FROM orgs"
+        )
+        await connection.close()
+
+    aaiclick_stack.run(spoil())
+    result = aaiclick("doctor", "-o", "json", AAICLICK_DATABASE_URL=aaiclick_postgres.dsn)
+    found = next(line for line in json.loads(result.stdout) if line["check"] == "invariants")
+    assert found["state"] == "failed"
+    assert "I6" in found["detail"]
+    assert result.returncode == 1
