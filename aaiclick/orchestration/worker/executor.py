@@ -102,6 +102,7 @@ class Executor:
         self._clickhouse = clickhouse
         self._entrypoints = entrypoints
         self._tables = tables
+        self._secrets = [secret for secret in (postgres.password, clickhouse.password, clickhouse.path) if secret]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
 
     async def close(self) -> None:
@@ -115,7 +116,7 @@ class Executor:
         try:
             result = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
-            return _failure(running, error)
+            return _failure(running, error, self._secrets)
         finally:
             running.log.close()
         return Success(running.claim.lease, result, _log_path(running), running.started_at)
@@ -217,11 +218,13 @@ def ending_outcome(running: Running) -> Outcome | None:
     return running.claim.lease
 
 
-def _failure(running: Running, error: BaseException) -> Outcome | None:
+def _failure(running: Running, error: BaseException, secrets: list[str]) -> Outcome | None:
     """The outcome of an attempt that did not return a value."""
     if running.ending is not None or isinstance(error, asyncio.CancelledError):
         return ending_outcome(running)
     text = _describe(error)
+    for secret in secrets:  # a driver's exception may carry the address it used
+        text = text.replace(secret, "********")
     running.log.write(text + "\n")
     running.log.close()
     return failed(running, text, fingerprint(error), permanent=is_permanent(error))

@@ -73,7 +73,11 @@ TRIPLES = [
     ("complete_a", "add", "complete_b"), ("complete_both", "complete_a", "reap"), ("fail_a", "complete_b", "add"),
     ("cancel", "reap", "claim"), ("fail_a", "retry", "complete_b"),
 ]  # fmt: skip
-SHAPES = {"tasks": ("a b c x", "", "a>c b>c"), "groups": ("a:g b:g c:h x", "g h", "g>h")}
+SHAPES = {
+    "tasks": ("a b c x", "", "a>c b>c"),
+    "groups": ("a:g b:g c:h x", "g h", "g>h"),
+    "gate": ("a b c:g x", "g", "a>g b>c"),  # a opens the group of c, b is what c itself waits for
+}
 
 
 def orders(count: int) -> list[list[tuple[int, str]]]:
@@ -129,11 +133,21 @@ async def settled(engine: Engine, sessions: list[Engine]) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shape", sorted(SHAPES))
+@pytest.mark.parametrize("shape", ["tasks", "groups"])
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 async def test_two_sessions(engine: Engine, sessions: list[Engine], pair: tuple[str, str], shape: str) -> None:
     for order in orders(2):
         await start_over(engine, sessions, shape)
+        await play(engine, sessions, list(pair), order)
+        await settled(engine, sessions)
+
+
+@pytest.mark.parametrize("pair", [("complete_a", "complete_b"), ("complete_b", "complete_a"), ("add", "complete_a")])
+async def test_a_group_opens_while_its_member_is_told(
+    engine: Engine, sessions: list[Engine], pair: tuple[str, str]
+) -> None:
+    for order in orders(2):
+        await start_over(engine, sessions, "gate")
         await play(engine, sessions, list(pair), order)
         await settled(engine, sessions)
 

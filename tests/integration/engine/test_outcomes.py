@@ -24,9 +24,10 @@ async def test_a_result_is_kept_and_the_attempt_counted(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("change", ["token", "attempt", "task"])
-async def test_only_the_holder_of_the_lease_is_heard(engine: Engine, change: str) -> None:
-    await engine.submit("a b", "", "a>b")
-    (claim,) = await engine.claim()
+@pytest.mark.parametrize("edges", ["a>b", ""], ids=["linked", "plain"])
+async def test_only_the_holder_of_the_lease_is_heard(engine: Engine, change: str, edges: str) -> None:
+    await engine.submit("a b", "", edges)
+    (claim,) = await engine.claim(1)
     held = claim.lease
     false = {
         "token": Lease(held.task_id, held.attempt, uuid4()),

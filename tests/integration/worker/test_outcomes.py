@@ -94,6 +94,15 @@ async def test_a_failures_traceback_is_in_its_log(bench):
     assert "ValueError: no luck" in (bench.directory / "logs" / f"{task_id}.log").read_text()
 
 
+async def test_an_error_does_not_carry_secrets_into_the_database_or_the_log(bench, aaiclick_clickhouse):
+    task_id = await bench.enqueue("blab", max_attempts=1)
+    bench.drain()
+    said = (await bench.task(task_id))["error"] + (bench.directory / "logs" / f"{task_id}.log").read_text()
+    assert "connecting to" in said
+    for secret in (bench.target.password, aaiclick_clickhouse.password, aaiclick_clickhouse.path):
+        assert secret not in said
+
+
 async def test_very_much_output_is_capped(bench):
     task_id = await bench.enqueue("shout", json.dumps({"megabytes": 50}))
     bench.drain()
