@@ -6,21 +6,25 @@ A server address is a *target*: settings name remote ones, `aaiclick.local` prov
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import Field, PositiveFloat, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aaiclick.errors import SettingsError
 
+OTHER_VARIABLES = ("AAICLICK_TEST_HOME",)
+"""Read by `aaiclick.testing`, which must not load all this."""
+
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
-CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443, "clickhouse": 8123, "clickhouses": 8443}
+CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class Settings(BaseSettings):
         None,
         "ClickHouse server instead of the embedded one: http://user:password@host:8123/db",
     )
+    debug: bool = _variable("AAICLICK_DEBUG", False, "Show where an unexpected error happened")
     local_linger_seconds: float = _variable(
         "AAICLICK_LOCAL_LINGER", 60.0, "How long the embedded stack outlives its last user", ge=0, le=86400
     )
@@ -127,7 +132,9 @@ class Settings(BaseSettings):
     task_modules: Annotated[tuple[str, ...], NoDecode] = _variable(
         "AAICLICK_TASK_MODULES", (), "Modules whose functions may be tasks, with commas (default: your own code)"
     )
-    log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs (shared between workers of several hosts)")
+    log_dir: Path | None = _variable(
+        "AAICLICK_LOG_DIR", None, "Task logs [/var/log/aaiclick, on macOS ~/.aaiclick/logs, or in AAICLICK_HOME]"
+    )
     worker_heartbeat_interval_seconds: PositiveFloat = _variable(
         "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"
     )
@@ -219,7 +226,7 @@ class Settings(BaseSettings):
 
 def parse_postgres_url(url: str) -> PostgresTarget:
     """Split a PostgreSQL URL; raises ValueError with words that do not repeat the password."""
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme not in DATABASE_SCHEMES:
         raise ValueError("write postgresql://user:password@host:5432/database")
     options = dict(parse_qsl(parts.query))
@@ -234,7 +241,7 @@ def parse_postgres_url(url: str) -> PostgresTarget:
 
 def parse_clickhouse_url(url: str) -> ClickHouseTarget:
     """Split a ClickHouse HTTP URL; raises ValueError with words that do not repeat the password."""
-    parts = urlsplit(url)
+    parts = _split(url)
     if parts.scheme not in CLICKHOUSE_SCHEMES:
         raise ValueError("write http://user:password@host:8123/database, or https:// for TLS")
     if not parts.hostname:
@@ -245,9 +252,19 @@ def parse_clickhouse_url(url: str) -> ClickHouseTarget:
         user=unquote(parts.username or "default"),
         database=unquote(parts.path.strip("/")) or "default",
         password=unquote(parts.password or ""),
-        secure=parts.scheme in ("https", "clickhouses"),
+        secure=parts.scheme == "https",
         path=dict(parse_qsl(parts.query)).get("path", "").strip("/"),
     )
+
+
+def _split(url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError(
+            "there is an '@' behind the host, so the password probably has special characters in it: "
+            "write them as %40 for '@', %2F for '/', %3A for ':', %23 for '#', %3F for '?', %25 for '%'"
+        )
+    return parts
 
 
 def _port(url: str) -> int | None:
@@ -259,6 +276,7 @@ def _port(url: str) -> int | None:
 
 def load_settings() -> Settings:
     """Read the environment; a bad variable raises SettingsError that names it."""
+    _refuse_misspelt()
     try:
         return Settings()
     except ValidationError as error:
@@ -266,6 +284,18 @@ def load_settings() -> Settings:
             "\n".join(_explain(entry) for entry in error.errors(include_input=False, include_url=False)),
             remedy="'aaiclick config' lists every variable with its meaning and its default.",
         ) from None
+
+
+def _refuse_misspelt() -> None:
+    """A variable of ours that does not exist: whoever set it believes that it does something."""
+    known = {*variable_names(), *OTHER_VARIABLES}
+    for name in os.environ:
+        if name.startswith("AAICLICK_") and name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise SettingsError(
+                f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "."),
+                remedy="Unset it. 'aaiclick config' lists every variable with its meaning and its default.",
+            )
 
 
 def _explain(entry: Any) -> str:

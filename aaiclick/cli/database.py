@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
-from aaiclick.store.migrate import ensure_current
+from aaiclick.store.migrate import prepare
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -24,8 +24,7 @@ def with_database(work: Callable[[Connection], Awaitable[T]]) -> T:
     target = find_postgres(settings)
 
     async def run() -> T:
-        if settings.postgres is None:
-            await ensure_current(target)
+        await prepare(target, embedded=settings.postgres is None)
         connection = await connect(target)
         try:
             return await work(connection)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import asyncpg
 import click
 
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.data import client as clickhouse_client
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import clickhouse_target, postgres_target
-from aaiclick.settings import Settings, get_logs_dir, get_settings
+from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
 from aaiclick.store.doctor import INVARIANTS, check_invariants
@@ -57,7 +58,17 @@ def doctor(output: str) -> int:
 
 
 async def _run_all(settings: Settings) -> dict[str, Finding]:
-    return {name: await _guarded(check, settings) for name, check in CHECKS.items()}
+    findings: dict[str, Finding] = {}
+    for name, (check, needs) in CHECKS.items():
+        missing = [each for each in needs if findings[each].state in ("failed", "skipped")]
+        findings[name] = Finding("skipped", f"needs {missing[0]}") if missing else await _guarded(check, settings)
+    return findings
+
+
+def reach(target: PostgresTarget | ClickHouseTarget) -> Finding:
+    """Whether a server answers: one check by itself, for `aaiclick status`."""
+    check = _reach_postgres if isinstance(target, PostgresTarget) else _reach_clickhouse
+    return asyncio.run(_guarded(lambda _: check(target), get_settings()))  # pyright: ignore[reportArgumentType]
 
 
 async def _guarded(check: Check, settings: Settings) -> Finding:
@@ -65,6 +76,10 @@ async def _guarded(check: Check, settings: Settings) -> Finding:
         return await check(settings)
     except AaiclickError as error:
         return Finding("failed", error.what, error.remedy)
+    except asyncpg.PostgresError as error:
+        return Finding(
+            "failed", f"PostgreSQL refused: {error}", "Check the rights of the user that aaiclick connects as."
+        )
 
 
 async def _home(settings: Settings) -> Finding:
@@ -79,7 +94,10 @@ async def _home(settings: Settings) -> Finding:
 
 
 async def _postgres(settings: Settings) -> Finding:
-    target = await postgres_target(settings)
+    return await _reach_postgres(await postgres_target(settings))
+
+
+async def _reach_postgres(target: PostgresTarget) -> Finding:
     started = time.perf_counter()
     server = await engine.check_server(target)
     milliseconds = (time.perf_counter() - started) * 1000
@@ -87,17 +105,17 @@ async def _postgres(settings: Settings) -> Finding:
 
 
 async def _schema(settings: Settings) -> Finding:
-    found = await migrate.current_revision(await postgres_target(settings))
+    target = await postgres_target(settings)
+    if settings.postgres is None:
+        await migrate.ensure_current(target)  # as every command does that needs the embedded database
+    found = await migrate.current_revision(target)
     if found == HEAD:
         return Finding("ok", f"at revision {found}")
     return Finding("failed", f"at revision {found or 'none'}, should be {HEAD}", "Run 'aaiclick migrate'.")
 
 
 async def _invariants(settings: Settings) -> Finding:
-    target = await postgres_target(settings)
-    if await migrate.current_revision(target) != HEAD:
-        return Finding("warning", "not checked: the schema is not current", "Run 'aaiclick migrate'.")
-    connection = await engine.connect(target)
+    connection = await engine.connect(await postgres_target(settings))
     try:
         found = await check_invariants(connection)
     finally:
@@ -113,7 +131,10 @@ async def _invariants(settings: Settings) -> Finding:
 
 
 async def _clickhouse(settings: Settings) -> Finding:
-    target = await clickhouse_target(settings)
+    return await _reach_clickhouse(await clickhouse_target(settings))
+
+
+async def _reach_clickhouse(target: ClickHouseTarget) -> Finding:
     client = await clickhouse_client.connect(target)
     started = time.perf_counter()
     answer: Any = await client.read_text("SELECT version() AS version")
@@ -144,13 +165,14 @@ async def _logs(settings: Settings) -> Finding:
     return Finding("ok", str(get_logs_dir(settings)))
 
 
-CHECKS: dict[str, Check] = {
-    "home": _home,
-    "postgres": _postgres,
-    "schema": _schema,
-    "invariants": _invariants,
-    "clickhouse": _clickhouse,
-    "clocks": _clocks,
-    "machine id": _ids,
-    "task logs": _logs,
+CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
+    "home": (_home, ()),
+    "postgres": (_postgres, ("home",)),
+    "schema": (_schema, ("postgres",)),
+    "invariants": (_invariants, ("schema",)),
+    "clocks": (_clocks, ("postgres",)),
+    "clickhouse": (_clickhouse, ("home",)),
+    "machine id": (_ids, ()),
+    "task logs": (_logs, ()),
 }
+"""Name → (check, what must hold for it to make sense)."""

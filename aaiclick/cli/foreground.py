@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import time
@@ -10,9 +11,9 @@ from types import FrameType
 
 from aaiclick._version import __version__
 from aaiclick.cli.output import note
-from aaiclick.local import close_leases, find_both, stop_stack
+from aaiclick.local import close_leases, find_both, stack_status, stop_stack
 from aaiclick.local.home import Home
-from aaiclick.settings import Settings
+from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.migrate import ensure_current
 
 
@@ -21,7 +22,7 @@ def stay_up(settings: Settings, background: bool) -> None:
     started = time.monotonic()
     stop = _stop_signal()
     postgres, clickhouse = find_both(settings)
-    asyncio.run(ensure_current(postgres))
+    asyncio.run(_prepare(settings, postgres, clickhouse))
     note(f"aaiclick is up: version {__version__}, ready in {time.monotonic() - started:.1f} s")
     note(f"  {postgres}")
     note(f"  {clickhouse}")
@@ -30,9 +31,18 @@ def stay_up(settings: Settings, background: bool) -> None:
     else:
         note("Ctrl-C stops it.")
     os.read(stop, 1)
-    note("Stopping.")
     close_leases()
-    stop_stack(settings, unless_used=True)
+    stopped = stop_stack(settings, unless_used=True)
+    others = stack_status(settings)
+    note(f"The servers go on: {others['leases']} other users." if others and not stopped else "Stopped.")
+
+
+async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> None:
+    """The schema is brought up to date, and a ClickHouse that is not ours is asked whether it is there."""
+    await ensure_current(postgres)
+    if settings.clickhouse is not None:
+        client = importlib.import_module("aaiclick.data.client")  # heavy: the embedded one is known to be ready
+        await client.connect(clickhouse)
 
 
 def _stop_signal() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from aaiclick.local import find_postgres
@@ -23,4 +25,7 @@ def migrate(arguments: tuple[str, ...]) -> int:
     aaiclick migrate check              whether models and schema agree
     aaiclick migrate heads|branches|show REV
     """
-    return run(list(arguments), find_postgres())
+    target = find_postgres()
+    if "downgrade" in arguments and sys.stdin.isatty():
+        click.confirm(f"Tables and rows of {target} may be dropped for good. Go on?", abort=True, err=True)
+    return run(list(arguments), target)

@@ -11,7 +11,14 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-STATE_STYLES = {"ok": "green", "running": "green", "warning": "yellow", "failed": "red", "stopped": "dim"}
+STATE_STYLES = {
+    "ok": "green",
+    "running": "green",
+    "warning": "yellow",
+    "failed": "red",
+    "stopped": "dim",
+    "skipped": "dim",
+}
 
 
 def output_option(function: Command) -> Command:

@@ -65,11 +65,14 @@ def status(output: str) -> None:
     keeper = stack_status(settings)
     pid = _running_up(Home(settings.home))
     records = [_line("up", "running" if pid else "stopped", pid, str(settings.home))]
+    if keeper is not None:
+        records.append(_line("keeper", "running", keeper["pid"], f"users: {keeper['leases']}"))
     for name, target in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):
-        if target is not None:
-            records.append(_line(name, "remote", None, str(target)))
-        else:
+        if target is None:
             records.append(_embedded_line(name, keeper))
+        else:
+            found = importlib.import_module("aaiclick.cli.doctor").reach(target)
+            records.append(_line(name, found.state, None, f"{found.detail} {found.remedy}".rstrip()))
     print_records(records, output)
 
 

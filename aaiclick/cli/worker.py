@@ -14,7 +14,7 @@ from aaiclick.local import find_both
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
 from aaiclick.settings import get_logs_dir, get_settings
-from aaiclick.store.migrate import ensure_current
+from aaiclick.store.migrate import prepare
 
 
 @click.group()
@@ -102,12 +102,16 @@ def make_plan(
 
 
 async def _run(plan: Plan) -> None:
-    await ensure_current(plan.setup.postgres)
+    await prepare(plan.setup.postgres, embedded=get_settings().postgres is None)
     supervisor = Supervisor(plan)
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(sign, _stop, supervisor)
-    note(f"Worker of {plan.processes} processes, {plan.duty.concurrency} tasks at once in each. Ctrl-C stops it.")
+    note(
+        f"Worker of {plan.processes} processes with {plan.duty.concurrency} tasks at once, on "
+        f"{'queues ' + ', '.join(plan.duty.queues) if plan.duty.queues else 'all queues'} of {plan.setup.postgres}. "
+        "Ctrl-C stops it."
+    )
     await supervisor.run()
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aaiclick.data.ingest import create_object_from_file
     from aaiclick.data.lifecycle import LifecycleHandler, LocalLifecycleHandler
     from aaiclick.data.object import Object
+    from aaiclick.data.s3 import S3Access
     from aaiclick.data.view import View, is_reference, open_reference
 
 _HOMES = {
@@ -44,6 +45,7 @@ _HOMES = {
     "ingest": ("create_object_from_file",),
     "lifecycle": ("LifecycleHandler", "LocalLifecycleHandler"),
     "object": ("Object",),
+    "s3": ("S3Access",),
     "grouping": ("GroupBy",),
     "view": ("View", "is_reference", "open_reference"),
 }
@@ -56,6 +58,7 @@ __all__ = [
     "LifecycleHandler",
     "LocalLifecycleHandler",
     "Object",
+    "S3Access",
     "View",
     "array",
     "case",

@@ -217,6 +217,11 @@ def _bound(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
 # --- errors ------------------------------------------------------------------------------------------------------
 
 
+def _revive(target: ClickHouseTarget) -> str:
+    embedded = bool(target.path)  # only that one is reached by a secret path
+    return "Start it: aaiclick up" if embedded else "Start it, or correct AAICLICK_CLICKHOUSE_URL."
+
+
 def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
     """What went wrong, in our tree of errors."""
     if isinstance(error, AaiclickError):
@@ -242,7 +247,8 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
         return result
     if isinstance(error, OperationalError | OSError | TimeoutError) or type(error).__module__.startswith("aiohttp"):
         return UnreachableError(
-            f"{target} does not answer: {words}.", remedy="Start it, or correct AAICLICK_CLICKHOUSE_URL."
+            f"{target} does not answer: {words}.",
+            remedy=_revive(target),
         )
     return QueryError(f"The query failed: {words}.")
 

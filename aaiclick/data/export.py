@@ -1,16 +1,18 @@
-"""Objects out to files: streamed from ClickHouse, and there only when complete."""
+"""Objects out to files and to S3: streamed from ClickHouse, and there only when complete."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from aaiclick.data.errors import DataError
 from aaiclick.data.execute import prepare
 from aaiclick.data.formats import FORMATS, compressor, format_of
+from aaiclick.data.s3 import S3Access, S3Object, upload
 from aaiclick.data.statements import compile_query
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from aaiclick.data.nodes import Relation
 
 
-async def export_bytes(context: DataContext, relation: Relation, chosen: str) -> AsyncIterator[bytes]:
+async def export_bytes(context: DataContext, relation: Relation, chosen: str) -> AsyncGenerator[bytes, None]:
     """The rows in a file format, as they are made."""
     context.check(relation)
     query = compile_query(await prepare(context, relation))
@@ -36,9 +38,10 @@ async def export_bytes(context: DataContext, relation: Relation, chosen: str) ->
 
 async def export_file(context: DataContext, relation: Relation, path: str | Path, given: str | None) -> Path:
     """Write a file; under its name it appears only when it is complete."""
+    if "://" in str(path):
+        raise DataError(f"{str(path)[:20]!r}… is not a file.", remedy="A file or an s3://bucket/key can be written.")
     target = Path(path)
     chosen, compression = format_of(target.name, given)
-    compress, flush = compressor(compression)
     partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         file = await asyncio.to_thread(partial.open, "wb")
@@ -48,9 +51,9 @@ async def export_file(context: DataContext, relation: Relation, path: str | Path
         ) from None
     try:
         with file:
-            async for piece in export_bytes(context, relation, chosen):
-                await asyncio.to_thread(_write, file, compress, piece)
-            file.write(flush())
+            async with aclosing(_compressed(export_bytes(context, relation, chosen), compression)) as pieces:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
         partial.replace(target)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -58,5 +61,22 @@ async def export_file(context: DataContext, relation: Relation, path: str | Path
     return target
 
 
-def _write(file: BinaryIO, compress: Callable[[bytes], bytes], piece: bytes) -> None:
-    file.write(compress(piece))
+async def export_s3(
+    context: DataContext, relation: Relation, url: str, given: str | None, access: S3Access | None
+) -> str:
+    """Write an object of S3; it appears only when it is complete. Returns its address, as s3://bucket/key."""
+    target = S3Object.parse(url)
+    chosen, compression = format_of(target.key, given)
+    async with aclosing(_compressed(export_bytes(context, relation, chosen), compression)) as pieces:
+        await upload(target, S3Access.from_environment() if access is None else access, pieces)
+    return str(target)
+
+
+async def _compressed(pieces: AsyncGenerator[bytes, None], compression: str | None) -> AsyncGenerator[bytes, None]:
+    compress, flush = compressor(compression)
+    try:
+        async for piece in pieces:
+            yield await asyncio.to_thread(compress, piece) if compression else piece
+        yield flush()
+    finally:
+        await pieces.aclose()

@@ -53,6 +53,12 @@ def check_url(url: str, allow_private: bool) -> None:
     check_address(parts.hostname, parts.hostname)
 
 
+def without_query(url: str) -> str:
+    """A URL as it may be shown: the query of a presigned one is a secret, and so is a password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 class PublicResolver(AbstractResolver):
     """Resolves names, and refuses those with an address that is not public."""
 
@@ -100,4 +106,4 @@ async def guarded_get(session: aiohttp.ClientSession, url: str, allow_private: b
         target = response.headers.get("Location", "")
         response.release()
         url = urljoin(url, target)
-    raise IngestError(f"{url} redirects more than {MAX_REDIRECTS} times.")
+    raise IngestError(f"{without_query(url)} redirects more than {MAX_REDIRECTS} times.")

@@ -1,9 +1,7 @@
 """Files and URLs in: the bytes are streamed to ClickHouse, which parses them.
 
 Files are read here, not by the server: it needs no access to the user's disk or network, and an embedded server and
-a remote one
-behave the same. `s3://bucket/key` means the public HTTPS address of the object; private ones are fetched by
-presigned URLs.
+a remote one behave the same.
 """
 
 # pyarrow ships no types.
@@ -16,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +29,9 @@ from aaiclick.data.create import keep
 from aaiclick.data.errors import IngestError, QueryError, column_not_found
 from aaiclick.data.formats import FORMATS, Decompressor, format_of
 from aaiclick.data.frame import KEY
-from aaiclick.data.guard import guarded_get, guarded_session
+from aaiclick.data.guard import guarded_get, guarded_session, without_query
 from aaiclick.data.object import Object
+from aaiclick.data.s3 import SCHEME, BusyError, S3Access, S3Object, download
 from aaiclick.data.tables import Columns, check_column_names, named_table
 from aaiclick.data.types import DataType, parse_type, quote_name, quote_text, user_type
 
@@ -52,13 +51,15 @@ READ_SETTINGS = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where the bytes come from."""
+    """Where the bytes come from: a file, an object of S3, or an address; `name` is for people and holds no secret."""
 
     name: str
     path: Path | None
     format: str
     compression: str | None
     allow_private: bool
+    s3: tuple[S3Object, S3Access] | None = None
+    url: str = field(default="", repr=False)
 
 
 async def create_object_from_file(
@@ -71,41 +72,41 @@ async def create_object_from_file(
     retries: int = 3,
     progress: bool | None = None,
     allow_private: bool = False,
+    s3: S3Access | None = None,
 ) -> Object:
     """Store a local file, or one behind an http(s) or s3 URL: CSV, TSV, JSON, JSON lines, Parquet, ORC, Avro or Arrow.
 
     The format is told by the name (`data.csv.gz`) or by `format=`; types are inferred, and `schema` gives some
     columns others.
     A download that breaks off is tried again. Addresses that are not public are refused unless `allow_private`.
+    `s3` says how to reach an `s3://bucket/key`; by default the standard AWS variables do.
     """
     context = get_data_context()
     if name is not None:
         named_table(name)
     chosen, compression = format_of(str(source), format)
-    text = str(source)
-    remote = "://" in text
-    where = Source(_url(text) if remote else text, None if remote else Path(source), chosen, compression, allow_private)
+    where = _source(str(source), chosen, compression, allow_private, s3)
     for attempt in range(retries + 1):
         try:
             made = await _load(context, where, dict(schema or {}), _shows(progress))
-        except (aiohttp.ClientError, TimeoutError, _BusyError) as error:
-            if attempt == retries or not remote:
-                raise IngestError(f"{where.name} could not be read: {error}.", remedy="Try again later.") from None
+        except (aiohttp.ClientError, TimeoutError, BusyError) as error:
+            if attempt == retries or where.path is not None:
+                words = str(error).replace(where.url, where.name) if where.url else str(error)
+                raise IngestError(f"{where.name} could not be read: {words}.", remedy="Try again later.") from None
             await asyncio.sleep(min(0.2 * 2**attempt, 5))
         else:
             return await keep(context, made, name, replace)
     raise AssertionError
 
 
-class _BusyError(Exception):
-    """The server answered that it cannot serve now."""
-
-
-def _url(text: str) -> str:
-    if not text.startswith("s3://"):
-        return text
-    bucket, _, key = text.removeprefix("s3://").partition("/")
-    return f"https://{bucket}.s3.amazonaws.com/{key}"
+def _source(text: str, chosen: str, compression: str | None, allow_private: bool, s3: S3Access | None) -> Source:
+    if text.startswith(SCHEME):
+        target = S3Object.parse(text)
+        access = S3Access.from_environment() if s3 is None else s3
+        return Source(str(target), None, chosen, compression, allow_private, s3=(target, access))
+    if "://" in text:
+        return Source(without_query(text), None, chosen, compression, allow_private, url=text)
+    return Source(text, Path(text), chosen, compression, allow_private)
 
 
 def _shows(progress: bool | None) -> bool:
@@ -202,11 +203,20 @@ async def _file(path: Path) -> AsyncGenerator[bytes, None]:
 
 
 async def _download(source: Source) -> AsyncGenerator[bytes, None]:
+    stream = _http(source) if source.s3 is None else download(*source.s3, source.allow_private, PIECE)
+    try:
+        async for piece in stream:
+            yield piece
+    finally:
+        await stream.aclose()
+
+
+async def _http(source: Source) -> AsyncGenerator[bytes, None]:
     async with guarded_session(source.allow_private) as session:
-        response = await guarded_get(session, source.name, source.allow_private)
+        response = await guarded_get(session, source.url, source.allow_private)
         try:
             if response.status >= 500 or response.status == 429:
-                raise _BusyError(f"the server answered {response.status}")
+                raise BusyError(f"the server answered {response.status}")
             if response.status != 200:
                 raise IngestError(f"{source.name} could not be read: the server answered {response.status}.")
             async for piece in response.content.iter_chunked(PIECE):

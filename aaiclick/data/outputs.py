@@ -11,16 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
 from aaiclick.data import results
 from aaiclick.data.context import DataContext
 from aaiclick.data.execute import read, read_batches
-from aaiclick.data.export import export_file
+from aaiclick.data.export import export_file, export_s3
 from aaiclick.data.nodes import Call
 from aaiclick.data.relations import Aggregate, Relation, Slice
+from aaiclick.data.s3 import SCHEME, S3Access
 from aaiclick.data.tables import Shape
 
 if TYPE_CHECKING:
@@ -93,9 +94,23 @@ class Outputs(ABC):
         table, _ = await read(self._ready(), counted, ordered=False)
         return table.column(0)[0].as_py()
 
-    async def export(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002
-        """Write a file: csv, tsv, json, jsonl, parquet, orc, avro or arrow, compressed if the name says so
-        (`.csv.gz`)."""
+    @overload
+    async def export(self, path: Path, *, format: str | None = None, s3: S3Access | None = None) -> Path: ...
+
+    @overload
+    async def export(self, path: str, *, format: str | None = None, s3: S3Access | None = None) -> Path | str: ...
+
+    async def export(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002
+        s3: S3Access | None = None,
+    ) -> Path | str:
+        """Write a file, or an object `s3://bucket/key`: csv, tsv, json, jsonl, parquet, orc, avro or arrow, compressed
+        if the name says so (`.csv.gz`). Returns where it is."""
+        if str(path).startswith(SCHEME):  # never of a Path, which makes one slash of two
+            return await export_s3(self._ready(), self.relation, str(path), format, s3)
         return await export_file(self._ready(), self.relation, path, format)
 
     async def show(self, rows: int = SHOWN_ROWS) -> None:

@@ -25,6 +25,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -73,6 +74,8 @@ class Keeper:
                 writer.close()
             if self._conversations:
                 await asyncio.wait(self._conversations, timeout=1)
+            if not self._home.run.is_relative_to(self._home.path):
+                shutil.rmtree(self._home.run, ignore_errors=True)  # it stands in for a directory of the home
 
     async def _until_unused(self) -> None:
         while not self._stop.is_set():

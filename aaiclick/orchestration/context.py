@@ -20,7 +20,7 @@ from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
-from aaiclick.store.migrate import ensure_current
+from aaiclick.store.migrate import prepare
 from aaiclick.store.submit import add_to_job
 
 if TYPE_CHECKING:
@@ -171,8 +171,6 @@ async def any_context() -> AsyncGenerator[OrchContext]:
 
 
 async def _find_target() -> PostgresTarget:
-    """Where PostgreSQL is. The embedded one has no administrator: its schema is kept current here."""
     target = await postgres_target()
-    if get_settings().postgres is None:
-        await ensure_current(target)
+    await prepare(target, embedded=get_settings().postgres is None)
     return target

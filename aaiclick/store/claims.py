@@ -30,7 +30,11 @@ async def claim(
 ) -> list[Claim]:
     """Lease up to `limit` ready tasks of `queues` (none named: of all), most urgent first."""
     claims = await _claim(connection, worker_id, limit, queues, lease_seconds, now)
-    if len(claims) < limit and await promote(connection, now=now):
+    if (
+        len(claims) < limit
+        and await connection.fetchval(statement("is_due"), now)
+        and await promote(connection, now=now)
+    ):
         claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, now)
     return claims
 

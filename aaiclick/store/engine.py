@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 MINIMUM_MAJOR_VERSION = 14
-SESSION = {"enable_seqscan": "off"}
-"""Every statement has its index. A plan made and kept while a table was small must not read it whole when it is not."""
+SESSION = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
+"""Every statement has its index. A plan made and kept while a table was small must not read it whole when it is not;
+and since a statement's plan is the same whatever its parameters, making it anew each time would only cost.
+"""
 
 CHECK_PLACE = "Check host and port (AAICLICK_DATABASE_URL, or POSTGRES_HOST and POSTGRES_PORT)."
 
@@ -130,6 +132,11 @@ def _explain(target: PostgresTarget, error: Exception) -> AaiclickError:
             return UnsupportedServerError(
                 f"What answers at {_place(target)} does not speak PostgreSQL's protocol.",
                 remedy=CHECK_PLACE,
+            )
+        case _ if "SSL" in str(error):
+            return UnreachableError(
+                f"PostgreSQL at {_place(target)} and this client do not agree about TLS: {_reason(error)}.",
+                remedy="Set sslmode in AAICLICK_DATABASE_URL (?sslmode=disable, prefer, require, verify-full).",
             )
         case _:
             return UnreachableError(

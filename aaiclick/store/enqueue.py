@@ -24,18 +24,18 @@ _NONE = Counters.none()
 
 async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID = DEFAULT_ORG_ID) -> list[int]:
     """Insert `tasks`; returns one id for each: the id of the first with its idempotency key, if it is not the first."""
-    keyed = any(task.idempotency_key is not None for task in tasks)
-    async with connection.transaction():
-        if keyed or len(tasks) < COPIED_FROM:
+    if any(task.concurrency_key is not None for task in tasks):
+        async with connection.transaction():
             ids = await _insert(connection, tasks, org_id)
-        else:
-            records = [record(task, org_id, None, _NONE, set()) for task in tasks]
-            await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
-            ids = [task.id for task in tasks]
-        ready = {task.queue for task in tasks if task.available_at is None and task.concurrency_key is None}
-        ready |= await admit(connection, ((org_id, task.concurrency_key) for task in tasks))
-        await notify_ready(connection, ready)
-    return ids
+            await notify_ready(connection, await admit(connection, ((org_id, task.concurrency_key) for task in tasks)))
+        return ids
+    if len(tasks) < COPIED_FROM or any(task.idempotency_key is not None for task in tasks):
+        return await _insert(connection, tasks, org_id)
+    async with connection.transaction():
+        records = [record(task, org_id, None, _NONE, set()) for task in tasks]
+        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+        await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})
+    return [task.id for task in tasks]
 
 
 async def _insert(connection: Connection, tasks: Sequence[NewTask], org_id: UUID) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from aaiclick.errors import SchemaError, UnauthorisedError
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.migrations import HEAD, VERSION_TABLE
@@ -23,6 +24,21 @@ async def ensure_current(target: PostgresTarget) -> None:
         await upgrade(target)
 
 
+async def require_current(target: PostgresTarget) -> None:
+    """Raise SchemaError unless the schema is this version's: for whoever must not change somebody else's database."""
+    found = await current_revision(target)
+    if found != HEAD:
+        raise SchemaError(
+            f"{target} is at schema revision {found or 'none'}; this version of aaiclick works with {HEAD}.",
+            remedy="Bring it up to date: aaiclick migrate",
+        )
+
+
+async def prepare(target: PostgresTarget, *, embedded: bool) -> None:
+    """The embedded database has no administrator, so it is brought up to date; a server is only looked at."""
+    await (ensure_current(target) if embedded else require_current(target))
+
+
 async def current_revision(target: PostgresTarget) -> str | None:
     """The revision the database is at; None before the first migration."""
     connection = await connect(target)
@@ -30,6 +46,11 @@ async def current_revision(target: PostgresTarget) -> str | None:
         return await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
     except asyncpg.UndefinedTableError:
         return None
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise UnauthorisedError(
+            f"User {target.user!r} may not read the tables of {target}: {error}.",
+            remedy=f'Let it: GRANT ALL ON ALL TABLES IN SCHEMA public TO "{target.user}"; or make it their owner.',
+        ) from None
     finally:
         await connection.close()
 
@@ -75,8 +96,10 @@ async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
             await _move(target, direction, arguments.revision)
         case "stamp":
             await commands.stamp(target, arguments.revision, purge=arguments.purge)
+            sys.stderr.write(f"The schema counts as revision {await current_revision(target) or 'base'} now.\n")
         case "current":
-            sys.stdout.write(await commands.current(target, verbose=arguments.verbose))
+            said = await commands.current(target, verbose=arguments.verbose)
+            sys.stdout.write(said or "base (no revision: 'aaiclick migrate' makes the schema)\n")
         case "check":
             await commands.check(target)
             sys.stderr.write("The schema is current and equals the models.\n")

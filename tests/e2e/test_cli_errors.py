@@ -56,6 +56,80 @@ def test_a_clickhouse_that_is_not_there(aaiclick, aaiclick_postgres):
     assert "127.0.0.1:1" in result.stdout
 
 
+@pytest.mark.parametrize("command", ["up", "status"])
+def test_a_clickhouse_that_is_not_there_is_noticed(aaiclick, aaiclick_postgres, command):
+    url = "http://u:hunter2@127.0.0.1:1/d"
+    result = aaiclick(command, AAICLICK_DATABASE_URL=aaiclick_postgres.dsn, AAICLICK_CLICKHOUSE_URL=url)
+    said = result.stdout + result.stderr
+    assert "ClickHouse database 'd' at 127.0.0.1:1 (user 'u') does not answer" in said
+    assert "hunter2" not in said
+    assert result.returncode == (5 if command == "up" else 0)
+
+
+def test_a_misspelt_variable_is_refused(aaiclick, no_traceback):
+    result = aaiclick("status", AAICLICK_DATABSE_URL="x")
+    no_traceback(result, 2, "AAICLICK_DATABSE_URL: there is no such setting; did you mean AAICLICK_DATABASE_URL?")
+
+
+def test_a_password_that_needs_quoting_is_not_shown(aaiclick, no_traceback):
+    result = aaiclick("migrate", AAICLICK_DATABASE_URL="postgresql://app:p@ss/w:rd@127.0.0.1/work")
+    no_traceback(result, 2, "AAICLICK_DATABASE_URL: there is an '@' behind the host", "%40")
+    assert "w:rd" not in result.stderr
+
+
+def test_a_database_without_rights(aaiclick, no_traceback, aaiclick_stack):
+    """On PostgreSQL 15 and later the usual state of a user who does not own the database."""
+    for statement in ("CREATE DATABASE foreign_one", "CREATE ROLE weak LOGIN PASSWORD 'hunter2'"):
+        aaiclick_stack.run(aaiclick_stack.sql(statement))
+    try:
+        at = aaiclick_stack.lease.postgres()
+        url = f"postgresql://weak:hunter2@/foreign_one?host={at.host}"
+        result = aaiclick("migrate", AAICLICK_DATABASE_URL=url)
+        no_traceback(result, 1, "User 'weak' may not change the schema", "ALTER DATABASE", "OWNER TO")
+        assert "CREATE TABLE" not in result.stderr
+        assert "hunter2" not in result.stderr
+    finally:
+        for statement in ("DROP DATABASE foreign_one WITH (FORCE)", "DROP ROLE weak"):
+            aaiclick_stack.run(aaiclick_stack.sql(statement))
+
+
+def test_a_database_with_tables_of_the_same_names(aaiclick, no_traceback, aaiclick_stack):
+    import asyncpg
+
+    aaiclick_stack.run(aaiclick_stack.sql("CREATE DATABASE crowded"))
+    try:
+        target = aaiclick_stack.lease.postgres().with_database("crowded")
+
+        async def crowd() -> None:
+            connection = await asyncpg.connect(target.dsn)
+            await connection.execute("CREATE TABLE jobs (id int)")
+            await connection.close()
+
+        aaiclick_stack.run(crowd())
+        result = aaiclick("migrate", AAICLICK_DATABASE_URL=target.dsn)
+        no_traceback(result, 1, "has something of a name that aaiclick needs", "a database of its own")
+    finally:
+        aaiclick_stack.run(aaiclick_stack.sql("DROP DATABASE crowded WITH (FORCE)"))
+
+
+def test_a_module_that_no_worker_can_import(aaiclick, no_traceback, aaiclick_postgres, aaiclick_clickhouse):
+    result = aaiclick(
+        "worker", "start", "--import", "nosuch.module", "--processes", "1",
+        AAICLICK_DATABASE_URL=aaiclick_postgres.dsn, AAICLICK_CLICKHOUSE_URL=aaiclick_clickhouse.url,
+    )  # fmt: skip
+    no_traceback(result, 1, "The module 'nosuch.module' cannot be imported", "Correct --import")
+
+
+def test_a_worker_does_not_migrate_a_server(aaiclick, no_traceback, aaiclick_stack):
+    aaiclick_stack.run(aaiclick_stack.sql("CREATE DATABASE unmigrated"))
+    try:
+        url = aaiclick_stack.lease.postgres().with_database("unmigrated").dsn
+        result = aaiclick("worker", "start", "--drain", AAICLICK_DATABASE_URL=url)
+        no_traceback(result, 1, "is at schema revision none", "aaiclick migrate")
+    finally:
+        aaiclick_stack.run(aaiclick_stack.sql("DROP DATABASE unmigrated WITH (FORCE)"))
+
+
 def test_an_interrupted_pipe_is_no_error(aaiclick):
     process = aaiclick.start("config")
     process.stdout.close()

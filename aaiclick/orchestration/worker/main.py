@@ -16,9 +16,10 @@ from typing import Any
 
 import uvloop
 
+from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.worker.isolated import Isolation
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.orders import Duty, Setup
+from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
 
@@ -58,10 +59,15 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
 
 
 def main() -> None:
+    code = 0
     with captured_output():
-        uvloop.run(serve())
+        try:
+            uvloop.run(serve())
+        except EntrypointError as error:
+            os.write(2, f"error: {error}\n".encode())
+            code = UNFIT
     sys.stdout.flush()
-    os._exit(0)  # a task's thread that does not end must not keep the process
+    os._exit(code)  # a task's thread that does not end must not keep the process
 
 
 if __name__ == "__main__":

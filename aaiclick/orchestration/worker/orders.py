@@ -15,6 +15,9 @@ import asyncpg
 from aaiclick.errors import AaiclickError
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 
+UNFIT = 78
+"""Exit code of a process that cannot do what it is asked to, now or later: starting it again is no use."""
+
 GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 """What a connection raises when PostgreSQL restarts, refuses or goes away: never a reason to end."""
 

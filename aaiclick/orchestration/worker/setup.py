@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
+from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.orders import Setup
@@ -16,7 +17,13 @@ async def make_executor(setup: Setup, threads: int) -> Executor:
     if setup.directory and setup.directory not in sys.path:
         sys.path.insert(0, setup.directory)
     for module in setup.imports:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise EntrypointError(
+                f"The module {module!r} cannot be imported: {error}.",
+                remedy="Correct --import, or run the worker where the module is.",
+            ) from error
     tables = TaskTables(setup.clickhouse)
     await tables.start()
     return Executor(

@@ -30,9 +30,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
+from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.loops import keeper
 from aaiclick.orchestration.retry import RetryPolicy
-from aaiclick.orchestration.worker.orders import GONE, Duty, Setup
+from aaiclick.orchestration.worker.orders import GONE, UNFIT, Duty, Setup
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision, workers
@@ -123,9 +124,7 @@ class Supervisor:
             for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._hurry())
         ]
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._plan.processes):
-                    group.create_task(self._keep_one())
+            await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
         finally:
             for keeper in keepers:
                 keeper.cancel()
@@ -143,6 +142,9 @@ class Supervisor:
             code = await child.process.wait()
             del self._children[child.worker_id]
             await self._settle(child, code)
+            if code == UNFIT:
+                self.stop()
+                raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
             if code == 0:
                 return
             failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0

@@ -18,7 +18,7 @@ from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.settings import get_settings
 from aaiclick.store import queue, reads
 from aaiclick.store.engine import connect
-from aaiclick.store.migrate import ensure_current
+from aaiclick.store.migrate import prepare
 
 LOOK_SECONDS = 0.02
 CONCURRENCY = 16
@@ -28,7 +28,7 @@ async def run_until_job_ends(job_id: int) -> Job:
     """Run tasks here until the job has ended; returns the job as it is then."""
     settings = get_settings()
     postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
-    await ensure_current(postgres)
+    await prepare(postgres, embedded=settings.postgres is None)
     with tempfile.TemporaryDirectory(prefix="aaiclick-logs-") as logs, captured_output():
         directory = settings.log_dir or Path(logs)
         directory.mkdir(parents=True, exist_ok=True)

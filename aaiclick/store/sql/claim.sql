@@ -15,7 +15,8 @@ lane AS MATERIALIZED (
         AND ($3::text[] = '{}' OR f.queue = ANY ($3::text[]))
         AND EXISTS (SELECT FROM orgs o WHERE o.id = f.org_id AND o.paused_at IS NULL AND o.max_running IS NULL
             AND o.rate_per_second IS NULL)
-        AND NOT EXISTS (SELECT FROM queues q WHERE q.org_id = f.org_id AND q.name = f.queue)
+        AND NOT EXISTS (SELECT FROM queues q WHERE q.org_id = f.org_id AND q.name = f.queue
+            AND num_nonnulls(q.paused_at, q.max_running, q.rate_per_second) > 0)
         AND NOT EXISTS (SELECT FROM task_types WHERE paused_at IS NOT NULL)
         AND NOT EXISTS (SELECT FROM jobs WHERE paused_at IS NOT NULL) AS alone
     FROM (SELECT t.org_id, t.queue FROM tasks t WHERE t.readiness = 'READY' ORDER BY t.org_id, t.queue LIMIT 1) f

@@ -16,6 +16,7 @@ EXPECTED = {
     "data_files.py": "left behind     False",
     "data_first_steps.py": "a + b           [13, 31, 22]",
     "data_views_and_chunks.py": "opened again    {'n': [122, 124, 126]}",
+    "data_without_await.py": "above the mean  [{'shop': 'n', 'price': 7}]",
 }
 
 

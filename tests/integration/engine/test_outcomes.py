@@ -256,6 +256,14 @@ async def test_a_heartbeat_in_time_keeps_the_lease(engine: Engine, second: Engin
     assert (await queue.heartbeat(engine.db, **beat)).lost == {claim.lease.task_id}
 
 
+async def test_a_heartbeat_between_the_reapers_look_and_its_grip_wins(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    grip = Failure(claim.lease, "expired", "expired", outcome="LOST", expired=True)
+    assert await queue.acknowledge(engine.db, worker_id=0, failures=[grip]) == set()
+    assert await engine.complete(claim) == {claim.lease.task_id}
+
+
 async def test_a_silent_worker_is_stopped_and_its_tasks_recovered(engine: Engine, second: Engine) -> None:
     await engine.submit("a b")
     claims = await engine.claim(1)

@@ -88,6 +88,7 @@ CASES: dict[str, list[Any]] = {
     "lock_jobs": [live(), False],
     "promote": [BATCH, None],
     "next_due": [],
+    "is_due": [None],
     "expired_leases": [BATCH, None],
     "worker_leases": [7],
     "advance_groups": [live(1), [], [], [], None],

@@ -1,0 +1,17 @@
+"""`make bench`: everything that is measured, one after the other; each part also runs by itself (`python -m bench.data`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PARTS = ("bench.data", "bench.queue")
+
+
+def main() -> int:
+    """Run every part, each in a process of its own; the exit code says whether all of them ran."""
+    return max(subprocess.run([sys.executable, "-m", part, *sys.argv[1:]], check=False).returncode for part in PARTS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

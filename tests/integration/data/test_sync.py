@@ -1,0 +1,106 @@
+"""The facade that waits."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+
+import pytest
+
+from aaiclick.data import sync
+from aaiclick.data.errors import ColumnNotFoundError, NoContextError, StaleObjectError
+from aaiclick.data.sync import col
+
+
+@pytest.fixture
+def waiting(clickhouse_target):
+    with sync.DataContext(clickhouse_target) as context:
+        yield context
+
+
+def test_objects_wait(waiting, tmp_path):
+    obj = sync.create_object_from_value({"a": [3, 1, 2], "s": ["x", "y", "x"]}, name="kept")
+    assert (obj["a"] + 1).data() == [4, 2, 3]
+    assert (10 - obj["a"] * obj["a"]).data() == [1, 9, 6]
+    assert obj["s"].str.upper().data() == ["X", "Y", "X"]
+    assert obj[obj["a"] > obj["a"].mean()].rows() == [{"a": 3, "s": "x"}]
+    assert obj.group_by("s").agg(n=col("a").sum()).data() == {"s": ["x", "y"], "n": [5, 1]}
+    assert obj.sort("a").materialize().data() == {"a": [1, 2, 3], "s": ["y", "x", "x"]}
+    assert obj.join(obj.rename({"a": "b"}), on="s").count() == 5
+    assert [each.data()["a"] for each in obj.chunks(2)] == [[3, 1], [2]]
+    assert obj.insert({"a": [9], "s": ["z"]}) == 4
+    assert sync.insert(obj, obj.head(1)) == 5
+    assert sync.list_objects() == ["kept"]
+    assert sync.open_object("kept").describe().columns[0]
+    assert sync.open_reference(obj.view(1, 2).to_dict()).count() == 2
+    assert sync.create_object_from_file(obj.export(tmp_path / "x.csv")).count() == 5
+    assert sync.create_object_from_query("SELECT 1 AS x").data() == {"x": [1]}
+    sync.delete_object("kept")
+    assert "lazy" in repr(obj.sort("a"))
+    assert "<table" in obj._repr_html_()
+
+
+def test_batches_end_when_the_loop_is_left(waiting):
+    obj = sync.create_object_from_query("SELECT number AS n FROM numbers(1_000_000)")
+    assert sum(batch.num_rows for batch in obj.iter_batches()) == 1_000_000
+    for batch in obj.iter_batches():
+        assert batch.num_rows
+        break
+
+
+def test_errors_come_through(waiting):
+    obj = sync.create_object_from_value({"price": [1]})
+    with pytest.raises(ColumnNotFoundError, match="price"):
+        obj.select("prize").data()
+
+
+def test_contexts_nest_and_end(clickhouse_target):
+    with pytest.raises(NoContextError):
+        sync.create_object_from_value([1])
+    outer = sync.DataContext(clickhouse_target).open()
+    kept = sync.create_object_from_value([1, 2])
+    with sync.DataContext(clickhouse_target):
+        inner = sync.create_object_from_value([3, 4])
+        assert (kept + inner).data() == [4, 6]
+    with pytest.raises(StaleObjectError):
+        inner.data()
+    assert kept.data() == [1, 2]
+    outer.close()
+    with pytest.raises(StaleObjectError):
+        kept.data()
+
+
+def test_threads_have_contexts_of_their_own(waiting, clickhouse_target):
+    obj = sync.create_object_from_value([1, 2])
+    seen = []
+
+    def work():
+        seen.append(obj.data())
+        with pytest.raises(NoContextError):
+            sync.create_object_from_value([1])
+        with sync.DataContext(clickhouse_target):
+            seen.append(sync.create_object_from_value([3]).data())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [[1, 2], [3]]
+
+
+def test_an_interrupt_ends_the_query(waiting, admin):
+    sleeping = sync.create_object_from_value(list(range(3)))["value"]
+    marked = "SELECT sleepEachRow(3) + number AS slept FROM numbers(1000)"
+    assert sleeping.count() == 3
+    running = "SELECT count() FROM system.processes WHERE query LIKE '%sleepEachRow%' AND query NOT LIKE '%processes%'"
+
+    def interrupt():
+        while not admin.query(running).result_rows[0][0]:
+            pass
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        sync.create_object_from_query(marked)
+    thread.join()
+    assert admin.query(running).result_rows[0][0] == 0
