@@ -1,4 +1,4 @@
-"""`make bench`: everything that is measured, one after the other; each part also runs by itself (`python -m bench.data`)."""
+"""`make bench`: everything that is measured, one after the other; each part runs by itself too."""
 
 from __future__ import annotations
 

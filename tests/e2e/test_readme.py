@@ -4,13 +4,25 @@ import json
 import re
 from pathlib import Path
 
+pytest_plugins = ["pytester"]
 README = Path(__file__).parents[2] / "README.md"
 
 
+def write_examples(directory: Path) -> None:
+    examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(), re.DOTALL)
+    assert [name for name, _ in examples] == ["trips.py", "test_trips.py"]
+    for name, code in examples:
+        (directory / name).write_text(code)
+
+
+def test_the_test_of_the_readme_passes(pytester):
+    write_examples(pytester.path)
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\npythonpath = .")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
 def test_the_job_of_the_readme_runs(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
-    code = re.search(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(), re.DOTALL)
-    assert code is not None
-    (tmp_path / code.group(1)).write_text(code.group(2))
+    write_examples(tmp_path)
     ran = aaiclick(
         "run", "trips.distances", "-o", "json",
         AAICLICK_DATABASE_URL=aaiclick_postgres.dsn,

@@ -37,6 +37,8 @@ def kill_the_process(): os.kill(os.getpid(), 9)
 def shout(megabytes): [sys.stdout.write("x" * 1_000_000) for _ in range(megabytes)]
 def strange(): return object()
 def leave(): sys.exit(3)
+async def wait_for(path):
+    while not os.path.exists(path): await asyncio.sleep(0.02)
 def blab():
     raise RuntimeError("connecting to " + os.environ["AAICLICK_DATABASE_URL"] + os.environ["AAICLICK_CLICKHOUSE_URL"])
 async def gather(path, seconds=0.0):
