@@ -88,10 +88,8 @@ def test_threads_have_contexts_of_their_own(waiting, clickhouse_target):
 
 
 def test_an_interrupt_ends_the_query(waiting, admin):
-    sleeping = sync.create_object_from_value(list(range(3)))["value"]
-    marked = "SELECT sleepEachRow(3) + number AS slept FROM numbers(1000)"
-    assert sleeping.count() == 3
-    running = "SELECT count() FROM system.processes WHERE query LIKE '%sleepEachRow%' AND query NOT LIKE '%processes%'"
+    endless = "SELECT max(sipHash64(number)) AS endless FROM numbers(1_000_000_000_000)"
+    running = "SELECT count() FROM system.processes WHERE query LIKE '%AS endless%' AND query NOT LIKE '%processes%'"
 
     def interrupt():
         while not admin.query(running).result_rows[0][0]:
@@ -101,6 +99,6 @@ def test_an_interrupt_ends_the_query(waiting, admin):
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        sync.create_object_from_query(marked)
+        sync.create_object_from_query(endless)
     thread.join()
     assert admin.query(running).result_rows[0][0] == 0
