@@ -19,7 +19,6 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -124,23 +123,26 @@ class Executor:
     async def _run(self, running: Running) -> str | None:
         claim = running.claim
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
-        async with AsyncExitStack() as contexts:
-            await self._enter_data(contexts, claim)
-            enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
+        enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
+        data = await self._enter_data(claim)
+        try:
             arguments = await self._bind(claim)
             value = await self._call(running, function, arguments)
             return await self._publish(value)
+        finally:
+            if data is not None:
+                await data.__aexit__(None, None, None)
 
-    async def _enter_data(self, contexts: AsyncExitStack, claim: Claim) -> None:
+    async def _enter_data(self, claim: Claim) -> DataContext | None:
         """A task that never touches data runs also while ClickHouse is away."""
         prefix = f"aai-{claim.lease.task_id}-{claim.lease.attempt}"
         data = DataContext(
             self._clickhouse, lifecycle=self._tables, name=f"task {claim.lease.task_id}", query_prefix=prefix
         )
         try:
-            await contexts.enter_async_context(data)
+            return await data.__aenter__()
         except UnreachableError:
-            return
+            return None
 
     async def _bind(self, claim: Claim) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""

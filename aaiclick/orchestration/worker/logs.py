@@ -35,16 +35,21 @@ _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaicl
 class TaskLog:
     """The log of one attempt; safe between threads."""
 
-    __slots__ = ("_attempt", "_dropped", "_file", "_flushed", "_lock", "_written", "path")
+    __slots__ = ("_attempt", "_directory", "_dropped", "_file", "_flushed", "_lock", "_task_id", "_written")
 
     def __init__(self, directory: Path, task_id: int, attempt: int) -> None:
-        self.path = directory / f"{task_id}.log"
+        self._directory = directory
+        self._task_id = task_id
         self._attempt = attempt
         self._file: io.BufferedWriter | None = None
         self._lock = threading.Lock()
         self._written = 0
         self._dropped = 0
         self._flushed = 0.0
+
+    @property
+    def path(self) -> Path:
+        return self._directory / f"{self._task_id}.log"
 
     @property
     def used(self) -> bool:

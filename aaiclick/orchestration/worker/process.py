@@ -38,6 +38,7 @@ TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
 AHEAD_SECONDS = 0.02
 MOST_AHEAD = 200
+MOST_AT_ONCE = 500
 STALE_SECONDS = 1.0
 OLD_SECONDS = 10.0
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0)
@@ -127,6 +128,7 @@ class WorkerProcess:
             if not self._outcomes and not wanted:
                 await self._something_to_do()
                 continue
+            await self._let_finish()
             outcomes, self._outcomes = self._outcomes, []
             self._asking += wanted
             self._talking += 1
@@ -139,6 +141,13 @@ class WorkerProcess:
                 self._asking -= wanted
                 self._talking -= 1
             self._take(claims, wanted)
+
+    async def _let_finish(self) -> None:
+        """Tasks that end at once end together: go on while each turn of the loop brings more outcomes."""
+        seen = -1
+        while seen < len(self._outcomes) < MOST_AT_ONCE:
+            seen = len(self._outcomes)
+            await asyncio.sleep(0)
 
     async def _exchange(self, connection: Connection, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
         """An outcome that is not accepted belongs to an attempt that somebody else has: nothing is to be done."""
