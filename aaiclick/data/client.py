@@ -31,9 +31,12 @@ from aaiclick.settings import ClickHouseTarget
 
 OLDEST_MAJOR = 24
 KILL_SECONDS = 15
+FORM_BYTES = 100_000
+"""The server takes 131,072 bytes in one field of a form."""
 
 SETTINGS: dict[str, Any] = {
     "async_insert": 0,  # on by default since 26.x: an acknowledged insert must be there
+    "max_query_size": 64 << 20,  # ten thousand columns make a long text
     "join_use_nulls": 1,  # what has no partner is NULL, not 0
     "session_timezone": "UTC",  # a datetime without a zone means the same on every server
     "output_format_arrow_string_as_string": 1,
@@ -55,7 +58,16 @@ class Client:
 
     def __init__(self, raw: AsyncClient, target: ClickHouseTarget) -> None:
         self._raw = raw
+        self._plain: AsyncClient | None = None
         self.target = target
+
+    async def _for(self, text: str) -> AsyncClient:
+        """Who sends this: a text too long for a field of a form goes as the body of its request."""
+        if len(text) * 4 < FORM_BYTES or len(text.encode()) < FORM_BYTES:
+            return self._raw
+        if self._plain is None:
+            self._plain = await _raw_client(self.target, form=False)
+        return self._plain
 
     async def read(self, query: Compiled, query_id: str = "") -> Any:
         """Run a compiled query and read its whole result."""
@@ -71,7 +83,8 @@ class Client:
         """Run a query and read its whole result as a pyarrow Table."""
         query_id = query_id or new_query_id()
         merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
-        work = self._raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
+        raw = await self._for(text)
+        work = raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
         return await self._guarded(work, query_id)
 
     async def batches(self, query: Compiled, query_id: str = "") -> AsyncGenerator[pa.RecordBatch, None]:
@@ -79,7 +92,8 @@ class Client:
         query_id = query_id or new_query_id()
         merged = {**SETTINGS, **query.settings, "query_id": query_id}
         try:
-            stream = await self._raw.query_arrow_stream(
+            raw = await self._for(query.text)
+            stream = await raw.query_arrow_stream(
                 query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
             )
         except asyncio.CancelledError:
@@ -114,7 +128,9 @@ class Client:
         """Run a statement that gives no rows."""
         query_id = query_id or new_query_id()
         merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
-        await self._guarded(self._raw.command(text, parameters=_bound(parameters), settings=merged), query_id)
+        await self._guarded(
+            (await self._for(text)).command(text, parameters=_bound(parameters), settings=merged), query_id
+        )
 
     async def insert(
         self,
@@ -156,7 +172,8 @@ class Client:
         merged = {**SETTINGS, **query.settings, **settings, "query_id": query_id}
         finished, tail = False, b""
         try:
-            stream = await self._raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
+            raw = await self._for(query.text)
+            stream = await raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
             async with stream:
                 async for chunk in stream:
                     piece = cast("bytes", chunk)
@@ -197,6 +214,8 @@ class Client:
 
     async def close(self) -> None:
         await self._raw.close()
+        if self._plain is not None:
+            await self._plain.close()
 
 
 def _failed_late(tail: bytes) -> QueryError:
@@ -288,10 +307,10 @@ async def _close_with_loop(loop: asyncio.AbstractEventLoop, target: ClickHouseTa
     _closers.setdefault(loop, []).append(waiting)
 
 
-async def _open(target: ClickHouseTarget) -> Client:
+async def _raw_client(target: ClickHouseTarget, *, form: bool) -> AsyncClient:
     local = target.host in ("127.0.0.1", "localhost", "::1")
     try:
-        raw = await get_async_client(
+        return await get_async_client(
             host=target.host,
             port=target.port,
             username=target.user,
@@ -303,11 +322,15 @@ async def _open(target: ClickHouseTarget) -> Client:
             compress=not local,
             query_retries=0,
             send_receive_timeout=86_400,
-            form_encode_query_params=True,  # a long list in `isin` does not fit a URL
+            form_encode_query_params=form,  # a long list in `isin` does not fit a URL
             settings={"async_insert": 0},
         )
     except Exception as error:
         raise translate(error, target) from error
+
+
+async def _open(target: ClickHouseTarget) -> Client:
+    raw = await _raw_client(target, form=True)
     major = int(str(raw.server_version).split(".")[0])
     if major < OLDEST_MAJOR:
         await raw.close()

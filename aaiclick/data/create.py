@@ -157,7 +157,8 @@ async def create_object_from_query(
 async def insert(target: Object, value: Any) -> int:
     """Append rows to an Object that is a table: a value of the same columns, or another Object. Returns the new length.
 
-    One writer at a time within a process; if it fails, the Object is as before.
+    Writers of one process wait for each other; two processes must not append to one Object at once. If it fails, the
+    Object is as before.
     """
     relation = strip(target.relation)
     if not isinstance(relation, Scan) or not is_table(relation):

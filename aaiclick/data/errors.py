@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from operator import index
 
 from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
 
@@ -107,3 +108,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def column_not_found(name: str, known: Iterable[str]) -> ColumnNotFoundError:
     names = list(known)
     return ColumnNotFoundError(f"There is no column {name!r}.", remedy=nearest(name, names))
+
+
+def whole(value: object, what: str) -> int:
+    """A whole number that a caller gave; anything else is told apart by name."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise DataTypeError(f"{what} is a whole number, not {value!r:.60}.")
+    return index(value)  # pyright: ignore[reportArgumentType]

@@ -41,14 +41,15 @@ async def export_file(context: DataContext, relation: Relation, path: str | Path
     if "://" in str(path):
         raise DataError(f"{str(path)[:20]!r}… is not a file.", remedy="A file or an s3://bucket/key can be written.")
     target = Path(path)
+    if await asyncio.to_thread(target.is_dir):
+        raise DataError(f"{str(target)!r} is a directory.", remedy="Name a file in it.")
     chosen, compression = format_of(target.name, given)
     partial = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         file = await asyncio.to_thread(partial.open, "wb")
-    except OSError as error:
-        raise DataError(
-            f"{str(target)!r} cannot be written: {error.strerror}.", remedy="Check the directory."
-        ) from None
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+        words = getattr(error, "strerror", None) or error
+        raise DataError(f"{str(target)!r} cannot be written: {words}.", remedy="Check the directory.") from None
     try:
         with file:
             async with aclosing(_compressed(export_bytes(context, relation, chosen), compression)) as pieces:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Self
 
-from aaiclick.data.errors import DataTypeError
+from aaiclick.data.errors import DataTypeError, whole
 from aaiclick.data.namespaces import DateMethods, JsonMethods, ListMethods, MapMethods, StructMethods, TextMethods
 from aaiclick.data.types import user_type
 
@@ -227,7 +227,7 @@ class Expressive(ABC):
         return self._call("sign")
 
     def round(self, decimals: int = 0) -> Self:
-        return self._call("round", params=(int(decimals),))
+        return self._call("round", params=(whole(decimals, "The number of decimals"),))
 
     def floor(self) -> Self:
         return self._call("floor")
@@ -302,7 +302,7 @@ class Expressive(ABC):
 
     def quantile(self, q: float) -> Self:
         """The exact quantile, interpolated between neighbours as NumPy does."""
-        if not 0 <= q <= 1:
+        if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DataTypeError(f"A quantile lies between 0 and 1, not at {q}.")
         return self._call("quantile", params=(float(q),))
 
@@ -347,7 +347,7 @@ class Expressive(ABC):
 
     def shift(self, rows: int = 1) -> Self:
         """The value this many rows earlier (later, if negative); NULL outside."""
-        return self._window("shift", params=(int(rows),))
+        return self._window("shift", params=(whole(rows, "The number of rows"),))
 
     def diff(self, rows: int = 1) -> Self:
         """The difference to the value this many rows earlier."""

@@ -193,13 +193,12 @@ async def _opened(source: Source) -> tuple[bytes, Any, int | None]:
 async def _file(path: Path) -> AsyncGenerator[bytes, None]:
     try:
         file = await asyncio.to_thread(path.open, "rb")
-    except OSError as error:
-        raise IngestError(
-            f"The file {str(path)!r} cannot be read: {error.strerror}.", remedy="Check the path."
-        ) from None
-    with file:
-        while piece := await asyncio.to_thread(file.read, PIECE):
-            yield piece
+        with file:
+            while piece := await asyncio.to_thread(file.read, PIECE):
+                yield piece
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+        words = getattr(error, "strerror", None) or error
+        raise IngestError(f"The file {str(path)!r} cannot be read: {words}.", remedy="Check the path.") from None
 
 
 async def _download(source: Source) -> AsyncGenerator[bytes, None]:

@@ -68,6 +68,8 @@ class LocalLifecycleHandler(LifecycleHandler):
         self._counts: Counter[str] = Counter()
         self._thread: threading.Thread | None = None
         self._client: _Connection | None = None
+        self._failed: list[str] = []
+        """Tables that could not be dropped when their time came; tried again at the end."""
 
     async def start(self) -> None:
         if self._thread is None:
@@ -98,7 +100,7 @@ class LocalLifecycleHandler(LifecycleHandler):
             message = self._queue.get()
             if message is not _STOP:
                 self._count(*cast("tuple[str, int]", message))
-        for name in list(self._counts):
+        for name in [*self._counts, *self._failed]:
             self._drop(name)
         if self._client is not None:
             self._client.close()
@@ -110,16 +112,21 @@ class LocalLifecycleHandler(LifecycleHandler):
 
     def _drop(self, name: str) -> None:
         self._counts.pop(name, None)
-        try:
-            if self._client is None:
-                self._client = _Connection(self._creds)
-            self._client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
-        except Exception as error:  # noqa: BLE001  (a thread has nobody to raise to; the sweeper finds the table)
-            log.warning("Table %s of %s was not dropped: %s", name, self._creds, error)
-            with suppress(Exception):
-                if self._client is not None:
-                    self._client.close()
-            self._client = None
+        for last in (False, True):  # a connection may have died since it was used: the second one is new
+            try:
+                if self._client is None:
+                    self._client = _Connection(self._creds)
+                self._client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
+            except Exception as error:  # noqa: BLE001  (a thread has nobody to raise to; the sweeper finds the table)
+                with suppress(Exception):
+                    if self._client is not None:
+                        self._client.close()
+                self._client = None
+                if last:
+                    self._failed.append(name)
+                    log.warning("Table %s of %s was not dropped: %s", name, self._creds, error)
+            else:
+                return
 
 
 class _Connection:

@@ -25,6 +25,7 @@ from aaiclick.data.types import (
     datetime_type,
     decimal_type,
     integer_type,
+    is_text,
     supertype,
     zone_of,
 )
@@ -35,6 +36,8 @@ def literal_type(value: object) -> DataType:
     literals."""
     if value is None:
         return NOTHING
+    if isinstance(value, str) and not is_text(value):
+        raise ConversionError(f"{value!r:.60} is not Unicode: it holds half of a pair.", remedy="Use bytes.")
     for python, kind in ((bool, BOOL), (float, FLOAT64), (str, STRING), (bytes, BYTES), (UUID, UUID_TYPE)):
         if isinstance(value, python):
             return kind

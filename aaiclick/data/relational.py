@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.align import align, as_columns, identity
 from aaiclick.data.column import Column, column_node, name_of
-from aaiclick.data.errors import DataTypeError
+from aaiclick.data.errors import DataTypeError, whole
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.literals import literal_type
 from aaiclick.data.matching import check_pairs, column_of, common_type, join_outputs, join_pairs, known, shaped
@@ -61,11 +61,9 @@ class Relational(ABC):
         """Only these columns: names, expressions, or `name=expression`. Aggregates alone give one row."""
         base, _, chosen = self._resolved(columns, named)
         nodes = dict(chosen)
-        if (
-            nodes
-            and all(is_aggregated(node) for node in nodes.values())
-            and any(has_aggregate(n) for n in nodes.values())
-        ):
+        if not nodes:
+            raise DataTypeError("No column would be left.", remedy="Name at least one.")
+        if all(is_aggregated(node) for node in nodes.values()) and any(has_aggregate(n) for n in nodes.values()):
             return self._derived(Aggregate(base, (), tuple(nodes.items())))
         return self._derived(Project(base, tuple((name, broadcast(node)) for name, node in nodes.items())))
 
@@ -157,6 +155,8 @@ class Relational(ABC):
         """Some rows, chosen by a hash of their position: the same ones for the same seed."""
         if (n is None) == (fraction is None):
             raise DataTypeError("Give either a number of rows or a fraction.")
+        if n is not None and whole(n, "A sample's size") < 0:
+            raise DataTypeError(f"A sample has at least no rows, not {n}.")
         mixed = Call(
             "hash",
             (Call("add", (Call("mul", (RowIndex(), Literal(2654435761, UINT64))), Literal(seed, literal_type(seed)))),),

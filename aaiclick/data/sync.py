@@ -6,8 +6,8 @@
         prices = sync.create_object_from_value({"item": ["pen", "ink"], "price": [2, 7]})
         print(prices.filter(sync.col("price") > 3).data())
 
-Nothing is written twice: whatever is awaited there is waited for here, and Objects come wrapped so that their methods are
-too. Code that runs in an event loop of its own uses `aaiclick.data`.
+Nothing is written twice: whatever is awaited there is waited for here, and Objects come wrapped so that their methods
+are too. Code that runs in an event loop of its own uses `aaiclick.data`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
 from contextvars import Context, copy_context
-from inspect import isasyncgen, iscoroutine
+from inspect import isasyncgen, iscoroutine, ismethod
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -28,11 +27,12 @@ from aaiclick.data.grouping import GroupBy
 from aaiclick.data.object import Object as _Object
 
 T = TypeVar("T")
+SECONDS_TO_END = 20
 _OPERATORS = (
-    "add sub mul truediv floordiv mod pow and or xor lshift rshift "
-    "radd rsub rmul rtruediv rfloordiv rmod rpow rand ror rxor rlshift rrshift "
-    "eq ne lt le gt ge neg pos invert abs round getitem"
-).split()
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "radd", "rsub",
+    "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift",
+    "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "abs", "round", "getitem",
+)  # fmt: skip
 
 
 class _Loop:
@@ -49,21 +49,21 @@ class _Loop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine; Ctrl-C cancels it, which ends its query on the server too."""
-        loop, future = self._started(), Future[T]()
+        loop, ended = self._started(), threading.Event()
         context = self.contexts[-1] if self.contexts else None
-        task: list[asyncio.Task[T]] = []
 
-        def begin() -> None:
-            task.append(loop.create_task(work, context=context))
-            task[0].add_done_callback(lambda done: _settle(done, future))
+        async def begin() -> T:
+            try:
+                return await loop.create_task(work, context=context)
+            finally:
+                ended.set()
 
-        loop.call_soon_threadsafe(begin)
+        future = asyncio.run_coroutine_threadsafe(begin(), loop)
         try:
             return future.result()
-        except BaseException:
-            if not future.done():
-                loop.call_soon_threadsafe(lambda: task[0].cancel())
-                future.exception()
+        except KeyboardInterrupt:
+            future.cancel()
+            ended.wait(SECONDS_TO_END)
             raise
 
     def _started(self) -> asyncio.AbstractEventLoop:
@@ -72,15 +72,6 @@ class _Loop:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, name="aaiclick-sync", daemon=True).start()
             return self._loop
-
-
-def _settle(done: asyncio.Task[T], future: Future[T]) -> None:
-    if done.cancelled():
-        future.set_exception(asyncio.CancelledError())
-    elif (error := done.exception()) is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(done.result())
 
 
 _loop = _Loop()
@@ -117,9 +108,7 @@ for _name in _OPERATORS:
 def _bare(value: Any) -> Any:
     if isinstance(value, Wrapped):
         return value.inner
-    if isinstance(value, list | tuple):
-        return type(value)(_bare(each) for each in cast("list[Any]", value))
-    return value
+    return [_bare(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _wrap(value: Any) -> Any:
@@ -127,21 +116,17 @@ def _wrap(value: Any) -> Any:
         return _wrap(_loop.run(value))
     if isasyncgen(value):
         return _iterate(value)
-    if isinstance(value, _Object | GroupBy):
+    if isinstance(value, _Object | GroupBy) or type(value).__module__ == "aaiclick.data.namespaces":
         return Wrapped(value)
-    if isinstance(value, list) and value and isinstance(value[0], _Object):
-        return [Wrapped(each) for each in cast("list[Any]", value)]
-    if callable(value) and hasattr(value, "__self__"):
-        return _waiting(value)
-    if type(value).__module__ == "aaiclick.data.namespaces":
-        return Wrapped(value)
-    return value
+    if isinstance(value, list):
+        return [_wrap(each) if isinstance(each, _Object) else each for each in cast("list[Any]", value)]
+    return _waiting(value) if ismethod(value) else value
 
 
 def _waiting(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        return _wrap(function(*_bare(args), **{name: _bare(each) for name, each in named.items()}))
+        return _wrap(function(*map(_bare, args), **{name: _bare(each) for name, each in named.items()}))
 
     return call
 
@@ -160,7 +145,7 @@ def _iterate(stream: AsyncIterator[T]) -> Iterator[T]:
 
 
 class DataContext:
-    """`with DataContext():`, or `open()` and `close()` in different cells of a notebook. Takes what the async one takes."""
+    """`with DataContext():`, or `open()` and `close()` in different cells of a notebook. Made like the async one."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self.inner = _async.DataContext(*args, **named)
@@ -180,7 +165,8 @@ class DataContext:
         finally:
             _loop.contexts.pop()
 
-    __enter__ = open
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

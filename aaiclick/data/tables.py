@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aaiclick.data.errors import ColumnNameError, DataTypeError
 from aaiclick.data.frame import KEY, RESERVED
-from aaiclick.data.types import DataType, parse_type, quote_name, quote_text
+from aaiclick.data.types import DataType, is_text, parse_type, quote_name, quote_text
 from aaiclick.snowflake import get_snowflake_id
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def named_table(name: Any) -> str:
     if (
         not isinstance(name, str)
         or not name.strip()
+        or not is_text(name)
         or len(name.encode()) > 150
         or any(c < " " or c == "\x7f" for c in name)
     ):
@@ -98,6 +99,8 @@ def check_column_names(names: Iterable[Any]) -> None:
             raise ColumnNameError(
                 f"The column name {name!r} is reserved.", remedy=f"Names that begin with {RESERVED!r} are ours."
             )
+        if not is_text(name):
+            raise ColumnNameError(f"The column name {name!r} is not Unicode: it holds half of a pair.")
         if "\x00" in name:
             raise ColumnNameError(f"The column name {name!r} holds a NUL character.")
         if name in seen:

@@ -103,6 +103,15 @@ def _argument(arg: Any) -> str:
     return str(arg)
 
 
+def is_text(text: str) -> bool:
+    """Whether a string is Unicode that can be sent: Python's may hold halves of surrogate pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def quote_name(name: str) -> str:
     """A ClickHouse identifier for any text: backslashes are escapes inside backticks, so both are escaped."""
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"

@@ -44,6 +44,8 @@ class Rows:
 def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False) -> Rows:
     """Any supported value as rows; `streamed` makes columns nullable, since later batches may hold NULLs."""
     shape, columns = _columns(value)
+    if not columns:
+        raise ConversionError("There are no columns.", remedy='Name at least one: {"x": []}.')
     check_column_names(columns)
     wanted = {name: user_type(kind) for name, kind in (schema or {}).items()}
     unknown = next((name for name in wanted if name not in columns), None)
@@ -55,7 +57,7 @@ def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False)
     arrays: dict[str, pa.ChunkedArray] = {}
     kinds: list[tuple[str, DataType]] = []
     for name, values in columns.items():
-        array, kind = _column(name, values, wanted.get(name))
+        array, kind = _stored(name, values, wanted.get(name))
         if streamed and name not in wanted:
             kind = kind.as_nullable()
         arrays[name] = array
@@ -74,7 +76,7 @@ def conform(value: Any, columns: tuple[tuple[str, DataType], ...], place: str) -
             remedy="Give each batch the same columns.",
         )
     _same_lengths(given)
-    return pa.table({name: _column(name, given[name], kind)[0] for name, kind in columns})
+    return pa.table({name: _stored(name, given[name], kind)[0] for name, kind in columns})
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
@@ -172,6 +174,21 @@ def _same_lengths(columns: Mapping[str, Any]) -> None:
 # --- one column --------------------------------------------------------------------------------------------------
 
 
+def _stored(name: str, values: Any, wanted: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
+    try:
+        return _column(name, values, wanted)
+    except UnicodeEncodeError:
+        raise ConversionError(
+            f"Column {name!r} holds text that is not Unicode: half of a pair.", remedy="Use bytes."
+        ) from None
+    except RecursionError:
+        raise ConversionError(
+            f"Column {name!r} holds values that are nested too deeply.", remedy="Flatten them."
+        ) from None
+    except pa.ArrowException as error:
+        raise ConversionError(f"Column {name!r} cannot be stored: {error}.", remedy="Choose another type.") from None
+
+
 def _column(name: str, values: Any, wanted: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
     if isinstance(values, list):
         return _from_python(name, cast("list[Any]", values), wanted)
@@ -243,6 +260,10 @@ def _wide_integers(
 ) -> tuple[pa.ChunkedArray, DataType]:
     if all(each is None or (isinstance(each, int) and 0 <= each < 1 << 64) for each in values):
         return _from_arrow(name, pa.chunked_array([pa.array(values, pa.uint64())]), wanted)
+    if isinstance(error, OverflowError):
+        raise ConversionError(
+            f"Column {name!r} cannot be stored: it holds integers beyond 64 bits.", remedy="Use Decimal, or text."
+        ) from None
     raise ConversionError(
         f"Column {name!r} cannot be stored: {error}.", remedy="Make its values of one kind, or pass schema=."
     ) from None

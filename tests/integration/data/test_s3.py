@@ -26,6 +26,7 @@ from aaiclick.data import (
     s3,
 )
 from aaiclick.data.errors import DataError, ForbiddenAddressError, IngestError
+from aaiclick.errors import AaiclickError
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -124,7 +125,7 @@ async def test_an_export_that_fails_leaves_nothing(store, monkeypatch):
     monkeypatch.setattr(s3, "PART", 1 << 20)
     obj = await create_object_from_query("SELECT number AS n FROM numbers(2_000_000)")
     bad = obj.select(x=(col("n").cast("String") + (col("n") == 1_900_000).if_else("x", "")).cast("Int64"))
-    with pytest.raises(DataError):
+    with pytest.raises(AaiclickError):
         await bad.export("s3://pile/bad.csv")
     assert "Contents" not in store.list_objects_v2(Bucket="pile")
     assert "Uploads" not in store.list_multipart_uploads(Bucket="pile")

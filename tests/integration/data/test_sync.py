@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import threading
 
 import pytest
@@ -94,7 +94,7 @@ def test_an_interrupt_ends_the_query(waiting, admin):
     def interrupt():
         while not admin.query(running).result_rows[0][0]:
             pass
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
