@@ -157,9 +157,16 @@ class Settings(BaseSettings):
         if value is None:
             return None
         try:
-            return value.expanduser().absolute()
+            return value.expanduser().resolve()
         except RuntimeError as error:
             raise ValueError("'~' has no meaning here: HOME is not set; give an absolute path") from error
+
+    @field_validator("postgres_host")
+    @classmethod
+    def _host(cls, value: str | None) -> str | None:
+        if value and not value.startswith("/") and any(character in value for character in "@/ "):
+            raise ValueError("write the name or address of a host; AAICLICK_DATABASE_URL takes a URL")
+        return value
 
     @field_validator("machine_ids", mode="before")
     @classmethod
@@ -375,7 +382,7 @@ def get_logs_dir(settings: Settings | None = None) -> Path:
 
 def _writable(directory: Path, origin: str) -> Path:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
             f"{origin}: task logs cannot be kept in {directory}: {error.strerror}.",

@@ -40,6 +40,9 @@ MAX_TIMESTAMP = (1 << 41) - 1
 RESERVE_MS = 1_000
 """How far the mark in the slot file runs ahead: one small write a second while ids are made."""
 
+FARTHEST_AHEAD_MS = 7 * 86_400_000
+"""A mark further ahead of the clock than this is not one of ours."""
+
 SLOTS = Path("/tmp/aaiclick-machine-ids")  # noqa: S108  (shared by all users on purpose; see `_open_slot`)
 
 
@@ -59,14 +62,27 @@ def extract_sequence(snowflake_id: int) -> int:
 class MachineLease:
     """Exclusive use of one machine id for as long as this process lives (or until `release`)."""
 
-    def __init__(self, machine_id: int, handle: int, mark_ms: int) -> None:
+    def __init__(self, machine_id: int, handle: int, mark_ms: int, path: Path) -> None:
         self.machine_id = machine_id
         self.mark_ms = mark_ms
         self._handle = handle
+        self._path = path
+
+    def holds(self) -> bool:
+        """Whether the slot is still the file we locked: one that was removed can be leased again by others."""
+        try:
+            return os.path.samestat(os.fstat(self._handle), self._path.lstat())
+        except OSError:
+            return False
 
     def reserve(self, until_ms: int) -> None:
         """Promise, durably across processes, that no later holder makes ids before `until_ms`."""
-        os.pwrite(self._handle, f"{until_ms:020d}".encode(), 0)
+        try:
+            os.pwrite(self._handle, f"{until_ms:020d}".encode(), 0)
+        except OSError as error:
+            raise SettingsError(
+                f"The machine id cannot be kept in {self._path}: {error.strerror}.", remedy="Free some space in /tmp."
+            ) from None
         self.mark_ms = until_ms
 
     def release(self) -> None:
@@ -87,6 +103,9 @@ def lease_machine_id(first: int, last: int, now_ms: int, slots: Path = SLOTS) ->
         if lease.mark_ms < now_ms:
             chosen = lease
             break
+        if lease.mark_ms > now_ms + FARTHEST_AHEAD_MS:
+            lease.release()  # no clock was ever that wrong: somebody wrote it there
+            continue
         ahead.append(lease)
     if chosen is None and ahead:
         chosen = min(ahead, key=lambda lease: lease.mark_ms)
@@ -95,8 +114,8 @@ def lease_machine_id(first: int, last: int, now_ms: int, slots: Path = SLOTS) ->
         lease.release()
     if chosen is None:
         raise SettingsError(
-            f"All {len(ids)} snowflake machine ids from {first} to {last} are in use on this machine.",
-            remedy="Widen AAICLICK_MACHINE_IDS, or run fewer processes.",
+            f"All {len(ids)} snowflake machine ids from {first} to {last} are in use on this machine, or unusable.",
+            remedy=f"Widen AAICLICK_MACHINE_IDS, run fewer processes, or look into {slots}.",
         )
     return chosen
 
@@ -106,9 +125,12 @@ def _make_slots(slots: Path) -> None:
         slots.mkdir()
         slots.chmod(0o1777)
     except FileExistsError:
-        if not stat.S_ISDIR(slots.lstat().st_mode):
+        found = slots.lstat()
+        shared = bool(found.st_mode & stat.S_ISVTX) or found.st_uid in (0, os.geteuid())
+        if not (stat.S_ISDIR(found.st_mode) and shared):
             raise SettingsError(
-                f"Machine ids are leased in {slots}, which is not a directory.", remedy=f"Remove {slots}."
+                f"Machine ids are leased in {slots}, which anybody can remove files from, or which is no directory.",
+                remedy=f"Remove {slots}: it is made anew.",
             ) from None
 
 
@@ -116,18 +138,23 @@ def _try_slot(machine_id: int, slots: Path) -> MachineLease | None:
     handle = _open_slot(slots / f"{machine_id:04d}")
     if handle is None:
         return None
+    path = slots / f"{machine_id:04d}"
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        text = os.pread(handle, 20, 0)
+        lease = MachineLease(machine_id, handle, int(text) if text.isdigit() else 0, path)
     except OSError:
         os.close(handle)
         return None
-    text = os.pread(handle, 20, 0)
-    return MachineLease(machine_id, handle, int(text) if text.isdigit() else 0)
+    if not (stat.S_ISREG(os.fstat(handle).st_mode) and lease.holds()):
+        lease.release()
+        return None
+    return lease
 
 
 def _open_slot(path: Path) -> int | None:
     """Open another user's file without O_CREAT: Linux refuses that in a sticky directory (fs.protected_regular)."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         return os.open(path, flags)
     except FileNotFoundError:
@@ -193,17 +220,20 @@ class SnowflakeGenerator:
 
     def _advance(self, ms: int) -> None:
         """Move to millisecond `ms`, past the clock if the sequence ran out; called with the lock held."""
+        if self._lease is not None and ms >= self._lease.mark_ms and not self._lease.holds():
+            self._lease.release()
+            self._lease = None
         if self._lease is None:
             self._lease = self._take_lease(ms)
             ms = max(ms, self._lease.mark_ms + 1)
-        if ms >= self._lease.mark_ms:
-            self._lease.reserve(ms + RESERVE_MS)
         timestamp = ms - EPOCH_MS
         if not 0 <= timestamp <= MAX_TIMESTAMP:
             raise SettingsError(
                 f"The clock says {ms} ms since 1970, outside the range of snowflake ids (2024 to 2093).",
                 remedy="Set the clock.",
             )
+        if ms >= self._lease.mark_ms:
+            self._lease.reserve(ms + RESERVE_MS)
         self._last_ms = ms
         self._sequence = 0
         self._base = (timestamp << TIMESTAMP_SHIFT) | (self._lease.machine_id << SEQUENCE_BITS)

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,7 @@ def _only_one(home: Home) -> Generator[int | None]:
     """Be the one `up` of this home; yields the pid of the other one where there is one."""
     handle = os.open(_up_lock(home), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _take(handle):
             yield _running_up(home) or -1
             return
         os.truncate(handle, 0)
@@ -91,6 +90,20 @@ def _only_one(home: Home) -> Generator[int | None]:
         yield None
     finally:
         os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    """Lock it; whoever asks for the status holds the lock for a moment too, which is no reason to give up."""
+    deadline = time.monotonic() + 1
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
 
 
 def _up_lock(home: Home) -> Path:

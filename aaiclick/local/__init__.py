@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from aaiclick.errors import StackError
 from aaiclick.local.home import Home
-from aaiclick.local.lease import ask, close_leases, lease_of
+from aaiclick.local.lease import ask, close_leases, end_silent_keeper, lease_of
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_settings
 
 __all__ = [
@@ -66,5 +67,9 @@ def stack_status(settings: Settings | None = None) -> dict[str, Any] | None:
 def stop_stack(settings: Settings | None = None, *, unless_used: bool = False) -> bool:
     """Stop the embedded servers and their keeper; False if they did not run, or are used and that was to be spared."""
     settings = settings or get_settings()
-    answer = ask(Home(settings.home), {"op": "stop", "unless_used": unless_used})
+    home = Home(settings.home)
+    try:
+        answer = ask(home, {"op": "stop", "unless_used": unless_used})
+    except StackError:
+        return not unless_used and end_silent_keeper(home)
     return answer is not None and answer["event"] == "stopped"

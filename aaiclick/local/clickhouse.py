@@ -1,8 +1,10 @@
 """The embedded ClickHouse: its generated configuration, and how to tell that it is ours and ready.
 
-Three walls stand between it and other users of the machine, because the program's own session needs a password-less
-user `default` on loopback. Queries are served under a secret URL path only (everything else is 404); `default` may do
-nothing but start the listener, and its quota is used up by the two queries that do so; our user has a password.
+Walls stand between it and other users of the machine, because the program's own session needs a password-less user
+`default` on loopback. Queries are served under a secret URL path only (everything else is 404). `default` may have one
+session, and its own endless one is it; its quota is used up by the two queries that start the listener; its rights are
+no more than those. Our user has a password. The keeper sends nothing secret before it has seen that the child itself
+holds the listening socket.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import json
 import socket
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+import psutil
 
 from aaiclick.local.home import Home, write_private
 
@@ -39,7 +43,7 @@ USERS = """<clickhouse>
     <default>
       <password></password>
       <networks><ip>127.0.0.1</ip></networks>
-      <profile>default</profile>
+      <profile>listener</profile>
       <quota>listener</quota>
       <grants>
         <query>GRANT SYSTEM LISTEN ON *.*</query>
@@ -54,7 +58,13 @@ USERS = """<clickhouse>
       <access_management>1</access_management>
     </{user}>
   </users>
-  <profiles><default/></profiles>
+  <profiles>
+    <default/>
+    <listener>
+      <max_sessions_for_user>1</max_sessions_for_user>
+      <constraints><max_sessions_for_user><const/></max_sessions_for_user></constraints>
+    </listener>
+  </profiles>
   <quotas>
     <default/>
     <listener><interval><duration>2147483647</duration><queries>2</queries></interval></listener>
@@ -98,14 +108,16 @@ class EmbeddedClickHouse:
     def _choose_port(self) -> int:
         try:
             last = int(json.loads(self._port_file.read_text()))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, OverflowError):
             last = 0
-        return last if last and _is_free(last) else _free_port()
+        return last if 0 < last < 65536 and _is_free(last) else _free_port()
 
-    async def is_ready(self) -> bool:
+    async def is_ready(self, pid: int) -> bool:
         """Whether the server that answers at our port is ours (it knows path and password), its endless query has begun
         (which uses up the quota of `default`), and our database is there.
         """
+        if not _listens(pid, self.port):
+            return False  # no secret goes to a port that somebody else may have taken
         try:
             return await self._succeeds(ENDLESS_QUERY_RUNS) and await self._succeeds(MAKE_DATABASE)
         except (OSError, TimeoutError):
@@ -127,6 +139,17 @@ class EmbeddedClickHouse:
             return await reader.readline()
         finally:
             writer.close()
+
+
+def _listens(pid: int, port: int) -> bool:
+    """Whether the process itself holds the listening socket."""
+    try:
+        return any(
+            connection.status == psutil.CONN_LISTEN and connection.laddr[1] == port
+            for connection in psutil.Process(pid).net_connections("inet")
+        )
+    except psutil.Error:
+        return False
 
 
 def _free_port() -> int:

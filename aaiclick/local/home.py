@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import stat
+import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from aaiclick.errors import HomeError
 FORMAT = 1
 SOCKET_PATH_LIMIT = 100
 """Bytes of a unix socket's path that every system takes (Linux 107, macOS 103)."""
+
+LOCK_SECONDS = 120.0
 
 CHOOSE_ANOTHER = "Set AAICLICK_HOME to a directory that you own and can write to."
 
@@ -88,6 +91,7 @@ class Home:
     def prepare(self) -> None:
         """Create what is missing and refuse what is not ours; cheap when all is there."""
         try:
+            self._refuse_foreign()
             for directory in (self.path, self.run, self.logs, self.postgres, self.clickhouse):
                 _private_directory(directory)
             with locked(self.start_lock):
@@ -95,6 +99,27 @@ class Home:
                 self._make_secrets()
         except OSError as error:
             raise _unusable(self.path, error) from None
+
+    def is_private(self) -> bool:
+        """Whether the directory of the sockets is ours: in /tmp somebody else may have made it first."""
+        try:
+            found = self.run.lstat()
+        except OSError:
+            return False
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+    def _refuse_foreign(self) -> None:
+        """Make a home of nothing or of an empty directory, never of one that holds something else."""
+        known = {"secrets.json", "keeper.lock", "start.lock", "up.lock", "run", "logs", "postgres", "clickhouse"}
+        try:
+            found = {entry.name for entry in self.path.iterdir()}
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if "format.json" not in found and found - known:
+            raise HomeError(
+                f"AAICLICK_HOME={self.path} holds something else already ({min(found - known)} …).",
+                remedy="Set AAICLICK_HOME to a directory that is empty or does not exist.",
+            )
 
     def secrets(self) -> Secrets:
         try:
@@ -129,6 +154,11 @@ class Home:
     def _make_secrets(self) -> None:
         if self._secrets_file.exists():
             return
+        if (self.postgres / "data").exists():
+            raise HomeError(
+                f"{self._secrets_file} is gone, and with it the passwords of the servers in {self.path}.",
+                remedy="Restore that file from a backup, or set AAICLICK_HOME to a new directory.",
+            )
         made = Secrets(*(secrets.token_urlsafe(32) for _ in range(3)))
         write_private(self._secrets_file, json.dumps(made.__dict__))
 
@@ -148,8 +178,19 @@ def write_private(file: Path, text: str) -> None:
 def locked(file: Path) -> Generator[None]:
     """Hold a lock between processes; the kernel releases it if we die."""
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_SECONDS
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise HomeError(
+                        f"Another process has held {file} for {LOCK_SECONDS:.0f} s.",
+                        remedy=f"End it: fuser -k '{file}'",
+                    ) from None
+                time.sleep(0.01)
         yield
     finally:
         os.close(handle)
@@ -157,6 +198,8 @@ def locked(file: Path) -> Generator[None]:
 
 def _private_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.is_symlink():
+        raise HomeError(f"{directory} is a symbolic link.", remedy=CHOOSE_ANOTHER)
     found = directory.stat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))

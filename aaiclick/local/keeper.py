@@ -45,8 +45,9 @@ LOG_BYTES_KEPT = 10_000_000
 class Keeper:
     """Owns the servers of one home for as long as somebody holds a lease."""
 
-    def __init__(self, home: Home, linger_seconds: float) -> None:
+    def __init__(self, home: Home, linger_seconds: float, lock: int) -> None:
         self._home = home
+        self._lock = lock
         self._linger_seconds = linger_seconds
         self._servers: dict[str, Server] = {}
         self._leases: set[asyncio.StreamWriter] = set()
@@ -66,7 +67,8 @@ class Keeper:
         try:
             await self._until_unused()
         finally:
-            self._home.keeper_socket.unlink(missing_ok=True)
+            if self._is_ours():
+                self._home.keeper_socket.unlink(missing_ok=True)
             listener.close()
             await asyncio.gather(*(server.stop() for server in self._servers.values()))
             self._tell_leases({"event": "stopped"})
@@ -78,11 +80,18 @@ class Keeper:
                 shutil.rmtree(self._home.run, ignore_errors=True)  # it stands in for a directory of the home
 
     async def _until_unused(self) -> None:
-        while not self._stop.is_set():
+        while not self._stop.is_set() and self._is_ours():
             if not self._leases and time.monotonic() - self._idle_since >= self._linger_seconds:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), timeout=min(0.5, self._linger_seconds + 0.05))
+
+    def _is_ours(self) -> bool:
+        """Whether the home is still the one we locked: if it was removed, what is there now has another keeper."""
+        try:
+            return os.path.samestat(os.fstat(self._lock), self._home.keeper_lock.stat())
+        except OSError:
+            return False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conversation = asyncio.current_task()
@@ -106,6 +115,9 @@ class Keeper:
             try:
                 await asyncio.gather(*(self._server(name).ready() for name in request["services"]))
             except AaiclickError as error:
+                if self._stop.is_set():
+                    writer.close()  # not the client's trouble: it finds or starts the next keeper
+                    return
                 said = {"what": error.what, "remedy": error.remedy, "kind": type(error).__name__}
                 _send(writer, {"answer": request["id"], "error": said})
             else:
@@ -122,8 +134,11 @@ class Keeper:
     def _server(self, name: str) -> Server:
         if name not in self._servers:
             kinds = {"postgres": PostgresServer, "clickhouse": ClickHouseServer}
-            self._servers[name] = kinds[name](self._home, lambda: self._tell_leases({"endpoints": self._endpoints()}))
+            self._servers[name] = kinds[name](self._home, self._on_change, self._is_ours)
         return self._servers[name]
+
+    def _on_change(self) -> None:
+        self._tell_leases({"endpoints": self._endpoints()})
 
     def _endpoints(self) -> dict[str, Any]:
         return {name: server.endpoint for name, server in self._servers.items() if server.endpoint}
@@ -165,6 +180,8 @@ def _lock(home: Home) -> int:
                 ) from None
             time.sleep(0.02)
         else:
+            os.truncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
             return handle
 
 
@@ -183,7 +200,7 @@ def main(arguments: list[str]) -> int:
     try:
         handle = _lock(home)
         _cap_logs(home)
-        asyncio.run(Keeper(home, float(arguments[1])).run())
+        asyncio.run(Keeper(home, float(arguments[1]), handle).run())
         os.close(handle)
     except AaiclickError as error:
         sys.stderr.write(f"{error}\n")

@@ -8,9 +8,11 @@ themselves.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +27,9 @@ from aaiclick.local.home import Home, locked
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 
 START_SECONDS = 90.0
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 45.0
+TRIES = 3
 HEAL_SECONDS = 0.5
 HUNG_UP: dict[str, Any] = {}
 
@@ -151,19 +156,31 @@ def connect(home: Home, linger_seconds: float) -> socket.socket:
     if connection is not None:
         return connection
     with locked(home.start_lock):
-        deadline = time.monotonic() + START_SECONDS
-        while (connection := try_connect(home)) is None:
-            if time.monotonic() > deadline:
-                raise _no_keeper(home, "did not open its socket")
-            _start_keeper(home, linger_seconds)
-        return connection
+        connection = try_connect(home)
+        if connection is not None:
+            return connection
+        for last in (False,) * (TRIES - 1) + (True,):
+            try:
+                _start_keeper(home, linger_seconds)
+            except StackError:
+                if last:
+                    raise  # one that is killed while it starts is no reason to give up
+            connection = try_connect(home)
+            if connection is not None:
+                return connection
+        raise _no_keeper(home, "did not open its socket")
 
 
 def try_connect(home: Home) -> socket.socket | None:
     """A connection to a running keeper, or None."""
     connection = socket.socket(socket.AF_UNIX)
     try:
+        connection.settimeout(CONNECT_SECONDS)
         connection.connect(str(home.keeper_socket))
+        connection.settimeout(None)
+    except TimeoutError:
+        connection.close()
+        raise _silent(home) from None
     except OSError:
         connection.close()
         return None
@@ -172,17 +189,43 @@ def try_connect(home: Home) -> socket.socket | None:
 
 def ask(home: Home, request: dict[str, Any]) -> dict[str, Any] | None:
     """One question to a running keeper and its answer; None if there is no keeper."""
+    if not home.is_private():
+        return None
     connection = try_connect(home)
     if connection is None:
         return None
     with connection, connection.makefile("rb") as stream:
         try:
-            connection.settimeout(START_SECONDS)
+            connection.settimeout(ANSWER_SECONDS)
             connection.sendall(_line(request))
             answer = stream.readline()
+        except TimeoutError:
+            raise _silent(home) from None
         except OSError:
             return None
     return json.loads(answer) if answer else None
+
+
+def _silent(home: Home) -> StackError:
+    return StackError(
+        f"The keeper of {home.path} is there but does not answer.",
+        remedy=f"'aaiclick down' ends it. Its log is {home.log_of('keeper')}.",
+    )
+
+
+def end_silent_keeper(home: Home) -> bool:
+    """Kill the process that holds the keeper's lock; its servers end with it. False if there is none."""
+    try:
+        with home.keeper_lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                os.kill(int(file.read()), signal.SIGKILL)
+                fcntl.flock(file, fcntl.LOCK_SH)
+                return True
+    except (OSError, ValueError):
+        pass
+    return False
 
 
 def _start_keeper(home: Home, linger_seconds: float) -> None:

@@ -38,9 +38,10 @@ class Server(ABC):
 
     name: str
 
-    def __init__(self, home: Home, on_change: Callable[[], None]) -> None:
+    def __init__(self, home: Home, on_change: Callable[[], None], is_ours: Callable[[], bool] = lambda: True) -> None:
         self._home = home
         self._on_change = on_change
+        self._is_ours = is_ours
         self._process: Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
@@ -103,11 +104,11 @@ class Server(ABC):
     async def _supervise(self, first: asyncio.Future[None]) -> None:
         """Run the server until told to stop. Only the first start may fail for good: somebody is waiting for it."""
         failures = 0
-        while not self._stopping:
+        while not self._stopping and self._is_ours():
             started = time.monotonic()
             try:
                 process = await self._start()
-            except (AaiclickError, OSError) as error:
+            except Exception as error:  # noqa: BLE001  (damaged files raise anything; somebody waits for an answer)
                 failures += 1
                 if not first.done() and (failures > FIRST_TRIES or not self._passing(error)):
                     first.set_exception(_as_stack_error(error, self._home, self.name))
@@ -157,8 +158,8 @@ class PostgresServer(Server):
     stop_signal = signal.SIGINT  # fast shutdown: ends sessions, writes a checkpoint
     passing_troubles = ("pre-existing shared memory block",)  # backends of a killed postmaster are still leaving
 
-    def __init__(self, home: Home, on_change: Callable[[], None]) -> None:
-        super().__init__(home, on_change)
+    def __init__(self, home: Home, on_change: Callable[[], None], is_ours: Callable[[], bool] = lambda: True) -> None:
+        super().__init__(home, on_change, is_ours)
         self._server = EmbeddedPostgres(home, choose_disguise())
 
     async def _prepare(self) -> None:
@@ -190,8 +191,8 @@ class ClickHouseServer(Server):
     name = "clickhouse"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, home: Home, on_change: Callable[[], None]) -> None:
-        super().__init__(home, on_change)
+    def __init__(self, home: Home, on_change: Callable[[], None], is_ours: Callable[[], bool] = lambda: True) -> None:
+        super().__init__(home, on_change, is_ours)
         self._server = EmbeddedClickHouse(home)
         self._pid_file = home.run / "clickhouse.json"
 
@@ -217,7 +218,7 @@ class ClickHouseServer(Server):
         return process
 
     async def _is_ready(self) -> bool:
-        return await self._server.is_ready()
+        return self._process is not None and await self._server.is_ready(self._process.pid)
 
     def _address(self) -> dict[str, Any]:
         return {"host": "127.0.0.1", "port": self._server.port}
@@ -241,14 +242,18 @@ def _end_recorded(pid_file: Path) -> None:
         if process.create_time() == created:
             process.kill()
             process.wait(STOP_SECONDS)
-    except (OSError, ValueError, psutil.Error):
+    except (OSError, ValueError, TypeError, psutil.Error):
         return
 
 
-def _as_stack_error(error: AaiclickError | OSError, home: Home, name: str) -> AaiclickError:
+def _as_stack_error(error: Exception, home: Home, name: str) -> AaiclickError:
     if isinstance(error, AaiclickError):
         return error
-    return StackError(f"The embedded {name} server cannot be started in {home.path}: {error.strerror or error}.")
+    said = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+    return StackError(
+        f"The embedded {name} server cannot be started in {home.path}: {said}.",
+        remedy=f"See {home.logs}. A damaged file below {home.path / name} may be the cause.",
+    )
 
 
 def _note(text: str) -> None:

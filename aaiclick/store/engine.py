@@ -59,6 +59,8 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
 
 async def _open(target: PostgresTarget, options: dict[str, Any]) -> Connection:
     settings = SESSION | options.pop("server_settings", {})
+    if target.host.startswith("/"):  # variables like PGSSLMODE are meant for servers on a network
+        options = {"ssl": False, "target_session_attrs": "any", "gsslib": "gssapi"} | options
     try:
         return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings, **options)
     except asyncpg.ProtocolViolationError as error:

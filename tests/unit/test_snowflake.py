@@ -149,3 +149,42 @@ def test_another_users_slot_file_can_be_leased(slots):
     lease_machine_id(5, 5, NOW_MS, slots).release()
     os.chown(slots / "0005", 12345, 12345)
     assert lease_machine_id(5, 5, NOW_MS, slots).machine_id == 5
+
+
+def test_a_slot_that_was_removed_is_given_up(slots):
+    """Somebody else may have leased the file that is there now."""
+    clock = Clock()
+    generator = generator_on(slots, clock, 4, 5)
+    first = extract_machine_id(generator.next_id())
+    (slots / f"{first:04d}").unlink()
+    other = lease_machine_id(first, first, clock.ms, slots)
+    clock.ms += 2_000
+    assert extract_machine_id(generator.next_id()) != first
+    other.release()
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "3800000000000"])
+def test_a_mark_that_no_clock_has_written_makes_a_slot_unusable(slots, text):
+    lease_machine_id(1, 1, NOW_MS, slots).release()
+    (slots / "0001").write_text(text)
+    assert lease_machine_id(1, 2, NOW_MS, slots).machine_id == 2
+    with pytest.raises(SettingsError, match="in use on this machine, or unusable"):
+        lease_machine_id(1, 1, NOW_MS, slots)
+
+
+def test_slots_that_are_no_files_are_passed_over(slots, tmp_path):
+    lease_machine_id(9, 9, NOW_MS, slots).release()
+    os.mkfifo(slots / "0001")
+    (slots / "0002").mkdir()
+    (slots / "0003").symlink_to(tmp_path / "target")
+    assert lease_machine_id(1, 4, NOW_MS, slots).machine_id == 4
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_directory_that_anybody_can_remove_from_is_refused(slots):
+    if os.geteuid() != 0:
+        pytest.skip("changing the owner of a directory needs root")
+    slots.mkdir(mode=0o777)
+    os.chown(slots, 12345, 12345)
+    with pytest.raises(SettingsError, match="which anybody can remove files from"):
+        lease_machine_id(1, 1, NOW_MS, slots)

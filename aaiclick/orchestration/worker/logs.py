@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextvars
 import io
 import logging
+import os
 import sys
 import threading
 import time
@@ -60,7 +61,8 @@ class TaskLog:
         data = text.encode(errors="backslashreplace")
         with self._lock:
             if self._file is None:
-                self._file = self.path.open("ab")
+                handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._file = os.fdopen(handle, "ab")
                 self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
             room = max(0, LIMIT_BYTES - self._written)
             self._file.write(data[:room])

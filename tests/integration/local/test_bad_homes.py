@@ -97,3 +97,46 @@ def test_a_full_disk(make_stack, tmp_path, megabytes):
         assert "No space left" in error.what or "No space is left" in error.what
     finally:
         subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+def test_a_directory_that_holds_something_else_is_left_alone(make_stack, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "letters").touch()
+    error = refusal(make_stack(shared))
+    assert "holds something else already (letters" in error.what
+    assert shared.stat().st_mode & 0o777 == 0o755
+
+
+def test_lost_passwords_beside_a_cluster_are_not_made_anew(make_stack, tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    (home.postgres / "data").mkdir()
+    (home.path / "secrets.json").unlink()
+    assert "secrets.json is gone" in refusal(make_stack(home.path)).what
+
+
+def test_a_run_directory_that_is_a_link_is_refused(make_stack, tmp_path):
+    home = Home(tmp_path / "home")
+    home.path.mkdir(mode=0o700)
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    home.run.symlink_to(tmp_path / "elsewhere")
+    assert "is a symbolic link" in refusal(make_stack(home.path)).what
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("text", ["99999", "-1", "1e999", "null", '"x"', "{"])
+def test_a_damaged_port_file_is_no_obstacle(make_stack, tmp_path, text):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    (home.clickhouse / "port.json").write_text(text)
+    (home.run / "clickhouse.json").write_text(text)
+    assert make_stack(home.path).clickhouse("SELECT 1") == "1"
+
+
+def test_a_cluster_with_an_unreadable_version_is_an_error_at_once(make_stack, tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    (home.postgres / "data").mkdir(mode=0o700)
+    (home.postgres / "data" / "PG_VERSION").write_bytes(b"\xff\xfe")
+    assert "The embedded postgres server cannot be started" in refusal(make_stack(home.path)).what

@@ -2,10 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 
+import psutil
 import pytest
 
+from aaiclick.errors import StackError
+from aaiclick.local import lease
 from tests.integration.local.test_stack import join
 
 
@@ -90,3 +94,27 @@ async def test_a_stale_pid_file_of_postgres_is_no_obstacle(stack):
         assert await rows_of(again) == (5, 5)
     finally:
         again.stop()
+
+
+def test_a_keeper_whose_home_was_removed_leaves_the_new_one_alone(make_stack, tmp_path):
+    first = make_stack(tmp_path / "home")
+    first.clickhouse("SELECT 1")
+    old = first.status()
+    first.lease._closed = True  # it would start a keeper of its own otherwise
+    shutil.rmtree(tmp_path / "home")
+    psutil.wait_procs([psutil.Process(old["pid"])], timeout=10)
+    assert not psutil.pid_exists(old["pid"])
+    second = make_stack(tmp_path / "home")
+    assert second.clickhouse("SELECT 1") == "1"
+
+
+def test_a_frozen_keeper_is_named_and_can_be_ended(stack, monkeypatch):
+    monkeypatch.setattr(lease, "ANSWER_SECONDS", 0.3)
+    stack.clickhouse("SELECT 1")
+    stack.lease.close()
+    pid = stack.status()["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(StackError, match="is there but does not answer"):
+        stack.status()
+    assert lease.end_silent_keeper(stack.home)
+    assert stack.status() is None

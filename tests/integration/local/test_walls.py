@@ -1,6 +1,9 @@
 """Other users of the machine get nothing: no socket, no query, no secret in a process list or a file."""
 
+import contextlib
 import os
+import signal
+import socket
 import stat
 import subprocess
 
@@ -73,10 +76,13 @@ def test_clickhouse_serves_nothing_outside_its_secret_path(stack, query, user):
         "CREATE TABLE aaiclick.mine (a Int8) ENGINE = Memory",
         "SELECT * FROM file('/etc/passwd', 'LineAsString')",
         "KILL QUERY WHERE 1",
+        "SELECT 1",
+        "SELECT file('/etc/passwd')",
+        "SELECT length(range(1000000))",
     ],
 )
 def test_the_passwordless_user_may_do_nothing_even_on_the_secret_path(stack, query):
-    with pytest.raises(AssertionError, match=r"Not enough privileges|Quota for user"):
+    with pytest.raises(AssertionError, match=r"Not enough privileges|Quota for user|USER_SESSION_LIMIT_EXCEEDED"):
         stack.clickhouse(query, user="default", password="")
     assert stack.clickhouse("SELECT 1") == "1"
 
@@ -100,3 +106,26 @@ def test_another_user_cannot_reach_the_socket_nor_read_the_secrets(stack):
         user="nobody", group="nogroup", extra_groups=[], capture_output=True, text=True, cwd="/",
     )  # fmt: skip
     assert said.stdout.split() == ["refused", "refused"], said.stderr
+
+
+def test_a_thief_of_the_port_learns_no_secret(make_stack, tmp_path):
+    """Whoever binds ClickHouse's port while it restarts is not spoken to: the keeper moves to another port."""
+    own = make_stack(tmp_path / "home")
+    port = own.lease.clickhouse().port
+    pid = own.status()["servers"]["clickhouse"]["pid"]
+    heard: list[bytes] = []
+    os.kill(pid, signal.SIGKILL)
+    with socket.socket() as thief:
+        thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        while thief.getsockname()[1] != port:
+            with contextlib.suppress(OSError):
+                thief.bind(("127.0.0.1", port))
+        thief.listen()
+        thief.settimeout(0.05)
+        while own.status()["servers"]["clickhouse"]["state"] != "running":
+            with contextlib.suppress(TimeoutError):
+                heard.append(thief.accept()[0].recv(4096))
+    known = own.home.secrets()
+    assert not any(known.clickhouse_path.encode() in said for said in heard)
+    assert own.lease.clickhouse().port != port
+    assert own.clickhouse("SELECT 1") == "1"
