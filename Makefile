@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 
 # In a home of its own, so that it touches nothing of yours.
 demo: install
-	AAICLICK_HOME=$(CURDIR)/$(VENV)/demo/home AAICLICK_LOG_DIR=$(CURDIR)/$(VENV)/demo/logs $(BIN)/python examples/demo.py
+	AAICLICK_HOME="$(CURDIR)/$(VENV)/demo/home" AAICLICK_LOG_DIR="$(CURDIR)/$(VENV)/demo/logs" $(BIN)/python examples/demo.py
 
 test: install
 	$(BIN)/python -m pytest -n auto
