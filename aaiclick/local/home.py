@@ -33,6 +33,8 @@ SOCKET_PATH_LIMIT = 100
 """Bytes of a unix socket's path that every system takes (Linux 107, macOS 103)."""
 
 LOCK_SECONDS = 120.0
+TEMPORARY = (".format.json.", ".secrets.json.")
+"""What `write_private` makes for a moment, perhaps in another process."""
 
 CHOOSE_ANOTHER = "Set AAICLICK_HOME to a directory that you own and can write to."
 
@@ -112,7 +114,7 @@ class Home:
         """Make a home of nothing or of an empty directory, never of one that holds something else."""
         known = {"secrets.json", "keeper.lock", "start.lock", "up.lock", "run", "logs", "postgres", "clickhouse"}
         try:
-            found = {entry.name for entry in self.path.iterdir()}
+            found = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(TEMPORARY)}
         except (FileNotFoundError, NotADirectoryError):
             return
         if "format.json" not in found and found - known:
