@@ -111,6 +111,8 @@ def test_a_lease_told_that_all_was_stopped_starts_anew_on_demand(stack):
     before = stack.lease.clickhouse()
     ask(stack.home, {"op": "stop"})
     stack.wait_until_gone()
+    while stack.lease._connection is not None:  # its thread hears of it in a moment
+        pass
     assert stack.clickhouse("SELECT 1") == "1"
     assert stack.lease.clickhouse() == before
 
