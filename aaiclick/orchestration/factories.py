@@ -77,6 +77,7 @@ async def add_task_to_job(
 
 
 async def get_job(job_id: int) -> Job:
+    """A job as it is now; raises NotFoundError."""
     async with any_context() as context, context.connection() as connection:
         row = await reads.get_job(connection, job_id)
     if row is None:
@@ -103,6 +104,7 @@ async def cancel_job(job_id: int) -> bool:
 
 
 async def get_task(task_id: int) -> Task:
+    """A task as it is now; raises NotFoundError."""
     async with any_context() as context, context.connection() as connection:
         row = await reads.get_task(connection, task_id)
     if row is None:
@@ -119,6 +121,7 @@ async def retry_failed_tasks(job_id: int) -> list[int]:
 async def register_worker(
     hostname: str, pid: int, *, pool_size: int = 1, version: str | None = None, queues: Sequence[str] = ()
 ) -> Worker:
+    """A new worker, ACTIVE from now on."""
     async with any_context() as context, context.connection() as connection:
         return await queue.register_worker(
             connection, hostname=hostname, pid=pid, pool_size=pool_size, version=version, queues=queues
@@ -126,6 +129,7 @@ async def register_worker(
 
 
 async def worker_heartbeat(worker_id: int) -> None:
+    """Say that the worker lives."""
     async with any_context() as context, context.connection() as connection:
         await queue.heartbeat(connection, worker_id=worker_id, leases=(), lease_seconds=0)
 
@@ -137,6 +141,7 @@ async def deregister_worker(worker_id: int) -> bool:
 
 
 async def list_workers(status: WorkerStatus | str | None = None) -> list[Worker]:
+    """All workers, or those of one status."""
     async with any_context() as context, context.connection() as connection:
         return await queue.list_workers(connection, None if status is None else WorkerStatus(status))
 

@@ -8,6 +8,8 @@ from aaiclick.store.models.base import enum
 
 
 class JobStatus(StrEnum):
+    """PENDING → RUNNING → an end."""
+
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -37,6 +39,8 @@ class TaskReadiness(StrEnum):
 
 
 class WorkerStatus(StrEnum):
+    """Whether a worker has work, waits for it, or has gone."""
+
     ACTIVE = "ACTIVE"
     IDLE = "IDLE"
     STOPPED = "STOPPED"

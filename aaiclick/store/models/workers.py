@@ -18,6 +18,8 @@ LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 
 
 class Worker(Row, table=True):
+    """A process that runs tasks."""
+
     __tablename__ = "workers"
 
     id: int = snowflake_key()
