@@ -1,8 +1,14 @@
 """`up`, `down`, `status`, `doctor`: the stack from a terminal, kill -9 included."""
 
+import asyncio
 import json
 import os
 import signal
+from pathlib import Path
+
+from aaiclick.local.home import Home
+from tests.integration.local.conftest import Stack
+from tests.integration.local.test_healing import rows_of, write_rows
 
 
 def states(result) -> dict[str, str]:
@@ -53,11 +59,17 @@ def test_status_starts_nothing(aaiclick, tmp_path):
 
 def test_a_killed_up_is_healed_by_the_next(aaiclick):
     aaiclick("up", "--detach")
+    stack = Stack(Home(Path(aaiclick.environment["AAICLICK_HOME"])))
+    asyncio.run(write_rows(stack, 20))
+    stack.lease.close()
     os.kill(pid_of(aaiclick, "up"), signal.SIGKILL)
     again = aaiclick("up", "--detach")
     assert "aaiclick is up" in again.stderr
     assert "already" not in again.stderr
     assert aaiclick("doctor").returncode == 0
+    after = Stack(stack.home)
+    assert asyncio.run(rows_of(after)) == (20, 20)
+    after.lease.close()
 
 
 def test_doctor_is_content_with_a_running_stack(aaiclick):
