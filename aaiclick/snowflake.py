@@ -171,18 +171,14 @@ def _open_slot(path: Path) -> int | None:
     return handle
 
 
-def _unix_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class SnowflakeGenerator:
     """Makes ids for one process; safe between threads."""
 
     def __init__(
-        self, lease: Callable[[int], MachineLease] | None = None, clock_ms: Callable[[], int] = _unix_ms
+        self, lease: Callable[[int], MachineLease] | None = None, clock_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._take_lease = lease or _lease_by_settings
-        self._clock_ms = clock_ms
+        self._clock_ns = clock_ns
         self._lock = threading.Lock()
         self._lease: MachineLease | None = None
         self._base = 0
@@ -192,7 +188,7 @@ class SnowflakeGenerator:
     def next_id(self) -> int:
         """One new id."""
         with self._lock:
-            now = self._clock_ms()
+            now = self._clock_ns() // 1_000_000
             if now > self._last_ms:
                 self._advance(now)
             elif self._sequence > MAX_SEQUENCE:
@@ -206,7 +202,7 @@ class SnowflakeGenerator:
         ids: list[int] = []
         with self._lock:
             while count > 0:
-                now = self._clock_ms()
+                now = self._clock_ns() // 1_000_000
                 if now > self._last_ms:
                     self._advance(now)
                 elif self._sequence > MAX_SEQUENCE:

@@ -31,7 +31,7 @@ class Clock:
         self.ms = ms
 
     def __call__(self) -> int:
-        return self.ms
+        return self.ms * 1_000_000
 
 
 @pytest.fixture
