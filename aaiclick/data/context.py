@@ -70,7 +70,7 @@ class DataContext:
         self._injected = lifecycle
         self._lifecycle: LifecycleHandler | None = None
         self._client: Client | None = None
-        self._tables: WeakSet[Table] = WeakSet()
+        self._tables: WeakSet[Table] | None = None  # made with the first table: most tasks have none
         self._token: Token[DataContext | None] | None = None
         self._closed = False
         self.fences: dict[tuple[str, str], list[int]] = {}
@@ -99,7 +99,7 @@ class DataContext:
         if self._token is not None:
             _current.reset(self._token)
             self._token = None
-        for table in list(self._tables):
+        for table in list(self._tables or ()):
             table.release()
         if self._injected is None and self._lifecycle is not None:
             await self._lifecycle.stop()
@@ -146,9 +146,7 @@ class DataContext:
         if not counted:
             # The handler would drop the table at zero: from here on its name, not a reference, keeps it.
             return Table(name, columns, shape, self, counted=False), filled
-        table = Table(name, columns, shape, self, counted=True)
-        self._tables.add(table)
-        return table, filled
+        return self._add(Table(name, columns, shape, self, counted=True)), filled
 
     async def _discard(self, client: Client, name: str) -> None:
         try:
@@ -158,7 +156,7 @@ class DataContext:
 
     async def open_table(self, name: str) -> Table:
         """A reference to a table that exists already, made here or elsewhere."""
-        known = next((each for each in self._tables if each.name == name), None)
+        known = next((each for each in self._tables or () if each.name == name), None)
         if known is not None and known.counted:
             return known
         found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
@@ -171,7 +169,11 @@ class DataContext:
         counted = is_temporary(name)
         if counted:
             self.lifecycle.incref(name)
-        table = Table(name, columns, shape, self, counted=counted)
+        return self._add(Table(name, columns, shape, self, counted=counted))
+
+    def _add(self, table: Table) -> Table:
+        if self._tables is None:
+            self._tables = WeakSet()
         self._tables.add(table)
         return table
 

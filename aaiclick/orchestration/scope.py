@@ -10,9 +10,9 @@ from aaiclick.settings import PostgresTarget
 from aaiclick.store.leases import Lease
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskScope:
-    """One running attempt."""
+    """One running attempt; a value, like `Lease`."""
 
     lease: Lease
     org_id: UUID

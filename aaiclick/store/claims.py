@@ -58,26 +58,20 @@ async def _claim(
         rows = await connection.fetch(
             statement(name), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
         )
-        taken = [row for row in rows if not row["held"]]
-        taken.sort(key=_urgency)
-        claims.extend(_to_claim(row, token) for row in taken)
-        if len(taken) == len(rows):
+        more = bool(rows) and rows[-1]["id"] is None
+        claims += [_to_claim(row, token) for row in (rows[:-1] if more else rows)]
+        if not more:
             break
         name = "claim_fair"
     return claims
 
 
-def _urgency(row: asyncpg.Record) -> tuple[int, int, int]:
-    return -row["priority"], row["job_id"] or row["id"], row["id"]
-
-
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
-    (task_id, attempt, org_id, job_id, group_id, queue, kind, entrypoint, kwargs, timeout, failures, most, policy,
-     created_at, available_at, priority, linked, suspect, _) = row  # fmt: skip
-    lease = Lease(task_id, attempt, token, linked)
+    (task_id, attempt, org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures, policy, linked,
+     suspect) = row  # fmt: skip
     return Claim(
-        lease, org_id, job_id, group_id, queue, kind, entrypoint, kwargs, timeout, failures, most, policy, created_at,
-        available_at, priority, suspect,
+        Lease(task_id, attempt, token, linked), org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures,
+        policy, suspect,
     )  # fmt: skip
 
 

@@ -1,4 +1,8 @@
-"""What passes between a worker and the queue: leases, claims, and what came of them. All are plain frozen values."""
+"""What passes between a worker and the queue: leases, claims, and what came of them.
+
+All are values: nobody changes one. They are not declared frozen, since making a frozen dataclass takes eight times as
+long, and several are made for each task.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ CRASHED = "worker crashed"
 """The fingerprint of an attempt whose process died with others in it; `sql/claim.sql` looks for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lease:
     """The right to one attempt of one task. Everything its holder says is fenced by all three."""
 
@@ -21,7 +25,7 @@ class Lease:
     """A hint: completing it concerns other tasks. A wrong hint costs a statement, nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claim:
     """A task to run, with the lease on it; `kwargs` and `retry_policy` are JSON text."""
 
@@ -29,22 +33,17 @@ class Claim:
     org_id: UUID
     job_id: int | None
     group_id: int | None
-    queue: str
     type: str
     entrypoint: str | None
     kwargs: str
     timeout_seconds: float | None
     failures: int
-    max_attempts: int
     retry_policy: str | None
-    created_at: datetime
-    available_at: datetime | None
-    priority: int
     suspect: bool = False
     """A worker process died while it held this task, and nobody knows whose fault it was: run it alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Success:
     """The attempt succeeded; `result` is JSON text."""
 
@@ -54,7 +53,7 @@ class Success:
     started_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Failure:
     """The attempt failed. `delay_seconds` is the backoff should it be retried; `charged` says whether it counts."""
 
@@ -71,7 +70,7 @@ class Failure:
     """Only if the lease has run out: what the reaper says."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class HeartbeatAnswer:
     """What a worker learns from a heartbeat: leases it no longer has, and tasks whose cancel was asked for."""
 

@@ -134,10 +134,15 @@ def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:
 def _columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
     return (
         *columns([success.lease for success in successes]),
-        [success.result for success in successes],
-        [success.log_path for success in successes],
-        [success.started_at for success in successes],
+        _column([success.result for success in successes]),
+        _column([success.log_path for success in successes]),
+        _column([success.started_at for success in successes]),
     )
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """`unnest` fills up with NULL: a column of nothing else is sent as no values at all."""
+    return values if any(value is not None for value in values) else []
 
 
 def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:

@@ -158,7 +158,7 @@ class Executor:
         return cast("dict[str, Any]", await _open(given))
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(function):
+        if _is_asynchronous(function):
             return await function(**arguments)
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._pool, functools.partial(_in_thread, running, function, arguments))
@@ -182,6 +182,11 @@ class Executor:
             value = await value.materialize()
         self._tables.keep(value.table_id)
         return json.dumps(value.to_dict())
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_asynchronous(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function)
 
 
 async def _open(value: Any) -> Any:

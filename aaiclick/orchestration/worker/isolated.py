@@ -122,8 +122,6 @@ def _claim(line: bytes) -> Claim:
     fields = json.loads(line)
     fields["lease"] = _lease(fields["lease"])
     fields["org_id"] = UUID(fields["org_id"])
-    for name in ("created_at", "available_at"):
-        fields[name] = fields[name] and datetime.fromisoformat(fields[name])
     return Claim(**fields)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -39,6 +40,7 @@ async def serve() -> None:
     isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS)
     executor = await make_executor(setup, threads=duty.concurrency)
     process = WorkerProcess(duty, setup.postgres, executor, isolation)
+    gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
     watch = asyncio.create_task(_end_with_supervisor(reader, process))

@@ -35,10 +35,9 @@ taken AS (
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
         updated_at = (SELECT now FROM clock)
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
-    RETURNING id, attempt, org_id, job_id, group_id, queue, type, entrypoint, kwargs, timeout_seconds, failures,
-        max_attempts, retry_policy, created_at, available_at, priority,
+    RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority
 ),
 -- Locked: somebody else is starting it.
 first AS MATERIALIZED (
@@ -51,7 +50,8 @@ started AS (
         deadline_at = (SELECT now FROM clock) + timeout_seconds * interval '1 second'
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
-SELECT t.*, false AS held FROM taken t
+(SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
+    linked, suspect
+ FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, false, true
-FROM lane WHERE NOT alone
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false FROM lane WHERE NOT alone

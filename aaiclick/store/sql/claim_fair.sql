@@ -119,10 +119,9 @@ taken AS (
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
         updated_at = (SELECT now FROM clock)
     WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
-    RETURNING id, attempt, org_id, job_id, group_id, queue, type, entrypoint, kwargs, timeout_seconds, failures,
-        max_attempts, retry_policy, created_at, available_at, priority,
+    RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue
 ),
 spent AS (SELECT org_id, queue, count(*) AS tasks FROM taken GROUP BY org_id, queue),
 charged_orgs AS (
@@ -148,6 +147,8 @@ started AS (
         deadline_at = (SELECT now FROM clock) + timeout_seconds * interval '1 second'
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
-SELECT t.*, false AS held FROM taken t
+(SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
+    linked, suspect
+ FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT h.id, 0, NULL, NULL, NULL, '', '', NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, 0, false, false, true FROM held h
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false WHERE EXISTS (SELECT FROM held)

@@ -6,6 +6,8 @@ SELECT job_id, alone, set_config('synchronous_commit', 'off', true), CASE WHEN a
 FROM (
     SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR EXISTS (
         SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group')) AS alone
-    FROM tasks t WHERE t.id = ANY ($1::bigint[]) AND t.job_id IS NOT NULL AND (t.followed OR t.group_id IS NOT NULL)
+    FROM unnest($1::bigint[]) AS given (id) CROSS JOIN LATERAL (
+        SELECT t.id, t.job_id, t.group_id, t.followed FROM tasks t WHERE t.id = given.id OFFSET 0) t
+    WHERE t.job_id IS NOT NULL AND (t.followed OR t.group_id IS NOT NULL)
     GROUP BY t.job_id ORDER BY t.job_id
 ) AS needed

@@ -71,9 +71,9 @@ async def test_the_first_claim_starts_the_job(engine: Engine) -> None:
 async def test_only_the_queues_asked_for(engine: Engine) -> None:
     await put(engine, 2, queue="a", kind="a")
     await put(engine, 2, queue="b", kind="b")
-    assert {claim.queue for claim in await engine.claim(10, ["b"])} == {"b"}
+    assert {claim.type for claim in await engine.claim(10, ["b"])} == {"b"}
     assert await engine.claim(10, ["c"]) == []
-    assert {claim.queue for claim in await engine.claim(10)} == {"a"}
+    assert {claim.type for claim in await engine.claim(10)} == {"a"}
 
 
 async def test_an_org_with_many_tasks_does_not_starve_another(engine: Engine) -> None:
