@@ -99,6 +99,12 @@ class Expressive(ABC):
     def __rshift__(self, other: Any) -> Self:
         return self._call("shift_right", other)
 
+    def __rlshift__(self, other: Any) -> Self:
+        return self._value(other)._call("shift_left", self)
+
+    def __rrshift__(self, other: Any) -> Self:
+        return self._value(other)._call("shift_right", self)
+
     def __neg__(self) -> Self:
         return self._call("neg")
 

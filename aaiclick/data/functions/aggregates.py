@@ -79,8 +79,13 @@ def _quantile(args: list[Expression], types: Types, params: Params, over: Over) 
 
 
 def _pair(function: str) -> object:
+    """NULL for fewer than two pairs, as a spread is."""
+
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        return over(sql.call(f"{function}OrNull", *(sql.call("toFloat64", arg) for arg in args)))
+        present = sql.all_of(sql.call("isNotNull", arg.copy()) for arg in args)
+        enough = sql.binary(">", over(sql.call("countIf", present or sql.number(1))), sql.number(1))
+        value = over(sql.call(f"{function}OrNull", *(sql.call("toFloat64", arg) for arg in args)))
+        return sql.call("if", enough, value, sql.null())
 
     return build
 

@@ -177,7 +177,7 @@ def _modulo(args: list[Expression], types: Types, params: Params) -> Expression:
     left, right = args
     if kind.is_float:
         dividend, divisor = sql.call("toFloat64", left), sql.call("toFloat64", right)
-        # a - b * floor(a / b) loses digits: take the exact remainder and move it into the divisor's sign.
+        # ClickHouse's remainder is a - b * trunc(a / b), without exact digits once the quotient has more than 53 bits.
         remainder = sql.call("modulo", dividend, divisor)
         wrong = _signs_differ(remainder, divisor)
         return sql.call("if", wrong, sql.binary("+", remainder.copy(), divisor.copy()), remainder.copy())

@@ -80,9 +80,14 @@ def _extreme(types: Types, params: Params) -> DataType:
 def _build_extreme(name: str) -> None:
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
         kind = _extreme(types, params)
-        return sql.cast(sql.call(name, *(sql.cast(arg, kind) for arg in args)), kind)
+        found = sql.cast(sql.call(name, *(sql.cast(arg, kind) for arg in args)), kind)
+        missing = [sql.call("isNull", arg.copy()) for arg, each in zip(args, types, strict=True) if each.nullable]
+        if not missing:
+            return found
+        # Newer servers leave NULLs out and older ones do not: say what is meant.
+        return sql.call("if", sql.call("or", *missing, sql.number(0)), sql.null(), found)
 
-    define(name, _extreme, build, f"the {name} of several values in a row")
+    define(name, _extreme, build, f"the {name} of several values in a row; NULL if one of them is")
 
 
 def _cast(types: Types, params: Params) -> DataType:

@@ -34,14 +34,14 @@ def _slice(args: list[Expression], types: Types, params: Params) -> Expression:
 
 
 def _pad(side: str) -> None:
-    define(
-        f"pad_{side}",
-        gives(STRING, TEXT),
-        lambda args, types, params: sql.call(
-            "leftPadUTF8" if side == "start" else "rightPadUTF8", args[0], sql.number(params[0]), args[1]
-        ),
-        f"filled up at the {side} to a number of characters",
-    )
+    function = "leftPadUTF8" if side == "start" else "rightPadUTF8"
+
+    def build(args: list[Expression], types: Types, params: Params) -> Expression:
+        # ClickHouse would cut a longer string down to the width.
+        is_short = sql.binary("<", sql.call("lengthUTF8", args[0].copy()), sql.number(params[0]))
+        return sql.call("if", is_short, sql.call(function, args[0], sql.number(params[0]), args[1]), args[0].copy())
+
+    define(f"pad_{side}", gives(STRING, TEXT), build, f"filled up at the {side} to a number of characters")
 
 
 def _regex_count(args: list[Expression], types: Types, params: Params) -> Expression:
@@ -53,6 +53,22 @@ def _length(clickhouse: str) -> object:
         return sql.cast(sql.call(clickhouse, *args), INT64.as_nullable(any_nullable(types)))
 
     return build
+
+
+def _similarity(args: list[Expression], types: Types, params: Params) -> Expression:
+    # ClickHouse finds an empty string wholly like any other, but not like an empty one.
+    empty = [sql.call("empty", arg.copy()) for arg in args]
+    alike = sql.call("jaroWinklerSimilarity", *args)
+    alike = sql.call("if", sql.call("or", *empty), sql.call("and", *(each.copy() for each in empty)), alike)
+    return sql.cast(alike, FLOAT64.as_nullable(any_nullable(types)))
+
+
+def _edit_distance(args: list[Expression], types: Types, params: Params) -> Expression:
+    # Beside an empty string ClickHouse counts the other's bytes.
+    empty = sql.call("or", *(sql.call("empty", arg.copy()) for arg in args))
+    lengths = sql.binary("+", *(sql.call("lengthUTF8", arg.copy()) for arg in args))
+    distance = sql.call("if", empty, lengths, sql.call("editDistanceUTF8", *args))
+    return sql.cast(distance, INT64.as_nullable(any_nullable(types)))
 
 
 _TEXT = gives(STRING, TEXT)
@@ -107,9 +123,5 @@ define("replace_regex", _TEXTS, calls("replaceRegexpAll"), r"every match replace
 define("count_matches", gives(INT64, TEXT, TEXT), _regex_count, "number of matches")
 define("like", _TEST, calls("like"), "SQL LIKE: `%` any text, `_` any character")
 define("ilike", _TEST, calls("ilike"), "LIKE that ignores case")
-define(
-    "similarity", gives(FLOAT64, TEXT, TEXT), calls("jaroWinklerSimilarity", FLOAT64), "Jaro-Winkler similarity, 0 to 1"
-)
-define(
-    "edit_distance", gives(INT64, TEXT, TEXT), calls("editDistanceUTF8", INT64), "Levenshtein distance in characters"
-)
+define("similarity", gives(FLOAT64, TEXT, TEXT), _similarity, "Jaro-Winkler similarity, 0 to 1")
+define("edit_distance", gives(INT64, TEXT, TEXT), _edit_distance, "Levenshtein distance in characters")

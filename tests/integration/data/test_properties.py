@@ -1,278 +1,289 @@
-"""Random frames: what ClickHouse computes for us is what Python and polars compute."""
+"""Random frames: what ClickHouse computes for us is what Python and polars compute.
+
+The expressions are those of `comparisons`; each is tried as a `col(…)` expression, on columns of one Object, and on
+columns of two, which meet row by row.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from itertools import accumulate
 
 import polars as pl
+import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from aaiclick.data import col, create_object_from_value, length
+from tests.integration.data import comparisons as c
 
 SETTINGS = settings(
-    max_examples=25,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-NAMES = st.sampled_from(
-    ["from", "a b", "`", "🦆", "select", "x'y", 'q"', "back\\slash", "ünïcode", "%d", "value", "{p0:Int8}"]
-)
-SMALL = st.integers(-1000, 1000)
-EXTREME = st.sampled_from([2**63 - 1, -(2**63), 0, -1, 1, 2**62]) | st.integers(-(2**63), 2**63 - 1)
-REAL = st.floats(allow_nan=True, allow_infinity=True, width=64)
-TAME = st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=8)
+WAYS = st.sampled_from(["expression", "column", "two objects"])
 
 
-def wrap(value):
-    """64-bit arithmetic wraps around, as in polars and ClickHouse."""
-    return None if value is None else (value + 2**63) % 2**64 - 2**63
+def alike(a, b):
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(alike, a, b))
+    return a == b and type(a) is type(b)
 
 
-def each(function, *columns):
-    """NULL if any argument is NULL."""
-    return [None if any(v is None for v in row) else function(*row) for row in zip(*columns, strict=True)]
-
-
-def same(found, expected):
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
-        if isinstance(a, float) and isinstance(b, float):
-            assert a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (a, b)
-        else:
-            assert a == b, (a, b)
-            assert type(a) is type(b), (a, b)
+def same(name, found, expected):
+    assert len(found) == len(expected), name
+    for place, (a, b) in enumerate(zip(found, expected, strict=True)):
+        assert alike(a, b), f"{name}, row {place}: {a!r} is not {b!r}"
 
 
 @st.composite
-def frames(draw, *elements):
+def frames(draw, *elements, optional=True):
     """Columns of equal length, some with NULLs, under odd names."""
-    names = draw(st.lists(NAMES, min_size=len(elements), max_size=len(elements), unique=True))
+    names = draw(st.lists(c.NAMES, min_size=len(elements), max_size=len(elements), unique=True))
     size = draw(st.integers(0, 12))
-    optional = [draw(st.booleans()) for _ in elements]
+    allowed = [optional and draw(st.booleans()) for _ in elements]
     columns = [
         draw(st.lists(st.none() | element if allow else element, min_size=size, max_size=size))
-        for element, allow in zip(elements, optional, strict=True)
+        for element, allow in zip(elements, allowed, strict=True)
     ]
     return dict(zip(names, columns, strict=True))
 
 
-async def run(values, **expressions):
-    obj = await create_object_from_value(values)
-    return await obj.select(**expressions).data()
+def typed(values, *kinds):
+    return pa.table({name: pa.array(v, kind) for (name, v), kind in zip(values.items(), kinds, strict=True)})
+
+
+def polars(values, *kinds):
+    return pl.DataFrame({name: pl.Series(v, dtype=kind) for (name, v), kind in zip(values.items(), kinds, strict=True)})
+
+
+async def compare(table, way, cases, values=None):
+    """Every case of a table of row functions, in one query."""
+    a, b = table.column_names
+    left, right = values or [column.to_pylist() for column in table.columns]
+    obj = await create_object_from_value(table)
+    if way == "expression":
+        x, y = col(a), col(b)
+    elif way == "column":
+        x, y = obj[a], obj[b]
+    else:
+        other = await create_object_from_value(table.select([b]))
+        x, y = obj[a], other[b]
+    found = await obj.select(**{name: ours(x, y) for name, (ours, _) in cases.items()}).data()
+    for name, (_, theirs) in cases.items():
+        back = c.READ_BACK.get(name, lambda value: value)
+        rows = list(zip(left, right, strict=True))
+        same(f"{name} of {rows}", [back(each) for each in found[name]], [theirs(*row) for row in rows])
 
 
 @SETTINGS
-@given(values=frames(EXTREME, SMALL))
-async def test_integers(data, values):
-    (a, b), (x, y) = values.keys(), values.values()
-    typed = {a: pl.Series(x, dtype=pl.Int64), b: pl.Series(y, dtype=pl.Int64)}
-    found = await run(
-        pl.DataFrame(typed),
-        add=col(a) + col(b), sub=col(a) - col(b), mul=col(a) * 3, neg=-col(a), div=col(b) / 7, floor=col(a) // col(b),
-        mod=col(a) % col(b), eq=col(a) == col(b), lt=col(a) < col(b), band=col(a) & col(b), bor=col(a) | col(b),
-        bnot=~col(a), inside=col(b).between(-5, 5), filled=col(a).fill_null(0), null=col(a).is_null(),
-        pick=(col(a) > 0).if_else(col(a), col(b)), low=col(a).fill_null(0).least(col(b).fill_null(0)),
-        some=col(b).isin([1, 2, 3]), text=col(a).cast("String"),
-    )  # fmt: skip
-    expected = {
-        "add": each(lambda p, q: wrap(p + q), x, y), "sub": each(lambda p, q: wrap(p - q), x, y),
-        "mul": each(lambda p: wrap(p * 3), x), "neg": each(lambda p: wrap(-p), x), "div": each(lambda q: q / 7, y),
-        "floor": each(lambda p, q: wrap(p // q) if q else None, x, y),
-        "mod": each(lambda p, q: p % q if q else None, x, y),
-        "eq": each(lambda p, q: p == q, x, y), "lt": each(lambda p, q: p < q, x, y),
-        "band": each(lambda p, q: p & q, x, y),
-        "bor": each(lambda p, q: p | q, x, y), "bnot": each(lambda p: ~p, x), "inside": each(lambda q: -5 <= q <= 5, y),
-        "filled": [0 if p is None else p for p in x], "null": [p is None for p in x],
-        "pick": [p if p is not None and p > 0 else q for p, q in zip(x, y, strict=True)],
-        "low": [min(p or 0, q or 0) for p, q in zip(x, y, strict=True)], "some": each(lambda q: q in (1, 2, 3), y),
-        "text": each(str, x),
-    }  # fmt: skip
-    for name, values_expected in expected.items():
-        same(found[name], values_expected)
+@given(values=frames(c.EXTREME, c.SMALL), way=WAYS)
+async def test_integers(data, values, way):
+    await compare(typed(values, pa.int64(), pa.int64()), way, c.INTEGERS)
 
 
 @SETTINGS
-@given(values=frames(REAL, TAME))
-async def test_floats(data, values):
-    (a, b), (x, y) = values.keys(), values.values()
-    typed = {a: pl.Series(x, dtype=pl.Float64), b: pl.Series(y, dtype=pl.Float64)}
-    found = await run(
-        pl.DataFrame(typed),
-        same_=col(a), add=col(a) + col(b), mul=col(a) * col(b), neg=-col(a), absolute=abs(col(a)), lt=col(a) < col(b),
-        eq=col(a) == col(a), nan=col(a).is_nan(), floor=col(b) // 3, mod=col(b) % 3, low=col(b) % -2.5,
-    )  # fmt: skip
-    expected = {
-        "same_": x, "add": each(lambda p, q: p + q, x, y), "mul": each(lambda p, q: p * q, x, y),
-        "neg": each(lambda p: -p, x),
-        "absolute": each(abs, x), "lt": each(lambda p, q: p < q, x, y), "eq": each(lambda p: p == p, x),
-        "nan": each(math.isnan, x), "floor": each(lambda q: q // 3, y), "mod": each(lambda q: q % 3, y),
-        "low": each(lambda q: q % -2.5, y),
-    }  # fmt: skip
-    for name, values_expected in expected.items():
-        same(found[name], values_expected)
+@given(values=frames(c.EXTREME, c.SMALL))
+async def test_functions_of_expressions(data, values):
+    await compare(typed(values, pa.int64(), pa.int64()), "expression", c.FREE)
 
 
 @SETTINGS
-@given(values=frames(TEXT, TEXT))
-async def test_strings(data, values):
-    (a, b), (x, y) = values.keys(), values.values()
-    typed = {a: pl.Series(x, dtype=pl.String), b: pl.Series(y, dtype=pl.String)}
-    found = await run(
-        pl.DataFrame(typed),
-        same_=col(a), add=col(a) + col(b), eq=col(a) == col(b), size=col(a).str.length(),
-        width=col(a).str.byte_length(),
-        starts=col(a).str.starts_with(col(b)), ends=col(a).str.ends_with(col(b)), has=col(a).str.contains(col(b)),
-        lit=col(a) == "it's \\ `", first=col(a).str.slice(0, 2), turned=col(a).str.reverse(), find=col(a).str.find("a"),
-        rep=col(a).str.replace("a", "\\1'"),
-    )  # fmt: skip
-    expected = {
-        "same_": x, "add": each(lambda p, q: p + q, x, y), "eq": each(lambda p, q: p == q, x, y), "size": each(len, x),
-        "width": each(lambda p: len(p.encode()), x), "starts": each(str.startswith, x, y),
-        "ends": each(str.endswith, x, y),
-        "has": each(lambda p, q: q in p, x, y), "lit": each(lambda p: p == "it's \\ `", x),
-        "first": each(lambda p: p[:2], x),
-        "turned": each(lambda p: p[::-1], x), "find": each(lambda p: p.find("a"), x),
-        "rep": each(lambda p: p.replace("a", "\\1'"), x),
-    }  # fmt: skip
-    for name, values_expected in expected.items():
-        same(found[name], values_expected)
+@given(values=frames(c.REAL, c.TAME), way=WAYS)
+async def test_floats(data, values, way):
+    await compare(typed(values, pa.float64(), pa.float64()), way, c.FLOATS)
 
 
 @SETTINGS
-@given(values=frames(st.booleans(), st.booleans()))
-async def test_three_valued_logic(data, values):
-    (a, b) = values
-    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Boolean) for name, column in values.items()})
-    found = await run(frame, both=col(a) & col(b), either=col(a) | col(b), one=col(a) ^ col(b), no=~col(a))
-    wanted = frame.select(
-        both=pl.col(a) & pl.col(b), either=pl.col(a) | pl.col(b), one=pl.col(a) ^ pl.col(b), no=~pl.col(a)
-    )
-    assert found == wanted.to_dict(as_series=False)
+@given(values=frames(st.booleans(), st.booleans()), way=WAYS)
+async def test_three_valued_logic(data, values, way):
+    await compare(typed(values, pa.bool_(), pa.bool_()), way, c.BOOLEANS)
 
 
 @SETTINGS
-@given(values=frames(SMALL, TAME, TEXT), cut=st.integers(-1000, 1000), offset=st.integers(0, 8), size=st.integers(0, 8))
-async def test_rows(data, values, cut, offset, size):
-    a, b, c = values
-    frame = pl.DataFrame(
-        {
-            a: pl.Series(values[a], dtype=pl.Int64),
-            b: pl.Series(values[b], dtype=pl.Float64),
-            c: pl.Series(values[c], dtype=pl.String),
-        }
-    )
-    obj = await create_object_from_value(frame)
-
-    async def equal(ours, theirs):
-        assert_frame_equal((await ours.to_polars()).cast(theirs.schema), theirs, check_exact=True)
-
-    await equal(obj, frame)
-    await equal(obj.filter(col(a) > cut), frame.filter(pl.col(a) > cut))
-    await equal(obj.slice(offset, size), frame.slice(offset, size))
-    await equal(obj.sort(a, descending=True), frame.sort(a, descending=True, nulls_last=True, maintain_order=True))
-    await equal(
-        obj.sort(a).slice(offset, size), frame.sort(a, nulls_last=True, maintain_order=True).slice(offset, size)
-    )
-    await equal(obj.distinct(a), frame.unique(a, keep="first", maintain_order=True))
-    await equal(obj.drop_nulls(), frame.drop_nulls())
-    await equal(obj.concat(obj.filter(col(a) > cut)), pl.concat([frame, frame.filter(pl.col(a) > cut)]))
-    await equal(obj.with_columns(**{c: col(a) + 1}).drop(b), frame.with_columns(**{c: pl.col(a) + 1}).drop(b))
-    await equal(await obj.filter(col(a) <= cut), frame.filter(pl.col(a) <= cut))
-    mask = obj[a] > cut
-    assert await obj[mask].count() == frame.filter(pl.col(a) > cut).height
+@given(values=frames(c.TEXT, c.TEXT), way=WAYS)
+async def test_strings(data, values, way):
+    await compare(typed(values, pa.string(), pa.string()), way, c.STRINGS)
 
 
 @SETTINGS
-@given(values=frames(st.integers(0, 3), SMALL, TAME))
-async def test_groups_and_aggregates(data, values):
-    k, v, f = values
-    frame = pl.DataFrame(
-        {
-            k: pl.Series(values[k], dtype=pl.Int64),
-            v: pl.Series(values[v], dtype=pl.Int64),
-            f: pl.Series(values[f], dtype=pl.Float64),
-        }
-    )
-    obj = await create_object_from_value(frame)
-
-    def ours():
-        return {
-            "total": col(v).sum(), "low": col(v).min(), "high": col(f).max(), "mean": col(v).mean(),
-            "n": col(v).count(),
-            "rows": length(), "first": col(v).first(), "last": col(f).last(), "std": col(v).std(),
-            "median": col(v).median(),
-            "all": col(v).collect(),
-        }  # fmt: skip
-
-    def theirs():
-        return {
-            "total": pl.col(v).sum(), "low": pl.col(v).min(), "high": pl.col(f).max(), "mean": pl.col(v).mean(),
-            "n": pl.col(v).count(), "rows": pl.len(), "first": pl.col(v).first(), "last": pl.col(f).last(),
-            "std": pl.col(v).std(), "median": pl.col(v).median(), "all": pl.col(v).implode(),
-        }  # fmt: skip
-
-    found = await obj.select(**ours()).data()
-    wanted = frame.select(**theirs()).to_dict(as_series=False)
-    for name in wanted:
-        same(found[name], wanted[name])
-    found = await obj.group_by(k).agg(**ours()).data()
-    grouped = {**theirs(), "all": pl.col(v)}
-    wanted = frame.group_by(k).agg(**grouped).sort(k, nulls_last=True).to_dict(as_series=False)
-    for name in wanted:
-        same(found[name], wanted[name])
+@given(values=frames(c.WORDS, c.WORDS), way=WAYS)
+async def test_words_and_patterns(data, values, way):
+    await compare(typed(values, pa.string(), pa.string()), way, c.WORDED)
 
 
 @SETTINGS
-@given(values=frames(st.integers(0, 2), SMALL))
+@given(values=frames(c.DATES, c.DATES), way=WAYS)
+async def test_dates(data, values, way):
+    await compare(typed(values, pa.date32(), pa.date32()), way, c.DATED)
+
+
+@SETTINGS
+@given(values=frames(c.TIMES, c.TIMES), way=WAYS)
+async def test_times(data, values, way):
+    await compare(typed(values, pa.timestamp("us"), pa.timestamp("us")), way, c.TIMED)
+
+
+LIST = st.lists(st.none() | st.integers(-3, 3), max_size=5)
+
+
+@SETTINGS
+@given(values=frames(LIST, LIST, optional=False), way=WAYS)
+async def test_lists(data, values, way):
+    await compare(typed(values, pa.list_(pa.int64()), pa.list_(pa.int64())), way, c.LISTS)
+
+
+@SETTINGS
+@given(values=frames(st.dictionaries(st.sampled_from(["é", "k", "'"]), c.SMALL), c.SMALL, optional=False), way=WAYS)
+async def test_maps(data, values, way):
+    maps, numbers = values.values()
+    pairs = [list(each.items()) for each in maps]
+    table = typed(dict(zip(values, (pairs, numbers), strict=True)), pa.map_(pa.string(), pa.int64()), pa.int64())
+    await compare(table, way, c.MAPS, (maps, numbers))
+
+
+STRUCT = st.fixed_dictionaries({"x": st.none() | c.SMALL, "a b`": c.TEXT})
+
+
+@SETTINGS
+@given(values=frames(STRUCT, c.SMALL, optional=False), way=WAYS)
+async def test_structs(data, values, way):
+    kind = pa.struct([("x", pa.int64()), ("a b`", pa.string())])
+    await compare(typed(values, kind, pa.int64()), way, c.STRUCTS)
+
+
+@SETTINGS
+@given(values=frames(c.DOCUMENTS, c.SMALL, optional=False), way=WAYS)
+async def test_json(data, values, way):
+    documents, numbers = values.values()
+    texts = [json.dumps(each) for each in documents]
+    table = typed(dict(zip(values, (texts, numbers), strict=True)), pa.string(), pa.int64())
+    await compare(table, way, c.JSONS, (documents, numbers))
+
+
+@SETTINGS
+@given(values=frames(c.TEXT, c.EXTREME))
+async def test_a_hash_tells_values_apart(data, values):
+    for name, column in values.items():
+        obj = await create_object_from_value(polars(values, pl.String, pl.Int64))
+        found = await obj[name].hash().data()
+        assert len(set(found)) == len(set(column))
+        assert all(
+            (p == q) == (v == w) for p, v in zip(found, column, strict=True) for q, w in zip(found, column, strict=True)
+        )
+
+
+# --- many rows ---------------------------------------------------------------------------------------------------
+
+
+@SETTINGS
+@given(values=frames(c.SMALL, c.TAME), keys=st.lists(st.none() | st.integers(0, 2), min_size=12, max_size=12))
+async def test_aggregates(data, values, keys):
+    a, b = values
+    table = typed(values, pa.int64(), pa.float64())
+    x, y = values.values()
+    obj = await create_object_from_value(table)
+    cases = {name: ours(col(a), col(b)) for name, (ours, _) in c.AGGREGATES.items()}
+    found = await obj.select(**cases).data()
+    for name, (_, theirs) in c.AGGREGATES.items():
+        same(f"{name} of {x}, {y}", found[name], [theirs(x, y)])
+    keys = keys[: len(x)]
+    grouped = obj.with_columns(the_key=await create_object_from_value(pl.Series(keys, dtype=pl.Int64)))
+    positional = ("argmin", "argmax")  # of a group these give the position in the whole
+    found = await grouped.group_by("the_key").agg(**{n: e for n, e in cases.items() if n not in positional}).data()
+    groups = sorted(set(keys), key=lambda key: (key is None, key))
+    assert found["the_key"] == groups
+    for name, (_, theirs) in c.AGGREGATES.items():
+        if name not in positional:
+            members = [[i for i, key in enumerate(keys) if key == group] for group in groups]
+            same(name, found[name], [theirs([x[i] for i in m], [y[i] for i in m]) for m in members])
+
+
+@SETTINGS
+@given(values=frames(st.integers(0, 2), c.SMALL))
 async def test_windows(data, values):
     k, v = values
-    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Int64) for name, column in values.items()})
+    obj = await create_object_from_value(typed(values, pa.int64(), pa.int64()))
+    found = await obj.select(**{name: ours(k, v) for name, (ours, _) in c.WINDOWS.items()}).data()
+    for name, (_, theirs) in c.WINDOWS.items():
+        same(name, found[name], theirs(*values.values()))
+    assert await obj[v].cum_sum().data() == c.running(sum)(values[v])
+
+
+async def equal(ours, theirs):
+    assert_frame_equal((await ours.to_polars()).cast(theirs.schema), theirs, check_exact=True)
+
+
+@SETTINGS
+@given(
+    values=frames(c.SMALL, c.TAME, c.TEXT),
+    cut=st.integers(-1000, 1000),
+    offset=st.integers(0, 8),
+    size=st.integers(0, 8),
+    name=st.sampled_from(sorted(c.TABLES)),
+)
+async def test_tables(data, values, cut, offset, size, name):
+    frame = polars(values, pl.Int64, pl.Float64, pl.String)
     obj = await create_object_from_value(frame)
-    found = await obj.select(
-        total=col(v).sum().over(k), before=col(v).shift(1), after=col(v).shift(-2), part=col(v).shift(1).over(k),
-        high=col(v).fill_null(0).cum_max(), run=col(v).fill_null(0).cum_sum().over(k),
-    ).data()  # fmt: skip
-    wanted = frame.select(
-        total=pl.col(v).sum().over(k), before=pl.col(v).shift(1), after=pl.col(v).shift(-2),
-        part=pl.col(v).shift(1).over(k),
-        high=pl.col(v).fill_null(0).cum_max(), run=pl.col(v).fill_null(0).cum_sum().over(k),
-    ).to_dict(as_series=False)  # fmt: skip
-    for name in wanted:
-        same(found[name], wanted[name])
-    assert (await obj[v].fill_null(0).cum_sum().data()) == list(accumulate(each_or_zero(values[v])))
-
-
-def each_or_zero(values):
-    return [value or 0 for value in values]
+    for ours, theirs in (c.TABLES[name], *c.TABLES.values()):
+        await equal(ours(obj, *values, cut, offset, size), theirs(frame, *values, cut, offset, size))
 
 
 @SETTINGS
-@given(left=frames(st.integers(0, 4), SMALL), right=frames(st.integers(0, 4), SMALL))
+@given(values=frames(st.integers(0, 2), c.SMALL, st.booleans()))
+async def test_groups(data, values):
+    k, v, flag = values
+    frame = polars(values, pl.Int64, pl.Int64, pl.Boolean)
+    obj = await create_object_from_value(frame)
+    for ours, theirs in c.GROUPS.values():
+        await equal(ours(obj, k, v, flag), theirs(frame, k, v, flag).sort(k, nulls_last=True))
+
+
+@SETTINGS
+@given(left=frames(st.integers(0, 4), c.SMALL), right=frames(st.integers(0, 4), c.SMALL))
 async def test_joins(data, left, right):
-    frames_ = []
-    for values, names in ((left, ("k", "x")), (right, ("k", "y"))):
-        columns = dict(zip(names, values.values(), strict=True))
-        frames_.append(pl.DataFrame({n: pl.Series(c, dtype=pl.Int64) for n, c in columns.items()}))
-    a, b = frames_
+    names = (("k", "x"), ("k", "y"))
+    sides = [dict(zip(n, v.values(), strict=True)) for n, v in zip(names, (left, right), strict=True)]
+    a, b = (polars(side, pl.Int64, pl.Int64) for side in sides)
     ours_a, ours_b = await create_object_from_value(a), await create_object_from_value(b)
-    for how in ("inner", "left", "right", "full", "semi", "anti"):
-        found = await ours_a.join(ours_b, "k", how).data()
-        extra = {"coalesce": True} if how in ("full", "right", "left") else {}
-        wanted = a.join(b, on="k", how=how, **extra)
-        rows = [
-            tuple(row[name] for name in wanted.columns)
-            for row in (dict(zip(found, r, strict=True)) for r in zip(*found.values(), strict=True))
-        ]
-        assert sorted(rows, key=repr) == sorted(wanted.rows(), key=repr), how
+    for how, (ours, theirs) in c.JOINS.items():
+        found, wanted = (await ours(ours_a, ours_b).to_polars()), theirs(a, b)
+        assert sorted(found.select(wanted.columns).rows(), key=repr) == sorted(wanted.rows(), key=repr), how
 
 
 @SETTINGS
-@given(columns=st.lists(st.lists(SMALL, min_size=3, max_size=3), min_size=2, max_size=4))
+@given(
+    left=frames(st.integers(0, 1), st.integers(0, 9), optional=False),
+    right=frames(st.integers(0, 1), st.integers(0, 9), optional=False),
+    strategy=st.sampled_from(["backward", "forward", "backward_strict", "forward_strict"]),
+)
+async def test_asof_joins(data, left, right, strategy):
+    a = polars(dict(zip(("s", "t"), left.values(), strict=True)), pl.Int64, pl.Int64)
+    b = polars(dict(zip(("s", "t"), right.values(), strict=True)), pl.Int64, pl.Int64)
+    b = b.unique(["s", "t"], maintain_order=True)
+    joined = (await create_object_from_value(a)).join_asof(
+        await create_object_from_value(b.with_columns(u="t")), "t", by="s", strategy=strategy
+    )
+    direction, strict = strategy.removesuffix("_strict"), strategy.endswith("_strict")
+    wanted = []
+    for s, t in a.rows():
+        near = [
+            u
+            for r, u in b.rows()
+            if r == s and ((u <= t if direction == "backward" else u >= t) and not (strict and u == t))
+        ]
+        wanted.append((max if direction == "backward" else min)(near, default=None))
+    assert (await joined.data())["u"] == wanted
+
+
+@SETTINGS
+@given(columns=st.lists(st.lists(c.SMALL, min_size=3, max_size=3), min_size=2, max_size=4))
 async def test_separate_objects_combine_by_position(data, columns):
     objects = [await create_object_from_value(column) for column in columns]
     total = objects[0]
@@ -282,3 +293,70 @@ async def test_separate_objects_combine_by_position(data, columns):
     for number, column in enumerate(columns):
         expected = [value * 2 * (number > 0) + each_ for value, each_ in zip(expected, column, strict=True)]
     assert await total.data() == expected
+
+
+@SETTINGS
+@given(values=frames(c.SMALL, c.TEXT), more=frames(c.SMALL, c.TEXT))
+async def test_appended_rows_follow_the_others(data, values, more):
+    frame = polars(values, pl.Int64, pl.String)
+    given_ = polars(dict(zip(values, more.values(), strict=True)), pl.Int64, pl.String)
+    schema = {name: f"Nullable({kind})" for name, kind in zip(values, ("Int64", "String"), strict=True)}
+    obj = await create_object_from_value(frame, schema=schema)
+    assert await obj.insert(given_) == frame.height + given_.height
+    assert await obj.insert(obj.head(2)) == frame.height + given_.height + min(2, frame.height + given_.height)
+    whole = pl.concat([frame, given_])
+    await equal(obj, pl.concat([whole, whole.head(2)]))
+    assert await obj.select(dense=(c.row_index().max() + 1).fill_null(0)).data() == {"dense": [await obj.count()]}
+
+
+@SETTINGS
+@given(values=frames(c.SMALL, c.TAME, c.TEXT), way=st.sampled_from(sorted(c.READS)))
+async def test_every_way_out_gives_the_same_rows(data, values, way):
+    frame = polars(values, pl.Int64, pl.Float64, pl.String)
+    obj = await create_object_from_value(frame)
+    for read, wanted in (c.READS[way], *c.READS.values()):
+        assert await read(obj) == wanted(frame)
+
+
+@SETTINGS
+@given(values=frames(c.SMALL, c.TAME))
+async def test_summaries(data, values):
+    a, b = values
+    frame = polars(values, pl.Int64, pl.Float64)
+    obj = await create_object_from_value(frame)
+    found = {row["statistic"]: row for row in await (await obj.describe()).rows()}
+    for name, column in values.items():
+        for statistic, theirs in c.STATISTICS.items():
+            same(f"{statistic} of {name}", [found[statistic][name]], [theirs(column)])
+    matrix = await (await obj.correlation()).data()
+    both = c.of_pairs(c.correlation)(*values.values())
+    same("correlation", [matrix[b][0], matrix[a][1]], [both, both])
+    counted = await obj.select(a).value_counts().data()
+    ordered = sorted(set(values[a]), key=lambda v: (-values[a].count(v), v is None, v))
+    assert counted == {a: ordered, "count": [values[a].count(v) for v in ordered]}
+
+
+@SETTINGS
+@given(values=frames(LIST, LIST, optional=False), keep=st.booleans())
+async def test_exploded_lists(data, values, keep):
+    a, b = values
+    obj = await create_object_from_value(typed(values, pa.list_(pa.int64()), pa.list_(pa.int64())))
+    found = await obj.with_row_index("i").drop(b).explode(a, keep_empty=keep).data()
+    rows = [(i, e) for i, each in enumerate(values[a]) for e in (each or ([None] if keep else []))]
+    assert found == {a: [e for _, e in rows], "i": [i for i, _ in rows]}
+
+
+@SETTINGS
+@given(values=st.lists(c.SMALL, max_size=30), n=st.integers(0, 40), seed=st.integers(0, 5))
+async def test_a_sample_is_some_of_the_rows_in_order(data, values, n, seed):
+    obj = await create_object_from_value(pl.Series(values, dtype=pl.Int64))
+    some = await obj.rename("v").with_row_index("i").sample(n, seed=seed).data()
+    assert len(some["i"]) == min(n, len(values))
+    assert some["i"] == sorted(set(some["i"]))
+    assert some["v"] == [values[i] for i in some["i"]]
+
+
+@pytest.mark.usefixtures("data")
+async def test_groups_count_rows_too():
+    obj = await create_object_from_value({"k": [1, None, 1]})
+    assert await obj.group_by("k").agg(n=length()).data() == {"k": [1, None], "n": [2, 1]}
