@@ -68,6 +68,11 @@ async def deregister_worker(connection: Connection, worker_id: int, *, now: date
     return stopped is not None
 
 
+async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:
+    """Add to what the worker has completed and failed so far."""
+    await connection.execute(statement("beat"), worker_id, completed, failed, None)
+
+
 async def list_workers(connection: Connection, status: WorkerStatus | None = None) -> list[Worker]:
     rows = await connection.fetch(statement("list_workers"), None if status is None else status.value)
     return [_worker(row) for row in rows]
