@@ -20,8 +20,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aaiclick.errors import SettingsError
 
-OTHER_VARIABLES = ("AAICLICK_TEST_HOME",)
-"""Read by `aaiclick.testing`, which must not load all this."""
+OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARKS")
+"""Read by `aaiclick.testing` and `aaiclick.faults`, which must not load all this."""
 
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}

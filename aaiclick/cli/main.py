@@ -39,6 +39,7 @@ COMMANDS = {
     "logs": Entry("tasks", "Print what a task said."),
     "dlq": Entry("dlq", "List dead letters and give them another chance."),
     "queues": Entry("queues", "Show, pause and resume queues."),
+    "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
     "worker": Entry("worker", "Run tasks."),
     "workers": Entry("queues", "Show workers."),
     "doctor": Entry("doctor", "Check the installation and say how to mend it."),

@@ -25,12 +25,13 @@ from aaiclick.orchestration.factories import (
     list_workers,
     register_worker,
     retry_failed_tasks,
+    set_retry_policy,
     worker_heartbeat,
 )
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
-from aaiclick.orchestration.retry import PermanentError
+from aaiclick.orchestration.retry import PermanentError, RetryPolicy
 from aaiclick.orchestration.trial import run_job_test
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "JobStatus",
     "OrchContext",
     "PermanentError",
+    "RetryPolicy",
     "Task",
     "TaskStatus",
     "Worker",
@@ -61,6 +63,7 @@ __all__ = [
     "register_worker",
     "retry_failed_tasks",
     "run_job_test",
+    "set_retry_policy",
     "task",
     "worker_heartbeat",
 ]

@@ -15,6 +15,7 @@ from aaiclick.orchestration.context import any_context, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
@@ -116,6 +117,16 @@ async def retry_failed_tasks(job_id: int) -> list[int]:
     """Start over what failed in a job; returns the ids of all tasks that came back, in order."""
     async with any_context() as context, context.connection() as connection:
         return sorted(await control.retry_failed_tasks(connection, job_id))
+
+
+async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # noqa: A002  (the column's name)
+    """How long tasks of a type wait before they are tried again, unless they say so themselves; None: the default.
+
+    The type of a task is the name of its entrypoint; that of a queue item is what `enqueue` was given. It holds from
+    the next failure on, also for tasks that were submitted before.
+    """
+    async with any_context() as context, context.connection() as connection:
+        await control.set_retry_policy(connection, type, None if policy is None else policy.to_json())
 
 
 async def register_worker(

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from aaiclick.errors import AaiclickError, EntrypointError
+from aaiclick.errors import AaiclickError, EntrypointError, SubmitError
 
 JITTER = 0.1
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d+")
@@ -25,10 +25,20 @@ class PermanentError(AaiclickError):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait before trying again."""
+    """How long to wait before trying again: a task's own policy first, then that of its type, then this default."""
 
     base_seconds: float = 1.0
     cap_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.base_seconds < float("inf") and 0 <= self.cap_seconds < float("inf")):
+            raise SubmitError(
+                f"A retry policy cannot wait from {self.base_seconds:g} s up to {self.cap_seconds:g} s.",
+                remedy="Give both as numbers of seconds, zero or more.",
+            )
+
+    def to_json(self) -> str:
+        return json.dumps({"base_seconds": self.base_seconds, "cap_seconds": self.cap_seconds})
 
     @staticmethod
     def of(text: str | None) -> RetryPolicy:

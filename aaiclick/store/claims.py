@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from aaiclick import faults
 from aaiclick.store.leases import Claim, HeartbeatAnswer, Lease
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
@@ -55,9 +56,10 @@ async def _claim(
     name = "claim"
     while len(claims) < limit:
         token = uuid4()
-        rows = await connection.fetch(
-            statement(name), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
-        )
+        async with faults.statement("claim"):
+            rows = await connection.fetch(
+                statement(name), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
+            )
         more = bool(rows) and rows[-1]["id"] is None
         claims += [_to_claim(row, token) for row in (rows[:-1] if more else rows)]
         if not more:
@@ -77,7 +79,7 @@ def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
 
 async def promote(connection: Connection, *, limit: int = PROMOTED_AT_ONCE, now: datetime | None = None) -> int:
     """Make tasks ready whose time has come; returns how many. Safe to run by everybody at once."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "promote"):
         rows = await connection.fetch(statement("promote"), limit, now)
         ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
         ready |= await admit(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
@@ -99,7 +101,8 @@ async def start(connection: Connection, leases: Sequence[Lease], started_at: dat
     """CLAIMED → RUNNING; returns the ids whose leases hold."""
     if not leases:
         return set()
-    rows = await connection.fetch(statement("start"), *columns(leases), started_at)
+    async with faults.statement("start"):
+        rows = await connection.fetch(statement("start"), *columns(leases), started_at)
     return {row["id"] for row in rows}
 
 
@@ -117,7 +120,8 @@ async def heartbeat(
     await connection.execute(statement("beat"), worker_id, completed, failed, now)
     if not leases:
         return HeartbeatAnswer(set(), set())
-    rows = await connection.fetch(statement("heartbeat"), *columns(leases), lease_seconds, now)
+    async with faults.statement("heartbeat"):
+        rows = await connection.fetch(statement("heartbeat"), *columns(leases), lease_seconds, now)
     return HeartbeatAnswer(
         lost={lease.task_id for lease in leases} - {row["id"] for row in rows},
         cancelled={row["id"] for row in rows if row["cancelled"]},

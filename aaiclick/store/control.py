@@ -1,4 +1,4 @@
-"""What people do to work: cancel, retry, redrive, clear, pause, resume."""
+"""What people do to work: cancel, retry, redrive, clear, pause, resume, say when to try again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aaiclick.store.pauses import (
     resume_type,
 )
 from aaiclick.store.revival import clear, redrive, retry_failed_tasks
+from aaiclick.store.types import set_retry_policy
 
 __all__ = [
     "cancel_job",
@@ -29,4 +30,5 @@ __all__ = [
     "resume_queue",
     "resume_type",
     "retry_failed_tasks",
+    "set_retry_policy",
 ]

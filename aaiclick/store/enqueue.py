@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import Counters, NewTask
@@ -25,13 +26,13 @@ _NONE = Counters.none()
 async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID = DEFAULT_ORG_ID) -> list[int]:
     """Insert `tasks`; returns one id for each: the id of the first with its idempotency key, if it is not the first."""
     if any(task.concurrency_key is not None for task in tasks):
-        async with connection.transaction():
+        async with faults.transaction(connection, "enqueue"):
             ids = await _insert(connection, tasks, org_id)
             await notify_ready(connection, await admit(connection, ((org_id, task.concurrency_key) for task in tasks)))
         return ids
     if len(tasks) < COPIED_FROM or any(task.idempotency_key is not None for task in tasks):
         return await _insert(connection, tasks, org_id)
-    async with connection.transaction():
+    async with faults.transaction(connection, "enqueue"):
         records = [record(task, org_id, None, _NONE, set()) for task in tasks]
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
         await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})

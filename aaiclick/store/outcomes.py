@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from aaiclick import faults
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.leases import Claim, Failure, Lease, Success
@@ -37,7 +38,8 @@ async def acknowledge(
     plain = [success for success in successes if not success.lease.linked]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
-        rows = await again(lambda: connection.fetch(statement("complete"), *_columns(plain), now))
+        async with faults.statement("complete"):
+            rows = await again(lambda: connection.fetch(statement("complete"), *_columns(plain), now))
         accepted.update(row["id"] for row in rows)
     rest = [success for success in successes if success.lease.task_id not in accepted]
     if rest or failures or releases:
@@ -88,7 +90,7 @@ async def _the_long_way(
     releases = sorted(releases, key=lambda lease: lease.task_id)
 
     async def end(alone: bool) -> set[int]:
-        async with connection.transaction():
+        async with faults.transaction(connection, "end"):
             return await _end(connection, successes, failures, releases, alone, now)
 
     try:
@@ -96,7 +98,8 @@ async def _the_long_way(
     except _MoreLocks:
         accepted = await again(lambda: end(alone=True))
     # Nobody is told before it is on disk; others need not wait for that to take the locks.
-    await connection.execute(statement("flush"))
+    async with faults.statement("flush"):
+        await connection.execute(statement("flush"))
     return accepted
 
 

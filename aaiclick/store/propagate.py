@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -41,6 +41,7 @@ async def propagate(connection: Connection, ended: Sequence[asyncpg.Record], now
         completed=Counter(row["job_id"] for row in completed),
         failed=Counter(row["job_id"] for row in ended if row["status"] in ("FAILED", "DEAD_LETTER")),
         cancelled=cancelled + Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
+        causes={row["job_id"]: row["cause"] for row in reversed(ended) if row["status"] in ("FAILED", "DEAD_LETTER")},
         now=now,
     )
 
@@ -93,6 +94,7 @@ async def settle(
     completed: Counter[int] | None = None,
     failed: Counter[int] | None = None,
     cancelled: Counter[int] | None = None,
+    causes: Mapping[int, str] | None = None,
     now: datetime | None = None,
 ) -> dict[int, str]:
     """Count tasks that ended in their jobs, the last thing a transaction does; returns the jobs' statuses."""
@@ -107,5 +109,6 @@ async def settle(
         [failed[job] for job in jobs],
         [cancelled[job] for job in jobs],
         now,
+        [(causes or {}).get(job) for job in jobs],
     )
     return {row["id"]: row["status"] for row in rows}

@@ -6,6 +6,7 @@ from aaiclick.store.claims import claim, heartbeat, promote, seconds_to_next_due
 from aaiclick.store.leases import Claim, Failure, HeartbeatAnswer, Lease, Success
 from aaiclick.store.outcomes import acknowledge, acknowledge_and_claim
 from aaiclick.store.workers import (
+    count_outcomes,
     deregister_worker,
     lead,
     list_workers,
@@ -33,6 +34,7 @@ __all__ = [
     "acknowledge",
     "acknowledge_and_claim",
     "claim",
+    "count_outcomes",
     "deregister_worker",
     "heartbeat",
     "lead",

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.errors import NotFoundError
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.deadlocks import again
@@ -33,7 +34,7 @@ async def retry_failed_tasks(
     """Start over what failed in a job (and what was cancelled by hand, if asked); returns everything that came back."""
 
     async def work() -> set[int]:
-        async with connection.transaction():
+        async with faults.transaction(connection, "retry"):
             await connection.execute(statement("lock_job"), job_id)
             rows = await connection.fetch(statement("unsuccessful"), job_id)
             if not rows and await connection.fetchrow(statement("job_head"), job_id) is None:
@@ -66,7 +67,7 @@ async def redrive(
     for job_id, roots in by_job.items():
 
         async def work(job_id: int | None = job_id, roots: list[int] = roots) -> set[int]:
-            async with connection.transaction():
+            async with faults.transaction(connection, "redrive"):
                 if job_id is not None:
                     await connection.execute(statement("lock_job"), job_id)
                 return await _revive(connection, job_id, roots, spacing, now)
@@ -94,7 +95,7 @@ async def clear(connection: Connection, task_id: int, *, now: datetime | None = 
     """Run a task and everything after it once more; returns the ids. Whoever is at work on one of them loses it."""
 
     async def work() -> set[int]:
-        async with connection.transaction():
+        async with faults.transaction(connection, "clear"):
             jobs = await connection.fetch(statement("task_jobs"), [task_id])
             job_id = jobs[0]["job_id"] if jobs else None
             if job_id is not None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.errors import LeaseLost, NotFoundError, SubmitError
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.leases import Lease
@@ -52,7 +53,7 @@ async def submit_job(
     refuse_cycle(plan, names or {})
     counters = count(plan, Known())
     _refuse_unknown(plan, set(), names or {})
-    async with connection.transaction():
+    async with faults.transaction(connection, "submit"):
         inserted = await connection.fetchval(
             statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, len(plan.tasks),
             job.idempotency_key, job.definition_id, job.dag_version_id, job.trigger,
@@ -76,7 +77,7 @@ async def add_to_job(
 ) -> None:
     """Add to a job that has not ended; with `lease`, only while its holder has it."""
     names = names or {}
-    async with connection.transaction():
+    async with faults.transaction(connection, "add"):
         await connection.execute(statement("lock_job"), job_id)
         await _fence(connection, job_id, lease)
         head = await connection.fetchrow(statement("job_head"), job_id)

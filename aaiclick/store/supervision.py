@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aaiclick import faults
 from aaiclick.store.leases import CRASHED, Failure, Lease
 from aaiclick.store.outcomes import acknowledge
 from aaiclick.store.statements import statement
@@ -29,7 +30,8 @@ class Overdue:
 
 async def keep_leases(connection: Connection, worker_ids: Sequence[int], lease_seconds: float) -> None:
     """Extend everything these workers hold."""
-    await connection.execute(statement("keep_leases"), list(worker_ids), lease_seconds)
+    async with faults.statement("keep_leases"):
+        await connection.execute(statement("keep_leases"), list(worker_ids), lease_seconds)
 
 
 @dataclass(frozen=True, slots=True)

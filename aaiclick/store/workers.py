@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from aaiclick import faults
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.leases import Lease
 from aaiclick.store.models import Worker, WorkerStatus
@@ -61,10 +62,15 @@ async def release_worker(connection: Connection, worker_id: int, *, now: datetim
 
 async def deregister_worker(connection: Connection, worker_id: int, *, now: datetime | None = None) -> bool:
     """The worker stops: it leads no more and what it holds is ready for others. False if it had stopped already."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "deregister"):
         stopped = await connection.fetchval(statement("stop_worker"), worker_id, now)
         await release_worker(connection, worker_id, now=now)
     return stopped is not None
+
+
+async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:
+    """Add to what the worker has completed and failed so far."""
+    await connection.execute(statement("beat"), worker_id, completed, failed, None)
 
 
 async def list_workers(connection: Connection, status: WorkerStatus | None = None) -> list[Worker]:
@@ -74,7 +80,7 @@ async def list_workers(connection: Connection, status: WorkerStatus | None = Non
 
 async def stop_dead_workers(connection: Connection, *, timeout_seconds: float, now: datetime | None = None) -> int:
     """Workers silent for too long become STOPPED, and their leases run out at once: the reaper takes it from there."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "dead_workers"):
         rows = await connection.fetch(statement("dead_workers"), timeout_seconds, now)
         if rows:
             await connection.execute(statement("expire_leases"), [row["id"] for row in rows], now)
@@ -85,7 +91,7 @@ async def lead(
     connection: Connection, worker_id: int, *, term_seconds: float, now: datetime | None = None
 ) -> int | None:
     """Extend the worker's term or begin one; returns its number, or None if somebody else leads."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "lead"):
         if not await connection.fetchval(statement("lock_election")):
             return None
         await connection.execute(statement("end_terms"), now)

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -36,7 +36,7 @@ _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaicl
 class TaskLog:
     """The log of one attempt; safe between threads."""
 
-    __slots__ = ("_attempt", "_directory", "_dropped", "_file", "_flushed", "_lock", "_task_id", "_written")
+    __slots__ = ("_attempt", "_directory", "_dropped", "_file", "_flushed", "_lock", "_lost", "_task_id", "_written")
 
     def __init__(self, directory: Path, task_id: int, attempt: int) -> None:
         self._directory = directory
@@ -47,6 +47,7 @@ class TaskLog:
         self._written = 0
         self._dropped = 0
         self._flushed = 0.0
+        self._lost = False
 
     @property
     def path(self) -> Path:
@@ -59,27 +60,26 @@ class TaskLog:
 
     def write(self, text: str) -> None:
         data = text.encode(errors="backslashreplace")
-        with self._lock:
-            if self._file is None:
-                handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-                self._file = os.fdopen(handle, "ab")
-                self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
+        with self._lock, self._losing():
+            if self._lost:
+                return
+            file = self._file or self._open()
             room = max(0, LIMIT_BYTES - self._written)
-            self._file.write(data[:room])
+            file.write(data[:room])
             self._written += len(data)
             self._dropped += max(0, len(data) - room)
             now = time.monotonic()
             if now - self._flushed > FLUSH_SECONDS:
-                self._file.flush()
+                file.flush()
                 self._flushed = now
 
     def flush(self) -> None:
-        with self._lock:
+        with self._lock, self._losing():
             if self._file is not None:
                 self._file.flush()
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._losing():
             if self._file is None:
                 return
             if self._dropped:
@@ -87,6 +87,25 @@ class TaskLog:
                     f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n".encode()
                 )
             self._file.close()
+            self._file = None
+
+    def _open(self) -> io.BufferedWriter:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(handle, "ab")
+        self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
+        return self._file
+
+    @contextmanager
+    def _losing(self) -> Generator[None]:
+        """A full disk costs a task the rest of its log, never its outcome."""
+        try:
+            yield
+        except OSError:
+            self._lost = True
+            if self._file is not None:
+                with suppress(OSError):
+                    self._file.close()
             self._file = None
 
 

@@ -65,6 +65,8 @@ class WorkerProcess:
         self._finished = 0
         self._rate = 0.0
         self._due = math.inf
+        self._completed = 0
+        self._failed = 0
 
     async def run(self) -> None:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
@@ -115,6 +117,7 @@ class WorkerProcess:
             failures = 0
             try:
                 await self._pump_over(connection)
+                await self._report(connection)
             except GONE:
                 continue
             finally:
@@ -151,7 +154,7 @@ class WorkerProcess:
 
     async def _exchange(self, connection: Connection, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
         """An outcome that is not accepted belongs to an attempt that somebody else has: nothing is to be done."""
-        _, claims = await queue.acknowledge_and_claim(
+        accepted, claims = await queue.acknowledge_and_claim(
             connection,
             worker_id=self._duty.worker_id,
             successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
@@ -161,6 +164,10 @@ class WorkerProcess:
             queues=self._duty.queues,
             lease_seconds=self._duty.lease_seconds,
         )
+        self._completed += sum(isinstance(said, Success) and said.lease.task_id in accepted for said in outcomes)
+        self._failed += sum(isinstance(said, Failure) and said.lease.task_id in accepted for said in outcomes)
+        if any(isinstance(said, Failure) for said in outcomes):
+            self._expect(await queue.seconds_to_next_due(connection))
         return claims
 
     async def _something_to_do(self) -> None:
@@ -204,7 +211,6 @@ class WorkerProcess:
         self._finished += 1
         if outcome is not None:
             self._outcomes.append(outcome)
-            self._expect(outcome.delay_seconds if isinstance(outcome, Failure) else None)
         if self._ahead and not self._stopping:
             self._begin(self._ahead.popleft()[1])
         self._wake.set()
@@ -261,6 +267,7 @@ class WorkerProcess:
                 checked = now
                 cancels.clear()
                 await self._reconcile(connection)
+                await self._report(connection)
                 self._look()
                 self._expect(await queue.seconds_to_next_due(connection))
 
@@ -286,6 +293,13 @@ class WorkerProcess:
             await queue.start(connection, [running.claim.lease for running in begun])
             for running in begun:
                 running.announced = True
+
+    async def _report(self, connection: Connection) -> None:
+        """Add to the counters of the worker's row."""
+        completed, self._completed = self._completed, 0
+        failed, self._failed = self._failed, 0
+        if completed or failed:
+            await queue.count_outcomes(connection, self._duty.worker_id, completed, failed)
 
     async def _reconcile(self, connection: Connection) -> None:
         """Compare what we hold with what PostgreSQL says we hold.

@@ -1,6 +1,7 @@
 -- End attempts that did not succeed. A task whose cancel was asked for is cancelled; a permanent error ends it; too
--- many charged failures make it a dead letter; else it waits for its next attempt. $11 is set by the reaper: only a
--- lease that has really run out may be taken away.
+-- many charged failures make it a dead letter; else it waits for its next attempt: as long as the policy of its type says,
+-- unless it has one of its own, by which the caller has computed the delay $7. $11 is set by the reaper: only a lease that
+-- has really run out may be taken away.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::text[], $5::text[], $6::boolean[], $7::float8[],
         $8::boolean[], $9::text[], $10::timestamptz[], $11::boolean[], $12::attempt_outcome[])
@@ -9,7 +10,10 @@ WITH given AS (
 judged AS MATERIALIZED (
     SELECT t.id, g.error, g.fingerprint, g.charged, g.log_path, t.worker_id, t.claimed_at,
         coalesce(g.started_at, t.started_at) AS started_at,
-        coalesce($13::timestamptz, now()) + g.delay * interval '1 second' AS retry_at,
+        coalesce($13::timestamptz, now()) + interval '1 second' * CASE
+            WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
+            THEN least(p.base_seconds * power(2::float8, least(t.failures, 62)), p.cap_seconds) * (1 + 0.1 * random())
+            ELSE g.delay END AS retry_at,
         CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
              WHEN g.permanent THEN 'FAILED'
              WHEN g.charged AND t.failures + 1 >= t.max_attempts THEN 'DEAD_LETTER'
@@ -19,6 +23,10 @@ judged AS MATERIALIZED (
         SELECT * FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
           AND (NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now()))
         FOR NO KEY UPDATE) t
+    LEFT JOIN LATERAL (
+        SELECT (y.retry_policy ->> 'base_seconds')::float8 AS base_seconds,
+            (y.retry_policy ->> 'cap_seconds')::float8 AS cap_seconds
+        FROM task_types y WHERE y.org_id = t.org_id AND y.name = t.type) p ON true
 ),
 ended AS (
     UPDATE tasks t SET
@@ -32,7 +40,7 @@ ended AS (
         updated_at = coalesce($13::timestamptz, now())
     FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
     RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, j.verdict AS status,
-        t.queue, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
+        t.queue, t.type, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
 ),
 history AS (
     INSERT INTO task_attempts (task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error,
@@ -40,4 +48,9 @@ history AS (
     SELECT id, attempt, charged, outcome, worker_id, claimed_at, started_at, coalesce($13::timestamptz, now()), error,
         fingerprint, log_path FROM ended
 )
-SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue FROM ended
+SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue,
+    -- What a job says of it: the line of a traceback that names the error, else the first line.
+    CASE WHEN status IN ('FAILED', 'DEAD_LETTER') AND job_id IS NOT NULL THEN
+        left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,
+            split_part(regexp_replace(error, '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) END AS cause
+FROM ended

@@ -4,10 +4,16 @@ WITH fresh AS (
         count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER')) AS failed,
         count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled
     FROM tasks WHERE job_id = $1
+),
+first AS (
+    SELECT left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,
+        split_part(regexp_replace(error, '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) AS cause
+    FROM tasks WHERE job_id = $1 AND completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER')
+    ORDER BY completed_at, id LIMIT 1
 )
 UPDATE jobs j SET open_tasks = f.open, failed_tasks = f.failed, cancelled_tasks = f.cancelled,
     cancel_requested_at = CASE WHEN f.open = 0 THEN j.cancel_requested_at END,
-    error = CASE WHEN f.open = 0 THEN j.error END,
+    error = CASE WHEN f.open = 0 THEN j.error ELSE (SELECT cause FROM first) END,
     status = CASE WHEN f.open > 0 OR j.open_events > 0 THEN
             CASE WHEN j.started_at IS NULL THEN 'PENDING' ELSE 'RUNNING' END
         WHEN f.failed > 0 OR j.error IS NOT NULL THEN 'FAILED' WHEN f.cancelled > 0 THEN 'CANCELLED'

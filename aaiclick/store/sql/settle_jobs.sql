@@ -1,7 +1,8 @@
 -- Count what became of tasks of the jobs $1: $2 completed, $3 failed, $4 were cancelled (below zero: came back). The job
--- ends with its last task, and lives again when one comes back.
+-- ends with its last task, and lives again when one comes back. $6 says which failure it was; the first one stays.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::int[], $4::int[]) AS g (id, completed, failed, cancelled)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $6::text[])
+        AS g (id, completed, failed, cancelled, cause)
 ),
 locked AS MATERIALIZED (
     SELECT id FROM jobs WHERE id = ANY ($1::bigint[]) ORDER BY id FOR NO KEY UPDATE
@@ -9,6 +10,7 @@ locked AS MATERIALIZED (
 UPDATE jobs j SET
     open_tasks = j.open_tasks - g.completed - g.failed - g.cancelled,
     failed_tasks = j.failed_tasks + g.failed, cancelled_tasks = j.cancelled_tasks + g.cancelled,
+    error = coalesce(j.error, g.cause),
     started_at = CASE WHEN g.completed > 0 OR g.failed > 0 THEN coalesce(j.started_at, now()) ELSE j.started_at END,
     status = CASE
         WHEN j.open_tasks > g.completed + g.failed + g.cancelled OR j.open_events > 0 THEN

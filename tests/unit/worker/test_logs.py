@@ -84,3 +84,27 @@ def test_streams_are_put_back():
     with captured_output():
         assert sys.stdout is not before[0]
     assert (sys.stdout, threading.Thread.start, ThreadPoolExecutor.submit) == before
+
+
+def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path):
+    log = TaskLog(tmp_path, 1, 1)
+    log.path.symlink_to("/dev/full")
+    for _ in range(3):
+        log.write("x" * 100_000)
+        log.flush()
+    log.close()
+
+
+def test_a_directory_that_was_removed_comes_back(tmp_path):
+    log = TaskLog(tmp_path / "gone", 1, 1)
+    log.write("said")
+    log.close()
+    assert "said" in log.path.read_text()
+
+
+def test_a_place_that_is_no_directory_costs_the_log_and_nothing_else(tmp_path):
+    (tmp_path / "file").touch()
+    log = TaskLog(tmp_path / "file", 1, 1)
+    log.write("said")
+    log.close()
+    assert not log.used

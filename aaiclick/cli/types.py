@@ -1,0 +1,70 @@
+"""`aaiclick types`: settings that all tasks of a type share."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from aaiclick.cli.database import moment, with_database
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.orchestration.retry import DEFAULT, RetryPolicy
+from aaiclick.store import control
+from aaiclick.store.types import list_types
+
+
+@click.group()
+def types() -> None:
+    """Show, pause and resume types of tasks; set when they are tried again."""
+
+
+@types.command()
+@output_option
+def ls(output: str) -> None:
+    """List the types that have settings of their own."""
+    print_records(
+        [
+            {
+                "type": row["name"],
+                "retry": row["retry_policy"] and _words(RetryPolicy.of(row["retry_policy"])),
+                "paused_at": moment(row["paused_at"]) or None,
+            }
+            for row in with_database(list_types)
+        ],
+        output,
+    )
+
+
+@types.command()
+@click.argument("name")
+@click.option("--base-seconds", type=click.FloatRange(0), help="The wait after the first failure; later ones double.")
+@click.option("--cap-seconds", type=click.FloatRange(0), help="The longest wait.")
+@click.option("--default", "reset", is_flag=True, help="Wait as long as all other types again.")
+def retry(name: str, base_seconds: float | None, cap_seconds: float | None, reset: bool) -> None:
+    """Set how long tasks of a type wait before they are tried again."""
+    if reset == (base_seconds is not None or cap_seconds is not None):
+        raise click.UsageError("Give --base-seconds, --cap-seconds or both; or --default alone.")
+    given = {"base_seconds": base_seconds, "cap_seconds": cap_seconds}
+    policy = RetryPolicy.of(json.dumps({key: value for key, value in given.items() if value is not None}))
+    with_database(lambda connection: control.set_retry_policy(connection, name, None if reset else policy.to_json()))
+    note(f"Tasks of type {name!r} are tried again {_words(DEFAULT if reset else policy)}.")
+
+
+@types.command()
+@click.argument("name")
+def pause(name: str) -> None:
+    """Let nothing more of a type begin."""
+    with_database(lambda connection: control.pause_type(connection, name))
+    note(f"Type {name!r} is paused: aaiclick types resume {name}")
+
+
+@types.command()
+@click.argument("name")
+def resume(name: str) -> None:
+    """Let a paused type go on."""
+    with_database(lambda connection: control.resume_type(connection, name))
+    note(f"Type {name!r} goes on.")
+
+
+def _words(policy: RetryPolicy) -> str:
+    return f"after {policy.base_seconds:g} s, doubling up to {policy.cap_seconds:g} s"

@@ -1,0 +1,190 @@
+"""A worker process dies, or loses its connection, just before and just after each commit it makes: nothing is lost,
+nothing is accepted twice, every invariant holds, and the job ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import textwrap
+
+import pytest
+
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.doctor import check_invariants
+from aaiclick.store.engine import connect
+from aaiclick.store.plan import NewGroup, NewTask, Plan
+from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.store.upkeep import reap
+from tests.integration.worker.nursery import Nursery
+
+TASKS = """
+import asyncio, os
+from aaiclick.orchestration import add_task_to_job, get_current_context
+
+async def plain(): pass
+async def slow(): await asyncio.sleep(0.15)
+def flaky(path):
+    try: os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError: return
+    raise OSError("the first time never works")
+async def grow(): await add_task_to_job(get_current_context().job_id, "users_tasks.plain")
+async def wait_for(path):
+    while not os.path.exists(path): await asyncio.sleep(0.02)
+"""
+
+AUDIT = """
+CREATE TABLE accepted (task_id bigint, attempt int);
+CREATE FUNCTION note_accepted() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO accepted VALUES (NEW.id, NEW.attempt); RETURN NULL; END $$;
+CREATE TRIGGER note_accepted AFTER UPDATE ON tasks FOR EACH ROW
+    WHEN (NEW.status = 'COMPLETED' AND OLD.status <> 'COMPLETED') EXECUTE FUNCTION note_accepted();
+"""
+
+PLACES = {
+    "claim": "plain",
+    "start": "slow",
+    "complete": "plain",
+    "end": "linked",
+    "flush": "linked",
+    "add": "grow",
+}
+"""Every commit of a worker process, and the kind of job in which it comes first. `end` has more below."""
+
+
+@pytest.fixture
+async def db(aaiclick_postgres):
+    connection = await connect(aaiclick_postgres)
+    await connection.execute(AUDIT)
+    yield connection
+    await connection.execute("DROP FUNCTION note_accepted CASCADE; DROP TABLE accepted")
+    await connection.close()
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ward(nursery, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+    (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
+    return nursery.at(aaiclick_postgres, aaiclick_clickhouse, tmp_path)
+
+
+class Work:
+    """One job, and what became of it."""
+
+    def __init__(self, db, directory) -> None:
+        self.db = db
+        self.directory = directory
+        self.job_id = get_snowflake_id()
+
+    async def submit(self, kind: str) -> None:
+        def new(function: str, group_id: int | None = None, **kwargs: str) -> NewTask:
+            name = f"users_tasks.{function}"
+            policy = json.dumps({"base_seconds": 0.01})
+            return NewTask(
+                get_snowflake_id(), name, entrypoint=name, kwargs=json.dumps(kwargs), group_id=group_id,
+                retry_policy=policy, max_attempts=3,
+            )  # fmt: skip
+
+        groups: list[NewGroup] = []
+        edges: list[tuple[int, int]] = []
+        if kind == "linked":
+            groups = [NewGroup(get_snowflake_id(), "g")]
+            tasks = [new("plain"), new("plain", groups[0].id), new("plain", groups[0].id), new("plain")]
+            edges = [(tasks[0].id, groups[0].id), (groups[0].id, tasks[3].id)]
+        elif kind == "flaky":
+            tasks = [new("flaky", path=str(self.directory / "tried")), new("plain")]
+            edges = [(tasks[0].id, tasks[1].id)]
+        elif kind == "waiting":
+            tasks = [new("wait_for", path=str(self.directory / "go"))]
+        else:
+            tasks = [new(kind), *(new("plain") for _ in range(4))]
+        await submit_job(self.db, NewJob(self.job_id, "job"), Plan(tasks, groups, edges))
+
+    async def until(self, status: str, table: str = "jobs") -> None:
+        async with asyncio.timeout(30):
+            while status not in {row["status"] for row in await self.db.fetch(f"SELECT status::text FROM {table}")}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def recover(self) -> None:
+        """What another worker's loops do once the leases of a dead one have run out."""
+        assert await check_invariants(self.db) == []
+        await self.db.execute(
+            "UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE status IN ('CLAIMED', 'RUNNING')"
+        )
+        await reap(self.db, delay_seconds=lambda *_: 0.0)
+        assert await check_invariants(self.db) == []
+
+    async def assert_done(self) -> None:
+        statuses = await self.db.fetch("SELECT status::text, count(*) FROM tasks GROUP BY 1")
+        assert [row["status"] for row in statuses] == ["COMPLETED"]
+        accepted = await self.db.fetch("SELECT task_id, count(*) FROM accepted GROUP BY 1")
+        assert {row["count"] for row in accepted} == {1}
+        assert len(accepted) == statuses[0]["count"]
+        assert await check_invariants(self.db, grace_seconds=0) == []
+
+
+@pytest.fixture
+def work(db, tmp_path):
+    return Work(db, tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("place", "kind"), [*PLACES.items(), ("end", "flaky")])
+async def test_killed_at_a_commit_and_finished_by_another(ward, work, place, kind, moment):
+    await work.submit(kind)
+    pid = await ward.start(f"{place}.{moment}=kill")
+    assert await ward.wait(pid) == -signal.SIGKILL
+    await work.recover()
+    other = await ward.start()
+    await work.until("COMPLETED")
+    await ward.end(other)
+    await work.assert_done()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("place", "kind"), [*PLACES.items(), ("end", "flaky")])
+async def test_cut_off_at_a_commit_and_finished_by_itself(ward, work, place, kind, moment):
+    await work.submit(kind)
+    pid = await ward.start(f"{place}.{moment}=error")
+    await work.until("COMPLETED")
+    await ward.end(pid)
+    assert (work.directory / f"{place}.{moment}").exists()
+    await work.assert_done()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_killed_while_it_gives_back(ward, work, moment):
+    await work.submit("waiting")
+    pid = await ward.start(f"end.{moment}=kill")
+    await work.until("RUNNING", "tasks")
+    await ward.hang_up(pid)
+    assert await ward.wait(pid) == -signal.SIGKILL
+    status = await work.db.fetchval("SELECT status::text FROM tasks")
+    assert status == ("RUNNING" if moment == "before" else "PENDING")
+    await work.recover()
+    (work.directory / "go").touch()
+    other = await ward.start()
+    await work.until("COMPLETED")
+    await ward.end(other)
+    await work.assert_done()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_killed_at_a_heartbeat_and_finished_by_another(bench, ward, work, moment):
+    """Heartbeats are the supervisor's; its processes give back what they hold when it is gone."""
+    (work.directory / "users_tasks.py").write_text(textwrap.dedent(TASKS))
+    await work.submit("waiting")
+    faults = {"AAICLICK_FAULTS": f"keep_leases.{moment}=kill", "WORKER_HEARTBEAT_INTERVAL": "0.2"}
+    supervisor = bench.start(**faults)
+    assert supervisor.wait() == -signal.SIGKILL
+    (work.directory / "go").touch()
+    other = await ward.start()
+    await work.until("COMPLETED")
+    await ward.end(other)
+    await work.assert_done()
