@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from pydantic import Field, PositiveFloat, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from aaiclick.errors import SettingsError
@@ -97,6 +97,10 @@ class ClickHouseTarget:
         return ClickHouseTarget(self.host, self.port, self.user, database, self.password, self.secure, self.path)
 
 
+Seconds = Annotated[float, Field(gt=0, le=100 * 365 * 86400, allow_inf_nan=False)]
+"""Added to timestamps by PostgreSQL, which knows no infinite interval before version 17."""
+
+
 def _variable(name: str, default: Any, help_text: str, **constraints: Any) -> Any:
     return Field(default=default, validation_alias=name, description=help_text, **constraints)
 
@@ -139,19 +143,19 @@ class Settings(BaseSettings):
     log_dir: Path | None = _variable(
         "AAICLICK_LOG_DIR", None, "Task logs [/var/log/aaiclick, on macOS ~/.aaiclick/logs, or in AAICLICK_HOME]"
     )
-    worker_heartbeat_interval_seconds: PositiveFloat = _variable(
+    worker_heartbeat_interval_seconds: Seconds = _variable(
         "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"
     )
-    worker_timeout_seconds: PositiveFloat = _variable(
+    worker_timeout_seconds: Seconds = _variable(
         "WORKER_TIMEOUT", 90.0, "Seconds of silence after which a worker counts as dead"
     )
-    worker_task_timeout_seconds: PositiveFloat = _variable(
+    worker_task_timeout_seconds: Seconds = _variable(
         "WORKER_TASK_TIMEOUT", 3600.0, "Seconds a task may run unless it says otherwise"
     )
     worker_max_retries: int = _variable(
         "WORKER_MAX_RETRIES", 3, "Retries of a task unless it says otherwise", ge=0, le=1000
     )
-    job_default_timeout_seconds: PositiveFloat = _variable(
+    job_default_timeout_seconds: Seconds = _variable(
         "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
     )
 

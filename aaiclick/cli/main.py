@@ -6,11 +6,13 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unauthorised, 5 unreachable.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -76,7 +78,15 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error leaves as one message on standard error and an exit code."""
-    sys.exit(run(sys.argv[1:]))
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  (closed by whoever called us)
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # what was printed may still be in the buffer when the disk is full
+        code = _refused(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -92,6 +102,8 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+    except OSError as error:
+        return _refused(error)
     except Exception as error:  # noqa: BLE001  (the last wall: a user never sees a traceback unasked)
         return _unexpected(error)
     return outcome if isinstance(outcome, int) else 0
@@ -102,6 +114,21 @@ def _say(what: str, remedy: str, code: int) -> int:
     if remedy:
         click.echo(remedy, err=True)
     return code
+
+
+def _refused(error: OSError) -> int:
+    """The system itself said no: a full disk, a directory that is gone, too many open files."""
+    if os.environ.get("AAICLICK_DEBUG"):
+        traceback.print_exception(error)
+    where = f" ({error.filename})" if error.filename else ""
+    remedies = {
+        errno.ENOSPC: "Make room on the disk.",
+        errno.ENOENT: "If the current directory has been deleted, change to another.",
+        errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
+        errno.EACCES: "Check whose file or directory that is.",
+    }
+    remedy = remedies.get(error.errno or 0, "AAICLICK_DEBUG=1 shows where it happened.")
+    return _say(f"The system refused: {error.strerror or error}{where}.", remedy, EXIT_FAILED)
 
 
 def _unexpected(error: Exception) -> int:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from aaiclick.local import find_postgres
+from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import run
 
 
@@ -25,7 +26,11 @@ def migrate(arguments: tuple[str, ...]) -> int:
     aaiclick migrate check              whether models and schema agree
     aaiclick migrate heads|branches|show REV
     """
-    target = find_postgres()
-    if "downgrade" in arguments and sys.stdin.isatty():
-        click.confirm(f"Tables and rows of {target} may be dropped for good. Go on?", abort=True, err=True)
+
+    def target() -> PostgresTarget:
+        found = find_postgres()
+        if "downgrade" in arguments and sys.stdin.isatty():
+            click.confirm(f"Tables and rows of {found} may be dropped for good. Go on?", abort=True, err=True)
+        return found
+
     return run(list(arguments), target)

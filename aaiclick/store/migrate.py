@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import asyncpg
 
@@ -74,13 +74,26 @@ async def check(target: PostgresTarget) -> None:
     await alembic_commands.check(target)
 
 
-def run(argv: Sequence[str], target: PostgresTarget) -> int:
-    """`aaiclick migrate ARGV`: prints what the command has to say and returns the exit code."""
+def run(argv: Sequence[str], find_target: Callable[[], PostgresTarget]) -> int:
+    """`aaiclick migrate ARGV`: prints what the command has to say and returns the exit code.
+
+    The target is looked for (and the embedded server started) only by a command that needs a database.
+    """
     try:
         arguments = _parser().parse_args(argv)
     except SystemExit as stop:
         return int(stop.code or 0)
-    asyncio.run(_run(arguments, target))
+    from aaiclick.store import alembic_commands as commands
+
+    match arguments.command:
+        case "upgrade" | "downgrade" as direction if arguments.sql:
+            sys.stdout.write(commands.script(direction, arguments.revision))
+        case "show":
+            sys.stdout.write(commands.show(arguments.revision))
+        case "history" | "heads" | "branches" as listing:
+            sys.stdout.write(commands.listing(listing, verbose=arguments.verbose))
+        case _:
+            asyncio.run(_run(arguments, find_target()))
     return 0
 
 
@@ -88,10 +101,6 @@ async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
     from aaiclick.store import alembic_commands as commands
 
     match arguments.command:
-        case None:
-            await _move(target, "upgrade", "head")
-        case "upgrade" | "downgrade" as direction if arguments.sql:
-            sys.stdout.write(commands.script(direction, arguments.revision))
         case "upgrade" | "downgrade" as direction:
             await _move(target, direction, arguments.revision)
         case "stamp":
@@ -103,10 +112,8 @@ async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
         case "check":
             await commands.check(target)
             sys.stderr.write("The schema is current and equals the models.\n")
-        case "show":
-            sys.stdout.write(commands.show(arguments.revision))
-        case listing:
-            sys.stdout.write(commands.listing(listing, verbose=arguments.verbose))
+        case _:
+            await _move(target, "upgrade", "head")
 
 
 async def _move(target: PostgresTarget, direction: str, revision: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from aaiclick.errors import SchemaError
 from aaiclick.settings import PostgresTarget
+from aaiclick.store import alembic_commands
 from aaiclick.store.migrate import check, current_revision, downgrade, ensure_current, run, upgrade
 from aaiclick.store.migrations import HEAD
 
@@ -110,7 +111,7 @@ async def test_check_says_how_to_catch_up(postgres_target: PostgresTarget) -> No
 
 async def call(target: PostgresTarget, *argv: str) -> int:
     """`run` has a loop of its own."""
-    return await asyncio.to_thread(run, argv, target)
+    return await asyncio.to_thread(run, argv, lambda: target)
 
 
 async def test_the_command_line(postgres_target: PostgresTarget, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,3 +148,17 @@ async def test_the_printed_statements_make_the_schema(
     assert await call(postgres_target, "downgrade", "base", "--sql") == 0
     await execute(postgres_target, capsys.readouterr().out)
     assert await leftovers(postgres_target) == []
+
+
+async def test_a_migration_that_another_holds_up_says_so(
+    postgres_target: PostgresTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alembic_commands, "LOCK_SECONDS", 1)
+    other = await asyncpg.connect(postgres_target.dsn)
+    try:
+        async with other.transaction():
+            await other.execute("SELECT pg_advisory_xact_lock($1)", alembic_commands.LOCK_KEY)
+            with pytest.raises(SchemaError, match="Somebody else has been changing the schema"):
+                await upgrade(postgres_target)
+    finally:
+        await other.close()
