@@ -11,7 +11,8 @@
     ├── EntrypointError        a task names code that is not there or may not be run
     ├── NotFoundError          there is no job, task, group or worker of this id
     ├── SubmitError            what was submitted cannot be run as it is
-    │   └── CycleError         tasks or groups wait for each other
+    │   ├── CycleError         tasks or groups wait for each other
+    │   └── LimitError         the job has grown past what a job may be
     └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
@@ -107,6 +108,10 @@ class SubmitError(AaiclickError):
 
 class CycleError(SubmitError):
     """Tasks or groups wait for each other."""
+
+
+class LimitError(SubmitError):
+    """The job has grown past what a job may be."""
 
 
 class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)

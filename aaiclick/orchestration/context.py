@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
@@ -14,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_target
+from aaiclick.orchestration.arguments import tables_in
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
@@ -21,12 +23,14 @@ from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
-from aaiclick.store.submit import add_to_job
+from aaiclick.store.plan import Plan
+from aaiclick.store.submit import Limits, add_to_job
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection, Pool
 
 N = TypeVar("N", Task, Group)
+REFERENCE_MARK = '"table_id"'
 
 
 class OrchContext:
@@ -99,7 +103,11 @@ class OrchContext:
     @overload
     async def apply(self, items: Sequence[Node], job_id: int | None = None) -> Sequence[Node]: ...
     async def apply(self, items: Node | Sequence[Node], job_id: int | None = None) -> Node | Sequence[Node]:
-        """Insert tasks and groups, with what they need and their dependencies, in one transaction; returns `items`."""
+        """Insert tasks and groups, with what they need and their dependencies, in one transaction; returns `items`.
+
+        Called by a task for its own job, they begin when that task has completed, and not at all if it does not: an
+        attempt that fails leaves nothing behind.
+        """
         job = job_id if job_id is not None else self.job_id
         if job is None:
             raise SubmitError(
@@ -110,13 +118,29 @@ class OrchContext:
             plan, names = make_plan(nodes)
             lease = self._lease if job == self.job_id else None
             async with self.connection() as connection:
-                await add_to_job(connection, job, plan, names, lease)
+                await add_to_job(connection, job, plan, names, lease, limits=job_limits())
             mark_submitted(nodes, job)
+            keep_arguments(plan)
         return items
 
 
 def _not_entered() -> AaiclickError:
     return AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
+
+
+def job_limits() -> Limits:
+    settings = get_settings()
+    return Limits(settings.job_max_tasks, settings.job_max_depth)
+
+
+def keep_arguments(plan: Plan) -> None:
+    """Tables that a task has made and given to tasks it submits outlive it."""
+    scope = current_scope()
+    if scope is not None and scope.keep is not None:
+        for task in plan.tasks:
+            if REFERENCE_MARK in task.kwargs:
+                for table in tables_in(json.loads(task.kwargs)):
+                    scope.keep(table)
 
 
 def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:

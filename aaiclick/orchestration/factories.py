@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.arguments import serialise
-from aaiclick.orchestration.context import any_context, mark_submitted
+from aaiclick.orchestration.context import any_context, job_limits, keep_arguments, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.planning import closure, make_plan
@@ -60,9 +60,10 @@ async def create_job(
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds
     new = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
     async with any_context() as context, context.connection() as connection:
-        job_id = await submit_job(connection, new, plan, names)
+        job_id = await submit_job(connection, new, plan, names, limits=job_limits())
         if job_id == new.id:
             mark_submitted(found, job_id)
+            keep_arguments(plan)
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)

@@ -6,6 +6,7 @@ long, and several are made for each task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -45,12 +46,15 @@ class Claim:
 
 @dataclass(slots=True)
 class Success:
-    """The attempt succeeded; `result` is JSON text."""
+    """The attempt succeeded; `result` is JSON text. With `awaits` it returned tasks, whose results are to take their
+    places in `result`: it completes when they have.
+    """
 
     lease: Lease
     result: str | None = None
     log_path: str | None = None
     started_at: datetime | None = None
+    awaits: Sequence[int] = ()
 
 
 @dataclass(slots=True)

@@ -27,16 +27,17 @@ from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.arguments import resolve, results_needed
+from aaiclick.orchestration.arguments import serialise_value, tasks_in
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
-from aaiclick.orchestration.scope import TaskScope, enter_scope
+from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.orchestration.worker.tables import TaskTables
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import reads
 from aaiclick.store.queue import Claim, Failure, Lease, Success
+from aaiclick.store.references import resolve, results_needed
 
 ERROR_CHARACTERS = 20_000
 
@@ -113,17 +114,22 @@ class Executor:
         set_log(running.log)
         running.started_at = datetime.now(UTC)
         try:
-            result = await self._run(running)
+            result, awaits = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
             return _failure(running, error, self._secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.started_at)
+        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits)
 
-    async def _run(self, running: Running) -> str | None:
+    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...]]:
         claim = running.claim
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
-        enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
+        enter_scope(
+            TaskScope(
+                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres,
+                resolve=self._entrypoints.load, call=functools.partial(self._call, running), keep=self._tables.keep,
+            )
+        )  # fmt: skip
         data = await self._enter_data(claim)
         try:
             arguments = await self._bind(claim)
@@ -172,10 +178,33 @@ class Executor:
                 continue
             return await value if inspect.isawaitable(value) else value
 
-    async def _publish(self, value: Any) -> str | None:
-        """A task's value as its result: nothing, an Object or View as it is, anything else as a new Object."""
+    async def _publish(self, value: Any) -> tuple[str | None, tuple[int, ...]]:
+        """A task's value as its result, and the tasks whose results it waits for."""
+        returned = [] if value is None else list(tasks_in(value))
+        if not returned:
+            return await self._publish_value(value), ()
+        await get_current_context().apply([task for task in returned if not task.submitted])
+        form, needed = serialise_value(await self._materialised(value), "The returned value")
+        return form, tuple({task.id for task in needed})
+
+    async def _materialised(self, value: Any) -> Any:
+        """A value that holds tasks: its Objects as tables that stay."""
+        if isinstance(value, Object):
+            made = value if isinstance(value, View) else await value.materialize()
+            self._tables.keep(made.table_id)
+            return made
+        if isinstance(value, dict):
+            return {name: await self._materialised(item) for name, item in cast("dict[Any, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            return [await self._materialised(item) for item in cast("list[Any]", value)]
+        return value
+
+    async def _publish_value(self, value: Any) -> str | None:
+        """Nothing, an Object or View as it is, a record as JSON, anything else as a new Object."""
         if value is None:
             return None
+        if isinstance(value, Record):
+            return json.dumps(value)
         if not isinstance(value, Object):
             value = await create_object_from_value(value)
         elif not isinstance(value, View):

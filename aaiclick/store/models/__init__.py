@@ -33,7 +33,7 @@ from aaiclick.store.models.status import (
 )
 from aaiclick.store.models.tasks import Task
 from aaiclick.store.models.tenants import ApiKey, Org, OrgRole, OrgRoleMembership, Queue, TaskType, User
-from aaiclick.store.models.work import Dependency, Group, Job, TaskAttempt
+from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.workers import Worker
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "TableRefcount",
     "TableReference",
     "Task",
+    "TaskAddition",
     "TaskAttempt",
     "TaskInput",
     "TaskReadiness",

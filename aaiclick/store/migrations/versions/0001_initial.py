@@ -17,7 +17,7 @@ depends_on = None
 TABLES = """
     table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
     workers,
-    task_attempts, dependencies, tasks, groups, jobs,
+    task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_versions, datasets, job_definitions, dag_current_versions, dag_versions,
     api_keys, org_role_memberships, org_roles, users, task_types, queues, orgs
 """

@@ -347,6 +347,7 @@ CREATE TABLE groups (
     completed_at timestamptz,
     failed_at timestamptz,
     cause_id bigint,
+    added_by bigint,
     CONSTRAINT groups_pkey PRIMARY KEY (id),
     CONSTRAINT groups_job_id_id_key UNIQUE (job_id, id),
     CONSTRAINT groups_job_id_parent_group_id_fkey FOREIGN KEY (job_id, parent_group_id) REFERENCES groups (job_id, id),
@@ -385,9 +386,11 @@ CREATE TABLE tasks (
     completed_at timestamptz,
     cancel_requested_at timestamptz,
     cause_id bigint,
+    added_by bigint,
     definition_id uuid,
     timeout_seconds double precision,
     concurrency_limit integer,
+    depth integer,
     queue text NOT NULL DEFAULT 'default',
     type text NOT NULL,
     entrypoint text,
@@ -455,6 +458,16 @@ CREATE TABLE dependencies (
 );
 
 CREATE INDEX dependencies_next ON dependencies (next_id);
+
+CREATE TABLE task_additions (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    first_id bigint NOT NULL,
+    tasks bigint[] NOT NULL,
+    groups bigint[] NOT NULL,
+    CONSTRAINT task_additions_pkey PRIMARY KEY (task_id, attempt, first_id),
+    CONSTRAINT task_additions_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE
+);
 
 CREATE TABLE task_attempts (
     task_id bigint NOT NULL,
