@@ -159,13 +159,7 @@ class DataContext:
         known = next((each for each in self._tables or () if each.name == name), None)
         if known is not None and known.counted:
             return known
-        found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
-        rows: list[dict[str, str]] = found.to_pylist()
-        if not rows or not any(row["name"] == "aai_id" for row in rows):
-            raise ObjectNotFoundError(
-                f"There is no Object {name!r} in {self.target}.", remedy="It was dropped, or lives on another server."
-            )
-        columns, shape = read_definition(rows[0]["note"] or "", ((row["name"], row["type"]) for row in rows))
+        columns, shape = await self.describe_table(name)
         counted = is_temporary(name)
         if counted:
             self.lifecycle.incref(name)
@@ -176,6 +170,16 @@ class DataContext:
             self._tables = WeakSet()
         self._tables.add(table)
         return table
+
+    async def describe_table(self, name: str) -> tuple[Columns, Shape]:
+        """Columns and shape of an Object's table, as they are now."""
+        found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
+        rows: list[dict[str, str]] = found.to_pylist()
+        if not rows or not any(row["name"] == "aai_id" for row in rows):
+            raise ObjectNotFoundError(
+                f"There is no Object {name!r} in {self.target}.", remedy="It was dropped, or lives on another server."
+            )
+        return read_definition(rows[0]["note"] or "", ((row["name"], row["type"]) for row in rows))
 
     # --- queries -------------------------------------------------------------------------------------------------
 

@@ -134,7 +134,9 @@ def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple
         note = json.loads(comment) if comment.startswith("{") else {}
     logical: dict[str, str] = note.get("logical", {})
     columns = tuple(
-        (name, replace(parse_type(kind), logical=logical.get(name, ""))) for name, kind in described if name != KEY
+        (name, replace(parse_type(kind), logical=logical.get(name, "")))
+        for name, kind in described
+        if not name.startswith(RESERVED)
     )
     shape = note.get("aaiclick", "table")
     return columns, shape if shape in ("scalar", "column", "table") else "table"
