@@ -10,7 +10,7 @@ none.
 """
 
 # pyarrow ships no types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,8 @@ SOURCE = "aai_source"
 ATTEMPT_BITS = 20
 ROWS_PER_INSERT = 500_000
 ROWS_PER_COPY = 1_000_000
+
+_defining: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 _ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
 
@@ -119,14 +122,18 @@ async def _write_object(context: DataContext, table: Table, value: Object, sourc
 
 async def _define(context: DataContext, name: str, columns: Columns, shape: Shape) -> Columns:
     """Give the table its columns, unless somebody has; returns those it has then."""
-    shape = "column" if shape == "scalar" else shape
-    added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {kind}" for column, kind in columns]
-    comment = quote_text(comment_for(columns, shape))
-    await context.client.run(f"ALTER TABLE {quote_name(name)} {', '.join(added)}, MODIFY COMMENT {comment}")
-    return (await context.describe_table(name))[0]
+    async with _defining.setdefault(asyncio.get_running_loop(), asyncio.Lock()):  # an ALTER costs more than waiting
+        there, _ = await context.describe_table(name)
+        if there:
+            return there
+        shape = "column" if shape == "scalar" else shape
+        added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {kind}" for column, kind in columns]
+        comment = quote_text(comment_for(columns, shape))
+        await context.client.run(f"ALTER TABLE {quote_name(name)} {', '.join(added)}, MODIFY COMMENT {comment}")
+        return (await context.describe_table(name))[0]
 
 
-def _encoded(rows: pa.Table, source: int, start: int) -> pa.Buffer:
+def _encoded(rows: pa.Table, source: int, start: int) -> bytes:
     keys = pa.array(np.arange(start, start + rows.num_rows, dtype=np.uint64))
     sources = pa.array(np.full(rows.num_rows, source, dtype=np.uint64))
     marked = rows.add_column(0, SOURCE, sources).add_column(0, KEY, keys)

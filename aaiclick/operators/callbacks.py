@@ -1,5 +1,8 @@
 """What a callback takes, by the annotations of its first parameters."""
 
+# pyarrow ships no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import inspect
@@ -83,5 +86,5 @@ async def read_as(view: Object, kind: Kind) -> Any:
 
 
 def one_batch(table: pa.Table) -> Any:
-    batches: Sequence[Any] = table.combine_chunks().to_batches()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)  # pyright: ignore[reportUnknownMemberType]
+    batches: Sequence[Any] = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
