@@ -120,4 +120,13 @@ def _line(row: asyncpg.Record) -> dict[str, Any]:
 
 
 def _counts(row: asyncpg.Record) -> dict[str, Any]:
-    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
+    counts = {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
+    return {**counts, "rows": pace(row)}
+
+
+def pace(row: asyncpg.Record) -> str:
+    """How many rows the chunks of a group have done, and how fast; nothing where there are no chunks."""
+    if row["rows"] is None:
+        return ""
+    rate = f" ({row['rows'] / row['seconds']:,.0f}/s)" if row["seconds"] else ""
+    return f"{row['rows']:,}{rate}"
