@@ -29,13 +29,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 
-HOME = tempfile.mkdtemp(prefix="aaiclick-bench-")
-os.environ.setdefault("AAICLICK_HOME", HOME)
-
-from aaiclick.data import DataContext, Object, create_object_from_value  # noqa: E402
-from aaiclick.local import stop_stack  # noqa: E402
-from aaiclick.operators import map as map_rows  # noqa: E402
-from aaiclick.orchestration import OrchContext, create_job, get_job, get_task  # noqa: E402
+from aaiclick.data import DataContext, Object, create_object_from_value
+from aaiclick.local import stop_stack
+from aaiclick.operators import map as map_rows
+from aaiclick.orchestration import OrchContext, create_job, get_job, get_task
 
 BATCH = 250_000
 
@@ -186,7 +183,7 @@ def start_worker(processes: int, concurrency: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "aaiclick", "worker", "start", *options],
         cwd=Path(__file__).parent.parent,
-        env={**os.environ, "AAICLICK_LOG_DIR": f"{HOME}/logs"},
+        env={**os.environ, "AAICLICK_LOG_DIR": f"{os.environ['AAICLICK_HOME']}/logs"},
         stderr=subprocess.DEVNULL,
     )
 
@@ -194,6 +191,8 @@ def start_worker(processes: int, concurrency: int) -> subprocess.Popen[bytes]:
 async def run(arguments: argparse.Namespace) -> None:
     async with DataContext() as data, OrchContext():
         worker = start_worker(arguments.processes, arguments.concurrency)
+        while len(psutil.Process(worker.pid).children()) < arguments.processes:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
         try:
             if arguments.shaky:
                 rows = arguments.shaky * 10
@@ -227,11 +226,13 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--shaky", type=int, default=0)
+    arguments = parser.parse_args()
+    home = os.environ["AAICLICK_HOME"] = tempfile.mkdtemp(prefix="aaiclick-bench-")
     try:
-        asyncio.run(run(parser.parse_args()))
+        asyncio.run(run(arguments))
     finally:
         stop_stack()
-        shutil.rmtree(HOME, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":
