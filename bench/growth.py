@@ -2,8 +2,8 @@
 
     python -m bench.growth [--depth 50] [--width 1000] [--processes 2]
 
-`fan`: the first task of each level adds a level of `width` tasks. `chains`: `width` tasks each add one task, `depth` times.
-`returned`: as `chains`, each returning the task that it adds.
+`fan`: the first task of each level adds a level of `width` tasks. `chains`: `width` tasks each add one task, `depth`
+times. `returned`: as `chains`, each returning the task that it adds.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 
 from aaiclick.local import stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task, get_current_context, get_job, task
 from aaiclick.store.doctor import check_invariants
+from bench.map import start_worker
 
 
 async def nothing() -> None:
@@ -58,12 +56,7 @@ async def run(arguments: argparse.Namespace) -> None:
         "returned": [returned.task(depth - 1) for _ in range(width)],
     }
     async with OrchContext() as context:
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", str(arguments.processes)],
-            cwd=Path(__file__).parent.parent,
-            env={**os.environ, "AAICLICK_LOG_DIR": f"{os.environ['AAICLICK_HOME']}/logs"},
-            stderr=subprocess.DEVNULL,
-        )
+        worker = start_worker(arguments.processes, 16)
         try:
             for name in arguments.shapes:
                 began = time.perf_counter()
@@ -73,16 +66,9 @@ async def run(arguments: argparse.Namespace) -> None:
                 seconds = time.perf_counter() - began
                 async with context.connection() as connection:
                     findings = await check_invariants(connection)
-                line = {
-                    "shape": name,
-                    "status": done.status.value,
-                    "tasks": done.total_tasks,
-                    "seconds": round(seconds, 1),
-                }
-                print(
-                    json.dumps({**line, "per_s": round(done.total_tasks / seconds), "findings": len(findings)}),
-                    flush=True,
-                )
+                facts = {"shape": name, "status": done.status.value, "tasks": done.total_tasks}
+                pace = {"seconds": round(seconds, 1), "per_s": round(done.total_tasks / seconds)}
+                print(json.dumps({**facts, **pace, "findings": len(findings)}), flush=True)
         finally:
             worker.terminate()
             worker.wait()
