@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aaiclick.data import Object, View
-from aaiclick.data.errors import LengthError
 from aaiclick.data.gather import (
     Part,
     columns_from_json,
@@ -107,7 +106,7 @@ async def _spread(
     whole = [await _whole(each) for each in inputs]
     lengths = [await each.count() for each in whole]
     if len(set(lengths)) > 1:
-        raise LengthError(
+        raise PermanentError(
             f"{operator} over Objects of {' and '.join(f'{each:,}' for each in lengths)} rows.",
             remedy="Join them on a column, or slice them to one length.",
         )
