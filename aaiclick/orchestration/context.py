@@ -15,8 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_target
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
+from aaiclick.orchestration.sharing import sharing
 from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
@@ -109,7 +110,8 @@ class OrchContext:
         if nodes:
             plan, names = make_plan(nodes)
             lease = self._lease if job == self.job_id else None
-            async with self.connection() as connection:
+            async with sharing(arguments_of(plan, nodes)) as shared, self.connection() as connection:
+                plan.tables, plan.adopted = shared.tables, shared.adopted
                 await add_to_job(connection, job, plan, names, lease)
             mark_submitted(nodes, job)
         return items

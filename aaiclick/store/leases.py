@@ -51,6 +51,8 @@ class Success:
     result: str | None = None
     log_path: str | None = None
     started_at: datetime | None = None
+    tables: tuple[str, ...] | None = None
+    """Tables within the result; None if there are none and the attempt held none: then completing it is cheaper."""
 
 
 @dataclass(slots=True)
