@@ -84,17 +84,11 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
 
     async def work(connection: Connection, client: Client) -> dict[str, int]:
         postgres, clickhouse = find_both(get_settings())
-        cleanup = PgCleanupWorker(postgres=postgres, clickhouse=clickhouse)
-        sweeper = TableSweeper(max_age, postgres=postgres, clickhouse=clickhouse)
-        try:
-            return {
-                "released": await cleanup.run_once(),
-                "orphans": await sweeper.run_once(),
-                "lost_names": await forget_missing_names(connection, client),
-            }
-        finally:
-            await cleanup.stop()
-            await sweeper.stop()
+        return {
+            "released": await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once(),
+            "orphans": await TableSweeper(max_age, postgres=postgres, clickhouse=clickhouse).run_once(),
+            "lost_names": await forget_missing_names(connection, client),
+        }
 
     print_records([with_servers(work)], output)
 

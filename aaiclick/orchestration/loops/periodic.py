@@ -64,10 +64,7 @@ class Periodic(ABC):
         if self._task is not None:
             await self._task
             self._task = None
-        if self._connection is not None:
-            with contextlib.suppress(*TROUBLE, TimeoutError):
-                await self._connection.close(timeout=1)
-            self._connection = None
+        await self._hang_up()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -97,4 +94,14 @@ class Periodic(ABC):
             self._clickhouse = self._clickhouse or await clickhouse_target()
             if self._connection is None or self._connection.is_closed():
                 self._connection = await connect(self._postgres)
-            yield self._connection, await connect_clickhouse(self._clickhouse)
+            try:
+                yield self._connection, await connect_clickhouse(self._clickhouse)
+            finally:
+                if self._task is None:  # a single pass by itself
+                    await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*TROUBLE, TimeoutError):
+                await connection.close(timeout=1)

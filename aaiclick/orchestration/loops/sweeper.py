@@ -20,7 +20,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.client import Client
 from aaiclick.orchestration.loops.cleanup import drop_marked
@@ -29,7 +29,9 @@ from aaiclick.orchestration.loops.sessions import SILENT_SECONDS, live_sessions
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.snowflake import extract_timestamp
 from aaiclick.store import tables
-from aaiclick.store.engine import Connection
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
 
 NAMES_AT_ONCE = 5_000
 FIRST_ID_MS = 1_735_689_600_000
