@@ -58,10 +58,12 @@ class Single:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except psutil.TimeoutExpired:
-                process.kill()
+            deadline = time.monotonic() + STOP_SECONDS
+            while self.pid() == pid:  # not until it is gone: its parent may leave it a zombie
+                if time.monotonic() > deadline:
+                    process.kill()
+                    break
+                time.sleep(0.02)
         return True
 
 

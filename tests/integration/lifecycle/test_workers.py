@@ -14,6 +14,7 @@ import pytest
 
 from aaiclick.data import DataContext, create_object_from_value, open_reference
 from aaiclick.orchestration import JobStatus, create_job, create_task, run_job_test
+from aaiclick.orchestration.loops import reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.store import tables
@@ -23,7 +24,7 @@ from tests.integration.worker.conftest import Bench
 
 TASKS = """
 import asyncio, os, signal
-from aaiclick.data import create_object_from_value, get_data_context
+from aaiclick.data import create_object_from_value
 
 async def die_after_create(path):
     made = await create_object_from_value([1, 2, 3])
@@ -36,8 +37,7 @@ async def die_after_create(path):
 async def make_and_wait(path):
     made = await create_object_from_value([1, 2, 3])
     open(path, "w").close()
-    while not os.path.exists(path + ".go"): await asyncio.sleep(0.02)
-    return made
+    await asyncio.sleep(600)
 
 async def fail_after_create():
     made = await create_object_from_value([1, 2, 3])
@@ -88,7 +88,7 @@ async def test_a_process_killed_between_create_and_publish_leaves_nothing(server
 async def test_a_worker_that_vanishes_loses_its_tables_to_the_reaper(servers, bench, tmp_path):
     """Supervisor and process killed at once: nobody is left to say anything."""
     path = tmp_path / "made"
-    task = await bench.enqueue("make_and_wait", json.dumps({"path": str(path)}))
+    await bench.enqueue("make_and_wait", json.dumps({"path": str(path)}))
     worker = bench.start()
     await until(lambda: asyncio.to_thread(path.exists))
     children = worker.children()
@@ -99,15 +99,11 @@ async def test_a_worker_that_vanishes_loses_its_tables_to_the_reaper(servers, be
     worker.wait()
     (lost,) = await servers.tables()
     assert await PgCleanupWorker().run_once() == 0  # the lease still holds
-    path.with_suffix(".go").touch()
-    (tmp_path / "made.go").touch()
-    await servers.db.execute("UPDATE tasks SET lease_expires_at = now()")
-    await servers.db.execute("UPDATE workers SET last_heartbeat_at = now() - interval '1 day'")
-    bench.start()
-    row = await bench.until(task, lambda row: row["status"] == "COMPLETED", 60)
-    await PgCleanupWorker().run_once()
-    assert await servers.tables() == {await result_of(row)}
-    assert lost not in await servers.counts()
+    later = await servers.db.fetchval("SELECT now() + interval '1 hour'")
+    assert (await reaper.run_once(servers.db, now=later))["tasks"] == 1
+    assert await servers.counts() == {lost: 0}
+    assert await PgCleanupWorker().run_once() == 1
+    assert (await servers.tables(), await servers.counts()) == (set(), {})
 
 
 CREATES_ALONE = """
