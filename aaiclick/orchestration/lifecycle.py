@@ -49,11 +49,13 @@ _AWAY = (
     UnreachableError,
     OSError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
 )
-"""PostgreSQL restarts or is cut off: what was to be written is written later."""
+"""PostgreSQL restarts or is cut off: what was to be written is written later. A driver whose connection was ended in the
+middle of a statement may speak of a state of its own (InternalClientError)."""
 
 
 class _Kind(Enum):
@@ -182,6 +184,9 @@ class PgLifecycleHandler(LifecycleHandler):
                     self._connection = await connect(self._target)
                 await self._carry_out(self._connection, orders)
             except _AWAY as error:
+                if self._connection is not None:
+                    self._connection.terminate()
+                    self._connection = None
                 if self._stopping and waited >= STOP_SECONDS:
                     self._fail(orders, error)
                     return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TROUBLE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+TROUBLE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """A server is away, restarts or refuses: the next pass does what this one did not."""
 
 
@@ -96,6 +96,9 @@ class Periodic(ABC):
                 self._connection = await connect(self._postgres)
             try:
                 yield self._connection, await connect_clickhouse(self._clickhouse)
+            except TROUBLE:
+                await self._hang_up()  # whatever state it is in, the next pass has a new one
+                raise
             finally:
                 if self._task is None:  # a single pass by itself
                     await self._hang_up()
