@@ -54,8 +54,9 @@ _AWAY = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
 )
-"""PostgreSQL restarts or is cut off: what was to be written is written later. A driver whose connection was ended in the
-middle of a statement may speak of a state of its own (InternalClientError)."""
+"""PostgreSQL restarts or is cut off: what was to be written is written later. A driver whose connection was ended in
+the middle of a statement may speak of a state of its own (InternalClientError).
+"""
 
 
 class _Kind(Enum):
