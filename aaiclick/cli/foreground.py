@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from types import FrameType
 
@@ -30,7 +32,9 @@ def stay_up(settings: Settings, background: bool) -> None:
         _leave_terminal(Home(settings.home))
     else:
         note("Ctrl-C stops it.")
-    os.read(stop, 1)
+    with _drop_tables() as dropping:
+        os.read(stop, 1)
+        dropping.terminate()
     close_leases()
     stopped = stop_stack(settings, unless_used=True)
     others = stack_status(settings)
@@ -43,6 +47,12 @@ async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: Cli
     if settings.clickhouse is not None:
         client = importlib.import_module("aaiclick.data.client")  # heavy: the embedded one is known to be ready
         await client.connect(clickhouse)
+
+
+def _drop_tables() -> subprocess.Popen[bytes]:
+    """Cleanup and sweeper, in a process that ends with this one. It says nothing: it may find another one at work."""
+    command = [sys.executable, "-m", "aaiclick", "background", "start", "--with-parent"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _stop_signal() -> int:

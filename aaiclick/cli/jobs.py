@@ -11,6 +11,7 @@ from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
 from aaiclick.store.models import JobStatus
+from aaiclick.store.tables import release_jobs
 
 if TYPE_CHECKING:
     import asyncpg
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel and retry jobs."""
+    """List, show, cancel, retry and release jobs."""
 
 
 @jobs.command()
@@ -81,6 +82,14 @@ def retry(job_id: int) -> None:
         return await control.retry_failed_tasks(connection, job_id)
 
     note(f"{len(with_database(work))} tasks of job {job_id} start over.")
+
+
+@jobs.command()
+@click.argument("job_ids", type=int, nargs=-1, required=True)
+def release(job_ids: tuple[int, ...]) -> None:
+    """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
+    tables = with_database(lambda connection: release_jobs(connection, job_ids))
+    note(f"Released {tables} tables.")
 
 
 @jobs.command()

@@ -138,7 +138,7 @@ class DataContext:
     ) -> tuple[Table, T]:
         """Create a table and fill it; if that fails or is cancelled, nothing of it stays."""
         name = new_table_name()
-        statement = create_statement(name, columns, shape, self.engine)
+        statement = create_statement(name, columns, shape, self.engine, self.lifecycle.session)
         client = self.client
         await self.lifecycle.reserve(name)
         try:
@@ -166,7 +166,7 @@ class DataContext:
         columns, shape = await self.describe_table(name)
         counted = is_temporary(name)
         if counted:
-            self.lifecycle.incref(name)
+            await self.lifecycle.hold(name)
         return self._add(Table(name, columns, shape, self, counted=counted))
 
     def _add(self, table: Table) -> Table:

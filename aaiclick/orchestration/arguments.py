@@ -51,19 +51,6 @@ def _tasks_among(items: Sequence[Any]) -> Iterator[Task]:
             yield from tasks_in(item)
 
 
-def tables_in(value: Any) -> Iterator[str]:
-    """The tables of all references in deserialised JSON."""
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        if fields.get("object_type") in REFERENCES and isinstance(fields.get("table_id"), str):
-            yield fields["table_id"]
-        for item in fields.values():
-            yield from tables_in(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from tables_in(item)
-
-
 def _value(value: Any, where: str, needed: list[Task]) -> Any:
     match value:
         case None | bool() | int() | str():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
@@ -15,22 +14,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_target
-from aaiclick.orchestration.arguments import tables_in
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
+from aaiclick.orchestration.sharing import sharing
 from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
-from aaiclick.store.plan import Plan
 from aaiclick.store.submit import Limits, add_to_job
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection, Pool
 
 N = TypeVar("N", Task, Group)
-REFERENCE_MARK = '"table_id"'
 
 
 class OrchContext:
@@ -117,10 +114,10 @@ class OrchContext:
         if nodes:
             plan, names = make_plan(nodes)
             lease = self._lease if job == self.job_id else None
-            async with self.connection() as connection:
+            async with sharing(arguments_of(plan, nodes)) as shared, self.connection() as connection:
+                plan.tables, plan.adopted = shared.tables, shared.adopted
                 await add_to_job(connection, job, plan, names, lease, limits=job_limits())
             mark_submitted(nodes, job)
-            keep_arguments(plan)
         return items
 
 
@@ -131,16 +128,6 @@ def _not_entered() -> AaiclickError:
 def job_limits() -> Limits:
     settings = get_settings()
     return Limits(settings.job_max_tasks, settings.job_max_depth)
-
-
-def keep_arguments(plan: Plan) -> None:
-    """Tables that a task has made and given to tasks it submits outlive it."""
-    scope = current_scope()
-    if scope is not None and scope.keep is not None:
-        for task in plan.tasks:
-            if REFERENCE_MARK in task.kwargs:
-                for table in tables_in(json.loads(task.kwargs)):
-                    scope.keep(table)
 
 
 def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:

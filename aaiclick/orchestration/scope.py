@@ -26,8 +26,6 @@ class TaskScope:
     """From the import path of a function to the function, by the rules of this worker."""
     call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None
     """Call a function as the task's own: on the loop, or in a thread that ends when the task must."""
-    keep: Callable[[str], None] | None = None
-    """Have a table outlive the task that made it."""
 
 
 class Record(dict[str, Any]):

@@ -19,8 +19,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from aaiclick.store.leases import Failure, Success
-from aaiclick.store.references import resolve, results_needed
+from aaiclick.store.references import resolve, results_needed, tables_in
 from aaiclick.store.statements import statement
+from aaiclick.store.tables import hold_results
 
 if TYPE_CHECKING:
     import asyncpg
@@ -88,4 +89,5 @@ async def fill_in(connection: Connection, task_ids: Sequence[int]) -> None:
         found = await connection.fetch(statement("returned_forms"), sorted(results_needed(form)))
         results = {each["id"]: each["result"] and json.loads(each["result"]) for each in found}
         value = resolve(form, results)
+        await hold_results(connection, row["id"], tables_in(value))
         await connection.execute(statement("set_result"), row["id"], None if value is None else json.dumps(value))

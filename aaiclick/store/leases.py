@@ -55,6 +55,9 @@ class Success:
     log_path: str | None = None
     started_at: datetime | None = None
     awaits: Sequence[int] = ()
+    """Tasks that it returned: it completes when they have."""
+    tables: tuple[str, ...] | None = None
+    """Tables within the result; None if there are none and the attempt held none: then completing it is cheaper."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aaiclick import faults
+from aaiclick.store import tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.growth import Loosened, discard, hand_over
@@ -36,7 +37,7 @@ async def acknowledge(
 ) -> set[int]:
     """Make outcomes known; returns the ids of the tasks for which the lease still held. The others changed nothing."""
     accepted: set[int] = set()
-    plain = [success for success in successes if not (success.lease.linked or success.awaits)]
+    plain = [s for s in successes if not (s.lease.linked or s.awaits) and s.tables is None]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
         async with faults.statement("complete"):
@@ -134,10 +135,15 @@ async def _end(
         ended += await connection.fetch(statement("release"), *columns(releases), now)
     if any(linked(row) and not _suffices(locks, row) for row in ended):
         raise _MoreLocks
+    accepted = {row["id"] for row in ended}
+    refused = {failure.lease.task_id for failure in failures}
+    await tables.publish(connection, (s for s in successes if s.lease.task_id in accepted - refused))
+    given_up = [*(failure.lease for failure in failures), *releases]
+    await tables.release_attempts(connection, [lease for lease in given_up if lease.task_id in accepted])
     if outgrown:
         await discard(connection, outgrown, loosened)
     await propagate(connection, ended, now, loosened)
-    return {row["id"] for row in ended}
+    return accepted
 
 
 def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 RESULT = "task"
+TABLES = ("object", "view")
+_TABLE = re.compile(r"t\d{1,19}")
+
+
+def tables_in(value: Any) -> set[str]:
+    """The temporary tables behind the Objects and Views in deserialised JSON."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if fields.get("object_type") in TABLES and isinstance(name := fields.get("table_id"), str):
+            return {name} if _TABLE.fullmatch(name) else set()
+        return set[str]().union(*map(tables_in, fields.values()))
+    return set[str]().union(*map(tables_in, cast("list[Any]", value))) if isinstance(value, list) else set()
 
 
 def results_needed(value: Any) -> set[int]:

@@ -19,6 +19,7 @@ from aaiclick.store.plan import Counters, Known, NewGroup, NewTask, Plan, count,
 from aaiclick.store.propagate import settle
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
+from aaiclick.store.tables import hold_arguments
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -84,6 +85,7 @@ async def submit_job(
         if inserted is None:
             return int(await connection.fetchval(statement("job_by_key"), job.org_id, job.name, job.idempotency_key))
         await _insert(connection, job.org_id, job.id, plan, counters, set(), None, now)
+        await hold_arguments(connection, job.id, plan.tables, plan.adopted, names or {})
         if not plan.tasks:
             await settle(connection, completed=Counter({job.id: 0}), now=now)
     return job.id
@@ -134,6 +136,7 @@ async def _add(
     refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
     counters = count(gated, known)
     await _insert(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
+    await hold_arguments(connection, job_id, plan.tables, plan.adopted, names)
     grown = {group: added for group in known.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))

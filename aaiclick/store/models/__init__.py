@@ -18,6 +18,7 @@ from aaiclick.store.models.records import (
     OutboxRow,
     TableRefcount,
     TableReference,
+    TableSession,
     TaskInput,
 )
 from aaiclick.store.models.status import (
@@ -65,6 +66,7 @@ __all__ = [
     "ReferenceOwner",
     "TableRefcount",
     "TableReference",
+    "TableSession",
     "Task",
     "TaskAddition",
     "TaskAttempt",

@@ -16,7 +16,7 @@ CREATE TYPE outbox_status AS ENUM ('Pending', 'Processing', 'Done', 'Failed');
 
 CREATE TYPE definition_status AS ENUM ('Pending', 'Running', 'Dead', 'Draining', 'Idle');
 
-CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'TASK', 'JOB', 'NAME');
+CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'RESULT', 'TASK', 'JOB', 'NAME', 'SESSION');
 
 CREATE SEQUENCE leader_terms;
 
@@ -617,19 +617,34 @@ CREATE TABLE table_references (
     attempt integer NOT NULL DEFAULT 0,
     name text NOT NULL DEFAULT '',
     refs integer NOT NULL DEFAULT 1,
+    job_id bigint,
+    kept boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT table_references_pkey PRIMARY KEY (table_name, owner, owner_id, attempt, name),
     CONSTRAINT table_references_table_name_fkey FOREIGN KEY (table_name)
         REFERENCES table_refcounts (table_name) ON DELETE CASCADE,
+    CONSTRAINT table_references_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
     CONSTRAINT table_references_refs CHECK (refs >= 1),
     CONSTRAINT table_references_by_name CHECK ((owner = 'NAME') = (name <> '')),
     CONSTRAINT table_references_by_id CHECK ((owner = 'NAME') = (owner_id = 0)),
-    CONSTRAINT table_references_by_attempt CHECK ((owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0)
-);
+    CONSTRAINT table_references_by_attempt CHECK ((owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0),
+    CONSTRAINT table_references_by_job CHECK (owner <> 'JOB' OR job_id IS NOT NULL)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX table_references_job ON table_references (job_id) WHERE job_id IS NOT NULL;
 
 CREATE INDEX table_references_name ON table_references (name) WHERE owner = 'NAME';
 
+CREATE INDEX table_references_open ON table_references (job_id) WHERE job_id IS NOT NULL AND NOT kept;
+
 CREATE INDEX table_references_owner ON table_references (owner_id, attempt) WHERE owner <> 'NAME';
+
+CREATE TABLE table_sessions (
+    id bigint NOT NULL,
+    in_clickhouse boolean NOT NULL DEFAULT false,
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT table_sessions_pkey PRIMARY KEY (id)
+);
 
 -- What PostgreSQL does by itself
 CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
@@ -671,5 +686,35 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
 
 CREATE TRIGGER forget_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+
+CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql AS
+$$ DECLARE names text[]; changes bigint[];
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes
+        FROM (SELECT table_name AS name, sum(refs) AS change FROM added GROUP BY table_name) AS c;
+    ELSIF TG_OP = 'DELETE' THEN
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes
+        FROM (SELECT table_name AS name, -sum(refs) AS change FROM gone GROUP BY table_name) AS c;
+    ELSE
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes FROM (
+            SELECT table_name AS name, sum(refs) AS change FROM (
+                SELECT table_name, refs FROM added UNION ALL SELECT table_name, -refs FROM gone) AS u
+            GROUP BY table_name HAVING sum(refs) <> 0) AS c;
+    END IF;
+    PERFORM FROM table_refcounts WHERE table_name = ANY (names) ORDER BY table_name FOR NO KEY UPDATE;
+    UPDATE table_refcounts t SET refcount = t.refcount + c.change, updated_at = now()
+    FROM unnest(names, changes) AS c (name, change) WHERE t.table_name = c.name;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER count_added AFTER INSERT ON table_references REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
+
+CREATE TRIGGER count_gone AFTER DELETE ON table_references REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
+
+CREATE TRIGGER count_changed AFTER UPDATE ON table_references REFERENCING NEW TABLE AS added OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 
 INSERT INTO orgs (id, name, slug) VALUES ('00000000-0000-4000-8000-000000000001', 'Default', 'default');
