@@ -69,11 +69,6 @@ async def sharing(arguments: Iterable[tuple[int, Any]]) -> AsyncGenerator[Sharin
         raise
 
 
-def tables_in(value: Any) -> set[str]:
-    """The tables behind the Objects and Views in a deserialised value."""
-    return {name for name, _ in _references(value)}
-
-
 def _references(value: Any) -> Iterator[tuple[str, _Handler | None]]:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)

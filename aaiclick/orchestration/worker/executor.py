@@ -32,13 +32,13 @@ from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
-from aaiclick.orchestration.sharing import MARK, tables_in
+from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import reads
 from aaiclick.store.queue import Claim, Failure, Lease, Success
-from aaiclick.store.references import resolve, results_needed
+from aaiclick.store.references import resolve, results_needed, tables_in
 
 ERROR_CHARACTERS = 20_000
 

@@ -1,5 +1,6 @@
--- Jobs that are over hold their final results (of completed tasks that nothing follows) and nothing else. A failed job
--- may be retried, which needs what its tasks have made: it holds on for $1 seconds. The walk visits jobs that hold more.
+-- Jobs that are over hold their final results (of completed tasks that nothing follows but what they added themselves)
+-- and nothing else. A failed job may be retried, which needs what its tasks have made: it holds on for $1 seconds. The
+-- walk visits jobs that hold more.
 WITH RECURSIVE holding (id) AS (
     (SELECT job_id FROM table_references WHERE job_id IS NOT NULL AND NOT kept ORDER BY job_id LIMIT 1)
     UNION ALL
@@ -13,7 +14,14 @@ ended AS MATERIALIZED (
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 ),
 judged AS MATERIALIZED (
-    SELECT r.ctid AS place, r.owner = 'RESULT' AND NOT coalesce(t.followed, true) AS final
+    SELECT r.ctid AS place, r.owner = 'RESULT' AND CASE
+        WHEN t.followed IS NULL THEN false
+        WHEN NOT t.followed THEN true
+        ELSE NOT EXISTS (
+            SELECT FROM dependencies d WHERE d.previous_id = r.owner_id AND r.owner_id IS DISTINCT FROM CASE d.next_type
+                WHEN 'task' THEN (SELECT n.added_by FROM tasks n WHERE n.id = d.next_id)
+                ELSE (SELECT g.added_by FROM groups g WHERE g.id = d.next_id) END)
+        END AS final
     FROM ended e CROSS JOIN LATERAL (
         SELECT r.ctid, r.owner, r.owner_id FROM table_references r WHERE r.job_id = e.id AND NOT r.kept OFFSET 0) AS r
     LEFT JOIN LATERAL (SELECT t.followed FROM tasks t WHERE t.id = r.owner_id OFFSET 0) AS t ON true

@@ -10,9 +10,12 @@ import signal
 import textwrap
 
 import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from aaiclick.data import DataContext, create_object_from_value, open_reference
+from aaiclick.operators import map  # noqa: A004
 from aaiclick.orchestration import JobStatus, create_job, create_task, run_job_test
 from aaiclick.orchestration.loops import reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
@@ -244,3 +247,36 @@ async def nothing() -> None:
     from aaiclick.data.context import get_data_context
 
     seen_handlers.append(get_data_context().lifecycle)
+
+
+def double(rows: pa.Table) -> pa.Table:
+    return pa.table({"value": pc.multiply(rows["value"], 2)})
+
+
+async def spread():
+    return map(double, await create_object_from_value(list(range(1_000))), chunk_rows=100)
+
+
+async def total(rows) -> int:
+    return await rows["value"].sum().data()
+
+
+async def test_what_a_task_returns_by_another_is_held_by_both_and_the_rest_of_a_map_goes(servers):
+    """The result of `spread` is made by the last task of a map: its table is held although it is not its own."""
+    handed_on = create_task(spread)
+    made = await create_job("map", [handed_on, create_task(total, {"rows": handed_on})])
+    assert run_job_test(made).status is JobStatus.COMPLETED
+    result = json.loads(await servers.db.fetchval("SELECT result FROM tasks WHERE id = $1", handed_on.id))
+    assert "RESULT" in await servers.owners(result["table_id"])
+    assert len(await servers.tables()) > 2
+    await PgCleanupWorker().run_once()
+    assert len(await servers.tables()) == 1  # the total: nothing follows it
+    last = create_task(spread)
+    alone = await create_job("map alone", last)
+    assert run_job_test(alone).status is JobStatus.COMPLETED
+    await PgCleanupWorker().run_once()
+    kept = json.loads(await servers.db.fetchval("SELECT result FROM tasks WHERE id = $1", last.id))
+    assert len(await servers.tables()) == 2
+    async with DataContext(servers.clickhouse):
+        rows = await (await open_reference(kept)).data()
+    assert list(rows["value"]) == [2 * n for n in range(1_000)]
