@@ -139,7 +139,8 @@ async def create_object_from_query(
     """Store the result of a ClickHouse SELECT, in its order; `{p:Type}` in the text takes values from `parameters`."""
     context = get_data_context()
     text = query.strip().rstrip(";")
-    described = (await context.client.read_text(f"DESCRIBE TABLE (\n{text}\n)", parameters)).to_pylist()
+    describe = f"DESCRIBE TABLE (\n{text}\n)"
+    described = (await context.client.read_text(describe, parameters, query_id=context.query_id())).to_pylist()
     columns: Columns = tuple((row["name"], parse_type(row["type"])) for row in described)
     check_column_names(column for column, _ in columns)
 
@@ -251,7 +252,8 @@ async def open_object(name: str) -> Object:
 
 async def list_objects() -> list[str]:
     """The names of all named Objects."""
-    rows = await get_data_context().client.read_text(_LIST, {"prefix": NAMED})
+    context = get_data_context()
+    rows = await context.client.read_text(_LIST, {"prefix": NAMED}, query_id=context.query_id())
     return [each.removeprefix(NAMED) for each in rows.column(0).to_pylist()]
 
 
@@ -259,7 +261,8 @@ async def delete_object(name: str) -> None:
     """Delete a named Object and its rows."""
     if name not in await list_objects():
         raise await _unknown(name)
-    await get_data_context().client.run(f"DROP TABLE {quote_name(named_table(name))} SYNC")
+    context = get_data_context()
+    await context.client.run(f"DROP TABLE {quote_name(named_table(name))} SYNC", query_id=context.query_id())
 
 
 async def _unknown(name: str) -> ObjectNotFoundError:
