@@ -58,7 +58,19 @@ def _truncate(types: Types, params: Params) -> DataType:
 
 
 def _build_truncate(args: list[Expression], types: Types, params: Params) -> Expression:
-    return sql.cast(sql.call("dateTrunc", sql.string(params[0]), args[0]), _truncate(types, params))
+    unit, kind = params[0], _truncate(types, params)
+    if unit not in ("year", "quarter", "month", "week", "day"):
+        return sql.cast(sql.call("dateTrunc", sql.string(unit), args[0]), kind)
+    # ClickHouse's own functions give a Date, which knows no day before 1970, or refuse a Date32: count back instead.
+    day = sql.call("toDate32", args[0])
+    if unit == "quarter":
+        month = sql.call("minus", sql.call("multiply", sql.call("toQuarter", day), sql.number(3)), sql.number(2))
+        return sql.cast(sql.call("makeDate32", sql.call("toYear", day.copy()), month, sql.number(1)), kind)
+    places = {"year": "toDayOfYear", "month": "toDayOfMonth", "week": "toDayOfWeek"}
+    if unit in places:
+        gone = sql.binary("-", sql.call(places[unit], day.copy()), sql.number(1))
+        day = sql.call("subtractDays", day, gone)
+    return sql.cast(day, kind)
 
 
 def _add(types: Types, params: Params) -> DataType:

@@ -340,6 +340,11 @@ DATED = {
     "ordinal_day": (lambda a, b: a.dt.ordinal_day(), one(lambda p: p.timetuple().tm_yday)),
     "truncate month": (lambda a, b: a.dt.truncate("month"), one(lambda p: p.replace(day=1))),
     "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: p.replace(month=1, day=1))),
+    "truncate quarter": (
+        lambda a, b: a.dt.truncate("quarter"),
+        one(lambda p: p.replace(month=(p.month - 1) // 3 * 3 + 1, day=1)),
+    ),
+    "truncate week": (lambda a, b: a.dt.truncate("week"), one(lambda p: p - timedelta(days=p.weekday()))),
     "diff": (lambda a, b: a.dt.diff(b, "day"), each(lambda p, q: (p - q).days)),
 }
 TIMED = {
@@ -356,6 +361,8 @@ TIMED = {
     "date": (lambda a, b: a.dt.date(), one(lambda p: p.date())),
     "truncate hour": (lambda a, b: a.dt.truncate("hour"),
                       one(lambda p: p.replace(minute=0, second=0, microsecond=0))),
+    "truncate day": (lambda a, b: a.dt.truncate("day"), one(lambda p: datetime(p.year, p.month, p.day))),
+    "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: datetime(p.year, 1, 1))),
     "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), one(lambda p: p + timedelta(hours=5, seconds=-1))),
     "diff": (lambda a, b: a.dt.diff(b, "hour"), each(whole(3600))),
     "epoch us": (lambda a, b: a.dt.epoch("us"), one(lambda p: micros(p))),
