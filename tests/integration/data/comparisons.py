@@ -361,6 +361,12 @@ TIMED = {
     "date": (lambda a, b: a.dt.date(), one(lambda p: p.date())),
     "truncate hour": (lambda a, b: a.dt.truncate("hour"),
                       one(lambda p: p.replace(minute=0, second=0, microsecond=0))),
+    "truncate minute": (lambda a, b: a.dt.truncate("minute"), one(lambda p: p.replace(second=0, microsecond=0))),
+    "truncate second": (lambda a, b: a.dt.truncate("second"), one(lambda p: p.replace(microsecond=0))),
+    "truncate millisecond": (
+        lambda a, b: a.dt.truncate("millisecond"),
+        one(lambda p: p.replace(microsecond=p.microsecond // 1000 * 1000)),
+    ),
     "truncate day": (lambda a, b: a.dt.truncate("day"), one(lambda p: datetime(p.year, p.month, p.day))),
     "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: datetime(p.year, 1, 1))),
     "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), one(lambda p: p + timedelta(hours=5, seconds=-1))),
