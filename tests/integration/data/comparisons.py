@@ -246,7 +246,7 @@ def jaro_winkler(left, right):
     if not matched:
         return 0.0
     theirs = [each_ for each_, hit in zip(b, taken, strict=True) if hit]
-    turned = sum(x != y for x, y in zip(matched, theirs, strict=True)) // 2
+    turned = sum(x != y for x, y in zip(matched, theirs, strict=True)) / 2
     m = len(matched)
     jaro = (m / len(a) + m / len(b) + (m - turned) / m) / 3
     prefix = next((i for i, (x, y) in enumerate(zip(a[:4], b[:4], strict=False)) if x != y), min(len(a), len(b), 4))

@@ -86,10 +86,11 @@ async def test_a_killed_writer_blocks_nobody_and_leaves_nothing(clickhouse_targe
 async def test_a_writer_taken_for_dead_does_it_again(clickhouse_target, monkeypatch):
     """It was only slow: its rows are not lost, and not there twice."""
     monkeypatch.setattr(append, "IDLE_SECONDS", 1)
-    publish, first, stolen = append._publish, [True], asyncio.Event()
+    publish, holds, stolen = append._publish, asyncio.Event(), asyncio.Event()
 
     async def slow(context, table, staging):
-        if first.pop() if first else False:
+        if not holds.is_set():
+            holds.set()
             await stolen.wait()
         await publish(context, table, staging)
 
@@ -97,6 +98,7 @@ async def test_a_writer_taken_for_dead_does_it_again(clickhouse_target, monkeypa
     async with DataContext(clickhouse_target):
         mine = await create_object_from_value([0], name="log")
         slow_one = asyncio.create_task(mine.insert([1]))
+        await holds.wait()
         async with DataContext(clickhouse_target):
             assert await (await open_object("log")).insert([2]) == 2
         stolen.set()
@@ -121,8 +123,9 @@ async def test_a_cancelled_append_changes_nothing(data, admin, clickhouse_target
     many = await create_object_from_value(list(range(2_000_000)))
     endless = many.join(many.rename("other"), how="cross").select(value=col("value") * col("other"))
     work = asyncio.create_task(obj.insert(endless))
-    running = f"SELECT count() FROM system.processes WHERE current_database = '{clickhouse_target.database}'"
-    while not admin.query(f"{running} AND query LIKE 'INSERT%CROSS%'").result_rows[0][0]:  # noqa: ASYNC110
+    here = f"current_database = '{clickhouse_target.database}'"
+    running = f"SELECT count() FROM system.processes WHERE {here} AND query LIKE 'INSERT%CROSS%'"
+    while not admin.query(running).result_rows[0][0]:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
