@@ -1,9 +1,11 @@
 """The same work by aaiclick, hand-written ClickHouse SQL, polars, pandas and duckdb, in one run.
 
     python -m bench.data [--rows 10000000] [--repeat 3]
+    python -m bench.data --stream 50000000
 
-One JSON line per measurement on stdout, then a table of ratios to the hand-written SQL. Ratios within a run are what
-counts: the machine's own speed cancels out.
+One JSON line per measurement on stdout (medians), then a table of ratios to the hand-written SQL. Ratios within a run
+are what counts: the machine's own speed cancels out. `--stream` sends so many rows in and out in batches, and tells how
+much memory this process took at most.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ import argparse
 import asyncio
 import importlib.util
 import json
+import os
+import platform
 import resource
 import statistics
 import sys
 import time
+from importlib.metadata import version
 
 import numpy as np
 import polars as pl
@@ -144,14 +149,12 @@ async def run(rows: int, repeat: int) -> None:
     await bench.compare("store v * 2", 3, aaiclick=lambda: (f["v"] * 2).materialize())
     await bench.compare("store Arrow", 3, aaiclick=lambda: create_object_from_value(frame))
     if importlib.util.find_spec("duckdb"):
-        await duckdb_too(bench, frame, small)
+        await duckdb_too(bench, frame, small, other)
     await chunks(f)
     total = (a + b).sum()
     enough = min([size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in(total, size)])
     print(json.dumps({"task": "a + b, two Objects", "enough_megabytes": enough}))
-    print(
-        json.dumps({"task": "client memory", "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024})
-    )
+    print(json.dumps({"task": "client memory", "megabytes": peak_megabytes()}))
     print(bench.table())
 
 
@@ -178,30 +181,79 @@ def dataframes(*tables: pa.Table):
     return *(pl.from_arrow(each) for each in tables), *(each.to_pandas() for each in tables)
 
 
-async def duckdb_too(bench: Bench, frame: pa.Table, small: pa.Table) -> None:
+async def duckdb_too(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table) -> None:
     import duckdb
 
     db = duckdb.connect()
-    db.register("f_arrow", frame)
-    db.register("s_arrow", small)
-    db.execute("CREATE TABLE f AS FROM f_arrow")
-    db.execute("CREATE TABLE s AS FROM s_arrow")
+    for name, table in {"f": frame, "s": small, "o": other}.items():
+        db.register(f"{name}_arrow", table)
+        db.execute(f"CREATE TABLE {name} AS FROM {name}_arrow")
     for task, text in {
         "chain of 5 operators": "SELECT sum(((k + v) * 2 + 1) % 97) FROM f",
         "chain, no %": "SELECT sum(((k + v) * 2 + 1) * 3 - k) FROM f",
         "filter + group": "SELECT k, sum(v) FROM f WHERE v > 500000 GROUP BY k",
+        "a + b, two Objects": "SELECT sum(v + value) FROM f POSITIONAL JOIN o",
         "join": "SELECT sum(v * w) FROM f JOIN s USING (k)",
     }.items():
         await bench.compare(task, duckdb=lambda text=text: db.execute(text).fetchall())
+
+
+async def stream(rows: int, size: int = 250_000) -> None:
+    """Rows in as batches and out as batches; the peak of this process after each tenth says whether memory is flat."""
+    rng = np.random.default_rng(1)
+    peaks: list[int] = []
+
+    def note(done: int) -> None:
+        if done * 10 // rows > len(peaks) % 10:
+            peaks.append(peak_megabytes())
+
+    async def batches():
+        for start in range(0, rows, size):
+            n = min(size, rows - start)
+            keys = pa.array(np.arange(start, start + n))
+            yield pa.table({"n": keys, "x": pa.array(rng.random(n)), "s": keys.cast(pa.string())})
+            note(start + n)
+
+    before = peak_megabytes()
+    started = time.perf_counter()
+    obj = await create_object_from_value(batches())
+    written, peaks_in = time.perf_counter() - started, list(peaks)
+    peaks.clear()
+    seen = 0
+    async for batch in obj.iter_batches():
+        seen += batch.num_rows
+        note(seen)
+    assert seen == rows
+    read = time.perf_counter() - started - written
+    line = {"task": "stream", "rows": rows, "in_seconds": round(written, 2), "out_seconds": round(read, 2)}
+    print(json.dumps({**line, "megabytes_before": before, "in": peaks_in, "out": peaks}), flush=True)
+
+
+def peak_megabytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+async def machine() -> None:
+    """What the figures are figures of."""
+    names = ("polars", "pandas", "duckdb", "pyarrow", "clickhouse-connect")
+    installed = {name: version(name) for name in names if importlib.util.find_spec(name.replace("-", "_"))}
+    server = (await get_data_context().client.read_text("SELECT version()")).column(0)[0].as_py()
+    line = {"machine": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    print(json.dumps({**line, "clickhouse": server, **installed}), flush=True)
 
 
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--stream", type=int, default=0, metavar="ROWS")
     arguments = parser.parse_args()
     async with DataContext():
-        await run(arguments.rows, arguments.repeat)
+        await machine()
+        if arguments.stream:
+            await stream(arguments.stream)
+        else:
+            await run(arguments.rows, arguments.repeat)
     return 0
 
 

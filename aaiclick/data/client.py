@@ -1,8 +1,11 @@
 """ClickHouse over HTTP: queries that can be cancelled, errors in our words, one connection pool per loop and server.
 
 Every query has an id. When the asyncio task that waits for it is cancelled, the query is killed on the server before
-the
-cancellation goes on: nothing keeps running for nobody.
+the cancellation goes on: nothing keeps running for nobody.
+
+A query that fails after its answer has begun ends the answer by closing the connection. The words of the error are in
+the last bytes, but which of these still arrive is a matter of luck; so the query is asked once more, without its rows,
+why it fails.
 """
 
 # pyarrow and clickhouse-connect ship no types.
@@ -11,7 +14,9 @@ cancellation goes on: nothing keeps running for nobody.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
+import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import suppress
@@ -19,6 +24,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+from aiohttp import ClientPayloadError
 from clickhouse_connect import get_async_client
 from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.exceptions import OperationalError
@@ -49,8 +55,18 @@ _URL = re.compile(r"\(for url [^)]*\)|https?://\S+")  # the path of a URL may be
 _DETAIL = re.compile(r"DB::Exception: (.*?)(?:\. \([A-Z_0-9]+\)|\(version|$)", re.DOTALL)
 UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
 AUTHENTICATION = (192, 193, 194, 516)
+TIMEOUT_EXCEEDED = 159
+ASK_AGAIN_SECONDS = 300
 MID_STREAM = b"\r\n__exception__\r\n"
 TAIL = 32_768
+
+
+# It would print the traceback of an error that we report.
+logging.getLogger("clickhouse_connect.driver.streaming").setLevel(logging.CRITICAL)
+
+
+class BrokenOffError(UnreachableError):
+    """An answer that had begun broke off."""
 
 
 class Client:
@@ -85,7 +101,11 @@ class Client:
         merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
         raw = await self._for(text)
         work = raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
-        return await self._guarded(work, query_id)
+        started = time.monotonic()
+        try:
+            return await self._guarded(work, query_id)
+        except BrokenOffError as error:
+            raise await self._reason(error, text, parameters, merged, started) from None
 
     async def batches(self, query: Compiled, query_id: str = "") -> AsyncGenerator[pa.RecordBatch, None]:
         """Run a compiled query and read its result piece by piece; leaving the loop early stops the query."""
@@ -101,7 +121,7 @@ class Client:
             raise
         except Exception as error:
             raise translate(error, self.target) from error
-        finished = False
+        finished, started = False, time.monotonic()
         try:
             async with stream:
                 try:
@@ -116,7 +136,8 @@ class Client:
             raise
         except Exception as error:
             if not finished:
-                raise translate(error, self.target) from error
+                why = translate(error, self.target)
+                raise await self._reason(why, query.text, query.parameters, merged, started) from error
 
     async def run(
         self,
@@ -165,12 +186,12 @@ class Client:
         await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
 
     async def stream_bytes(
-        self, query: Compiled, format_name: str, settings: Mapping[str, Any]
+        self, query: Compiled, format_name: str, settings: Mapping[str, Any], query_id: str = ""
     ) -> AsyncGenerator[bytes, None]:
         """The result of a query in any ClickHouse format, as it is made."""
-        query_id = new_query_id()
+        query_id = query_id or new_query_id()
         merged = {**SETTINGS, **query.settings, **settings, "query_id": query_id}
-        finished, tail = False, b""
+        finished, tail, started = False, b"", time.monotonic()
         try:
             raw = await self._for(query.text)
             stream = await raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
@@ -179,16 +200,38 @@ class Client:
                     piece = cast("bytes", chunk)
                     tail = (tail + piece)[-TAIL:]
                     if MID_STREAM in tail:
-                        raise _failed_late(tail)
+                        raise _failed_late(tail, self.target)
                     yield piece
                 finished = True
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
-            raise translate(error, self.target) from error
+            why = translate(error, self.target)
+            raise await self._reason(why, query.text, query.parameters, merged, started) from error
         finally:
             if not finished:
                 await asyncio.shield(self.kill(query_id))
+
+    async def _reason(
+        self,
+        error: Exception,
+        text: str,
+        parameters: Mapping[str, Any] | None,
+        settings: dict[str, Any],
+        started: float,
+    ) -> Exception:
+        """Why an answer broke off: the query's own error if it has one, else the broken connection."""
+        taken = time.monotonic() - started
+        if not isinstance(error, BrokenOffError) or taken > ASK_AGAIN_SECONDS:
+            return error
+        again = {**settings, "max_execution_time": int(2 * taken) + 5}
+        try:
+            await self.run(f"{text} FORMAT Null", parameters, again, f"{settings['query_id']}-again")
+        except QueryError as reason:
+            return error if reason.code == TIMEOUT_EXCEEDED else reason
+        except AaiclickError as reason:
+            return reason
+        return error
 
     async def kill(self, query_id: str) -> None:
         """End a query wherever it is; twice, because a request just sent may not have begun at the first look."""
@@ -218,11 +261,10 @@ class Client:
             await self._plain.close()
 
 
-def _failed_late(tail: bytes) -> QueryError:
+def _failed_late(tail: bytes, target: ClickHouseTarget) -> AaiclickError:
     """An answer that began well and then failed ends with a mark and the words of the error."""
     words = tail.split(MID_STREAM, 1)[1].decode(errors="replace")
-    found = _DETAIL.search(words)
-    return QueryError(f"ClickHouse gave up in the middle of the result: {found.group(1) if found else words[:200]}.")
+    return translate(OperationalError(words), target)
 
 
 def new_query_id(prefix: str = "aai") -> str:
@@ -264,12 +306,22 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
         result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
         result.code = code
         return result
+    if _broke_off(error):
+        return BrokenOffError(f"The answer of {target} broke off.", remedy="Look whether it still runs, and try again.")
     if isinstance(error, OperationalError | OSError | TimeoutError) or type(error).__module__.startswith("aiohttp"):
         return UnreachableError(
             f"{target} does not answer: {words}.",
             remedy=_revive(target),
         )
     return QueryError(f"The query failed: {words}.")
+
+
+def _broke_off(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ClientPayloadError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 # --- the pool ----------------------------------------------------------------------------------------------------

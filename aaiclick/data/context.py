@@ -142,7 +142,7 @@ class DataContext:
         client = self.client
         await self.lifecycle.reserve(name)
         try:
-            await client.run(statement)
+            await client.run(statement, query_id=self.query_id())
             filled = await fill(name)
         except BaseException:
             await asyncio.shield(self._discard(client, name))
@@ -154,7 +154,7 @@ class DataContext:
 
     async def _discard(self, client: Client, name: str) -> None:
         try:
-            await client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
+            await client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC", query_id=self.query_id())
         finally:
             self.lifecycle.decref(name)
 

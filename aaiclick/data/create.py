@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from aaiclick.data.append import NoLockError, append, count, locked
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
 from aaiclick.data.execute import is_table, prepare, store, strip
@@ -138,7 +139,8 @@ async def create_object_from_query(
     """Store the result of a ClickHouse SELECT, in its order; `{p:Type}` in the text takes values from `parameters`."""
     context = get_data_context()
     text = query.strip().rstrip(";")
-    described = (await context.client.read_text(f"DESCRIBE TABLE (\n{text}\n)", parameters)).to_pylist()
+    describe = f"DESCRIBE TABLE (\n{text}\n)"
+    described = (await context.client.read_text(describe, parameters, query_id=context.query_id())).to_pylist()
     columns: Columns = tuple((row["name"], parse_type(row["type"])) for row in described)
     check_column_names(column for column, _ in columns)
 
@@ -157,8 +159,8 @@ async def create_object_from_query(
 async def insert(target: Object, value: Any) -> int:
     """Append rows to an Object that is a table: a value of the same columns, or another Object. Returns the new length.
 
-    Writers of one process wait for each other; two processes must not append to one Object at once. If it fails, the
-    Object is as before.
+    Any number of writers, in any number of processes, may append at once: each one's rows stay together, in its order.
+    If it fails, the Object is as before.
     """
     relation = strip(target.relation)
     if not isinstance(relation, Scan) or not is_table(relation):
@@ -168,34 +170,42 @@ async def insert(target: Object, value: Any) -> int:
     table = relation.table
     context = target.context
     context.check(relation)
+    fill = await _filling(context, table, value)
     async with context.append_locks.setdefault(table.name, asyncio.Lock()):
-        start = await Object.from_table(table).count()
         try:
-            if isinstance(value, Object):
-                await _insert_object(context, table, value, start)
-            else:
-                await append_arrow(context, table.name, conform(value, table.columns, "The value"), start)
-        except BaseException:
-            await asyncio.shield(_cut_back(context, table.name, start))
-            raise
-        return await Object.from_table(table).count()
+            return await append(context, table, fill)
+        except NoLockError:
+            return await _append_alone(context, table.name, fill)
 
 
-async def _insert_object(context: DataContext, table: Table, value: Object, start: int) -> None:
-    names = [name for name, _ in table.columns]
-    if len(names) > 1 and sorted(value.columns) != sorted(names):
-        raise ConversionError(
-            f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
-        )
-    context.check(value.relation)
-    relation = shaped(await prepare(context, value.relation), dict(table.columns))
-    query = compile_insert(relation, table.name, start)
-    await context.client.run(query.text, query.parameters, query.settings, context.query_id())
+async def _filling(context: DataContext, table: Table, value: Any) -> Callable[[str, int], Awaitable[None]]:
+    """What writes the value to a table, numbered from a start."""
+    if isinstance(value, Object):
+        names = [name for name, _ in table.columns]
+        if len(names) > 1 and sorted(value.columns) != sorted(names):
+            raise ConversionError(
+                f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
+            )
+        context.check(value.relation)
+        shown = shaped(value.relation, dict(table.columns))
+
+        async def compute(name: str, start: int) -> None:
+            query = compile_insert(await prepare(context, shown), name, start)
+            await context.client.run(query.text, query.parameters, query.settings, context.query_id())
+
+        return compute
+    rows = conform(value, table.columns, "The value")
+
+    async def send(name: str, start: int) -> None:
+        await append_arrow(context, name, rows, start)
+
+    return send
 
 
-async def _cut_back(context: DataContext, table: str, start: int) -> None:
-    statement = f"ALTER TABLE {quote_name(table)} DELETE WHERE {quote_name(KEY)} >= {{start:UInt64}}"
-    await context.client.run(statement, {"start": str(start)}, {"mutations_sync": 1})
+async def _append_alone(context: DataContext, table: str, fill: Callable[[str, int], Awaitable[None]]) -> int:
+    """For the engines that have no locks: this process alone may append."""
+    await fill(table, await count(context, table))
+    return await count(context, table)
 
 
 # --- names -------------------------------------------------------------------------------------------------------
@@ -212,11 +222,24 @@ async def keep(context: DataContext, made: Object, name: str | None, replace: bo
         raise ObjectExistsError(
             f"There is an Object named {name!r} already.", remedy="Open it, delete it, or pass replace=True."
         )
-    verb = "EXCHANGE TABLES {} AND {}" if exists else "RENAME TABLE {} TO {}"
-    await context.client.run(verb.format(quote_name(table.name), quote_name(target)))
+    if exists:
+        await _exchange(context, table.name, target)
+    else:
+        rename = f"RENAME TABLE {quote_name(table.name)} TO {quote_name(target)}"
+        await context.client.run(rename, query_id=context.query_id())
     await context.lifecycle.name(target, name)
     table.release()
     return Object.from_table(await context.open_table(target))
+
+
+async def _exchange(context: DataContext, table: str, target: str) -> None:
+    """Under the lock of appends: rows that were numbered for the old table must not arrive in the new one."""
+    exchange = f"EXCHANGE TABLES {quote_name(table)} AND {quote_name(target)}"
+    try:
+        async with locked(context, target, table):
+            await context.client.run(exchange, query_id=context.query_id())
+    except NoLockError:
+        await context.client.run(exchange, query_id=context.query_id())
 
 
 async def open_object(name: str) -> Object:
@@ -230,7 +253,8 @@ async def open_object(name: str) -> Object:
 
 async def list_objects() -> list[str]:
     """The names of all named Objects."""
-    rows = await get_data_context().client.read_text(_LIST, {"prefix": NAMED})
+    context = get_data_context()
+    rows = await context.client.read_text(_LIST, {"prefix": NAMED}, query_id=context.query_id())
     return [each.removeprefix(NAMED) for each in rows.column(0).to_pylist()]
 
 
@@ -240,7 +264,7 @@ async def delete_object(name: str) -> None:
         raise await _unknown(name)
     context, table = get_data_context(), named_table(name)
     await context.lifecycle.unname(table, name)
-    await context.client.run(f"DROP TABLE {quote_name(table)} SYNC")
+    await context.client.run(f"DROP TABLE {quote_name(table)} SYNC", query_id=context.query_id())
 
 
 async def _unknown(name: str) -> ObjectNotFoundError:

@@ -122,7 +122,7 @@ async def lengths(context: DataContext, relation: Relation) -> list[int]:
         for member in zipped.members:
             compiler = Compiler()
             tree = compiler.count(member)
-            rows = await context.client.read_text(to_text(tree), compiler.parameters)
+            rows = await context.client.read_text(to_text(tree), compiler.parameters, query_id=context.query_id())
             found.append(rows.column(0)[0].as_py())
         if len(set(found)) > 1:
             return found

@@ -28,7 +28,7 @@ async def export_bytes(context: DataContext, relation: Relation, chosen: str) ->
         "output_format_json_array_of_rows": int(chosen == "json"),
         "output_format_arrow_compression_method": "none",
     }
-    stream = context.client.stream_bytes(query, FORMATS[chosen].writes, settings)
+    stream = context.client.stream_bytes(query, FORMATS[chosen].writes, settings, context.query_id())
     try:
         async for piece in stream:
             yield piece

@@ -280,7 +280,7 @@ async def _inferred(context: DataContext, source: Source, sample: bytes) -> list
         "schema_inference_make_columns_nullable": 1,
         "input_format_max_rows_to_read_for_schema_inference": 50_000,
     }
-    rows = (await context.client.read_text(statement, parameters, settings)).to_pylist()
+    rows = (await context.client.read_text(statement, parameters, settings, context.query_id())).to_pylist()
     return [(row["name"], parse_type(row["type"])) for row in rows]
 
 

@@ -104,7 +104,9 @@ class Object(Relational, Outputs, Expressive):
             raise DataTypeError(f"There is no EXPLAIN {kind!r}.", remedy="Use PLAN, PIPELINE, SYNTAX or ESTIMATE.")
         context = self._ready()
         query = compile_query(await prepare(context, self.relation))
-        rows: Any = await context.client.read_text(f"EXPLAIN {kind} {query.text}", query.parameters, query.settings)
+        rows: Any = await context.client.read_text(
+            f"EXPLAIN {kind} {query.text}", query.parameters, query.settings, context.query_id()
+        )
         return "\n".join("  ".join(str(v) for v in row.values()) for row in rows.to_pylist())
 
     # --- making a table ------------------------------------------------------------------------------------------

@@ -58,7 +58,30 @@ def _truncate(types: Types, params: Params) -> DataType:
 
 
 def _build_truncate(args: list[Expression], types: Types, params: Params) -> Expression:
-    return sql.cast(sql.call("dateTrunc", sql.string(params[0]), args[0]), _truncate(types, params))
+    """Counted back from the value: ClickHouse's own functions give types that know no day before 1970, refuse a Date32,
+    or overflow, each in some versions.
+    """
+    unit, kind = params[0], _truncate(types, params)
+    if unit in ("year", "quarter", "month", "week", "day"):
+        return sql.cast(_start_of(unit, sql.call("toDate32", args[0])), kind)
+    moment = sql.cast(args[0], kind)
+    micros = sql.call("positiveModulo", sql.call("toUnixTimestamp64Micro", moment.copy()), sql.number(1_000_000))
+    if unit in ("millisecond", "microsecond"):
+        micros = sql.call("modulo", micros, sql.number(1_000 if unit == "millisecond" else 1))
+    for part, size in (("toSecond", 1_000_000), ("toMinute", 60_000_000))[: {"minute": 1, "hour": 2}.get(unit, 0)]:
+        micros = sql.binary("+", micros, sql.call("multiply", sql.call(part, moment.copy()), sql.number(size)))
+    return sql.cast(sql.call("subtractMicroseconds", moment, micros), kind)
+
+
+def _start_of(unit: str, day: Expression) -> Expression:
+    if unit == "quarter":
+        month = sql.call("minus", sql.call("multiply", sql.call("toQuarter", day), sql.number(3)), sql.number(2))
+        return sql.call("makeDate32", sql.call("toYear", day.copy()), month, sql.number(1))
+    places = {"year": "toDayOfYear", "month": "toDayOfMonth", "week": "toDayOfWeek"}
+    if unit not in places:
+        return day
+    gone = sql.binary("-", sql.call(places[unit], day.copy()), sql.number(1))
+    return sql.call("subtractDays", day, gone)
 
 
 def _add(types: Types, params: Params) -> DataType:

@@ -246,7 +246,7 @@ def jaro_winkler(left, right):
     if not matched:
         return 0.0
     theirs = [each_ for each_, hit in zip(b, taken, strict=True) if hit]
-    turned = sum(x != y for x, y in zip(matched, theirs, strict=True)) // 2
+    turned = sum(x != y for x, y in zip(matched, theirs, strict=True)) / 2
     m = len(matched)
     jaro = (m / len(a) + m / len(b) + (m - turned) / m) / 3
     prefix = next((i for i, (x, y) in enumerate(zip(a[:4], b[:4], strict=False)) if x != y), min(len(a), len(b), 4))
@@ -340,6 +340,11 @@ DATED = {
     "ordinal_day": (lambda a, b: a.dt.ordinal_day(), one(lambda p: p.timetuple().tm_yday)),
     "truncate month": (lambda a, b: a.dt.truncate("month"), one(lambda p: p.replace(day=1))),
     "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: p.replace(month=1, day=1))),
+    "truncate quarter": (
+        lambda a, b: a.dt.truncate("quarter"),
+        one(lambda p: p.replace(month=(p.month - 1) // 3 * 3 + 1, day=1)),
+    ),
+    "truncate week": (lambda a, b: a.dt.truncate("week"), one(lambda p: p - timedelta(days=p.weekday()))),
     "diff": (lambda a, b: a.dt.diff(b, "day"), each(lambda p, q: (p - q).days)),
 }
 TIMED = {
@@ -356,6 +361,14 @@ TIMED = {
     "date": (lambda a, b: a.dt.date(), one(lambda p: p.date())),
     "truncate hour": (lambda a, b: a.dt.truncate("hour"),
                       one(lambda p: p.replace(minute=0, second=0, microsecond=0))),
+    "truncate minute": (lambda a, b: a.dt.truncate("minute"), one(lambda p: p.replace(second=0, microsecond=0))),
+    "truncate second": (lambda a, b: a.dt.truncate("second"), one(lambda p: p.replace(microsecond=0))),
+    "truncate millisecond": (
+        lambda a, b: a.dt.truncate("millisecond"),
+        one(lambda p: p.replace(microsecond=p.microsecond // 1000 * 1000)),
+    ),
+    "truncate day": (lambda a, b: a.dt.truncate("day"), one(lambda p: datetime(p.year, p.month, p.day))),
+    "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: datetime(p.year, 1, 1))),
     "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), one(lambda p: p + timedelta(hours=5, seconds=-1))),
     "diff": (lambda a, b: a.dt.diff(b, "hour"), each(whole(3600))),
     "epoch us": (lambda a, b: a.dt.epoch("us"), one(lambda p: micros(p))),

@@ -12,13 +12,17 @@ from aaiclick.data import (
     DataContext,
     LifecycleHandler,
     LocalLifecycleHandler,
+    View,
     col,
+    create_object_from_file,
     create_object_from_query,
     create_object_from_value,
+    delete_object,
     get_data_context,
+    open_object,
 )
 from aaiclick.data.client import Client, connect
-from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, StaleObjectError
+from aaiclick.data.errors import DataError, LengthError, NoContextError, ObjectNotFoundError, StaleObjectError
 from aaiclick.errors import SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
 
 
@@ -174,22 +178,6 @@ async def test_the_handler_survives_a_server_that_is_gone(clickhouse_target, cap
     assert "was not dropped" in caplog.text
 
 
-async def test_cancelling_leaves_no_query_and_no_table(admin, clickhouse_target):
-    async with DataContext(clickhouse_target):
-        slow = asyncio.create_task(
-            create_object_from_query(
-                "SELECT sleepEachRow(0.1) AS mark_slow FROM numbers(600) SETTINGS max_block_size = 1"
-            )
-        )
-        while not running(admin, clickhouse_target, "INSERT INTO%mark_slow"):  # noqa: ASYNC110  (the server tells no event)
-            await asyncio.sleep(0.01)
-        slow.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await slow
-        assert running(admin, clickhouse_target, "mark_slow") == 0
-        assert tables(admin, clickhouse_target) == []
-
-
 async def test_leaving_a_stream_early_ends_its_query(admin, clickhouse_target):
     async with DataContext(clickhouse_target) as context:
         many = await create_object_from_query("SELECT number AS n FROM numbers(3000000)")
@@ -252,15 +240,35 @@ async def test_other_engines(clickhouse_target):
         DataContext(clickhouse_target, engine="URL('http://evil')")
 
 
-async def test_queries_carry_the_prefix(clickhouse_target, monkeypatch):
+async def test_every_query_carries_the_prefix(clickhouse_target, monkeypatch, tmp_path):
+    """By it all queries of one piece of work are found, and killed."""
+
+    def without_prefix(prefix="aai"):
+        raise AssertionError("a query without the prefix of its context")
+
     seen = []
-    read = Client.read
+    begun = Client._guarded
 
-    async def spy(self, query, query_id=""):
+    async def spy(self, work, query_id):
         seen.append(query_id)
-        return await read(self, query, query_id)
+        return await begun(self, work, query_id)
 
-    monkeypatch.setattr(Client, "read", spy)
+    monkeypatch.setattr("aaiclick.data.client.new_query_id", without_prefix)
+    monkeypatch.setattr(Client, "_guarded", spy)
     async with DataContext(clickhouse_target, query_prefix="attempt-7"):
-        await (await create_object_from_value([1])).data()
-    assert seen[0].startswith("attempt-7-")
+        obj = await create_object_from_value({"n": [1, 2, 3]}, name="kept")
+        other = await create_object_from_query("SELECT number AS n FROM numbers(2)")
+        assert await (await obj.sort("n")).count() == 3
+        with pytest.raises(LengthError):
+            await (obj["n"] + other["n"]).data()
+        await obj.insert(obj)
+        path = await obj.export(tmp_path / "n.csv")
+        await create_object_from_file(path, name="kept", replace=True)
+        assert [batch.num_rows async for batch in obj.iter_batches()] == [6]
+        await obj.describe()
+        await obj.explain()
+        assert await View(obj, 70_000, 1, "n > 0").count() == 0
+        await open_object("kept")
+        await delete_object("kept")
+    assert len(seen) > 30
+    assert all(each.startswith("attempt-7-") for each in seen)

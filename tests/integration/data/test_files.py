@@ -10,8 +10,14 @@ from decimal import Decimal
 import pytest
 from aiohttp import web
 
-from aaiclick.data import col, create_object_from_file, create_object_from_value, list_objects
-from aaiclick.data.errors import ColumnNotFoundError, ForbiddenAddressError, IngestError
+from aaiclick.data import (
+    col,
+    create_object_from_file,
+    create_object_from_query,
+    create_object_from_value,
+    list_objects,
+)
+from aaiclick.data.errors import ColumnNotFoundError, ForbiddenAddressError, IngestError, QueryError
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -92,13 +98,27 @@ async def test_bad_files(tmp_path, data):
     assert rows.to_pylist() == [{"n": 0}]
 
 
-async def test_an_export_that_fails_leaves_no_file(tmp_path):
-    obj = await create_object_from_value([1, 2])
-    with pytest.raises(Exception, match=r"cannot|Cannot|refused|gave up"):
-        await (
-            obj.select(x=col("value").cast("String") + "x").select(y=col("x").cast("Int64")).export(tmp_path / "x.csv")
-        )
+@pytest.mark.parametrize("name", [*FORMATS, "csv.gz", "jsonl.zst"])
+async def test_an_export_that_fails_late_says_why_and_leaves_nothing(tmp_path, name):
+    texts = await create_object_from_query(
+        "SELECT if(number = 399999, 'forty', toString(number)) AS s FROM numbers(400000) ORDER BY number"
+    )
+    with pytest.raises(QueryError, match="Cannot parse string 'forty' as Int64") as caught:
+        await texts.select(n=col("s").cast("Int64")).export(tmp_path / f"n.{name}")
+    assert caught.value.code == 6
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_result_that_fails_late_says_why():
+    texts = await create_object_from_query(
+        "SELECT if(number = 2999999, 'million', toString(number)) AS s FROM numbers(3000000) ORDER BY number"
+    )
+    numbers = texts.select(n=col("s").cast("Int64"))
+    with pytest.raises(QueryError, match="Cannot parse string 'million' as Int64"):
+        await numbers.to_arrow()
+    with pytest.raises(QueryError, match="Cannot parse string 'million' as Int64"):
+        async for _ in numbers.iter_batches():
+            pass
 
 
 class Site:

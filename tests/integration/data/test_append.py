@@ -1,0 +1,161 @@
+"""Many writers, one Object: numbers stay dense, rows come whole or not at all, and a dead writer blocks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+
+import pytest
+
+from aaiclick.data import DataContext, append, col, create_object_from_value, open_object, row_index
+from aaiclick.data.errors import ConversionError, QueryError
+
+WRITER = """
+import asyncio, json, sys
+from aaiclick.data import DataContext, append, open_object
+from aaiclick.settings import parse_clickhouse_url
+
+async def main():
+    order = json.loads(sys.stdin.readline())
+    async with DataContext(parse_clickhouse_url(order["url"])):
+        obj = await open_object("log")
+        if order["stops"]:
+            async def stop(*_):
+                print("holds the lock", flush=True)
+                await asyncio.Event().wait()
+            append._publish = stop
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for n in range(order["times"]):
+            rows = {"writer": [order["writer"]] * 3, "n": [n * 3, n * 3 + 1, n * 3 + 2]}
+            await obj.insert(rows)
+
+asyncio.run(main())
+"""
+
+
+async def writer(target, number, *, times=20, stops=False):
+    """A process that appends when it is told to."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    order = {"url": target.url, "writer": number, "times": times, "stops": stops}
+    process.stdin.write(json.dumps(order).encode() + b"\n")
+    assert await process.stdout.readline() == b"ready\n"
+    return process
+
+
+async def is_dense(obj):
+    found = await obj.select(last=(row_index().max() + 1).fill_null(0), rows=row_index().count()).data()
+    return found["last"] == found["rows"] == [await obj.count()]
+
+
+async def test_eight_processes_append_at_once(clickhouse_target):
+    async with DataContext(clickhouse_target):
+        obj = await create_object_from_value(
+            {"writer": [], "n": []}, schema={"writer": "Int64", "n": "Int64"}, name="log"
+        )
+        processes = await asyncio.gather(*(writer(clickhouse_target, i) for i in range(8)))
+        for process in processes:
+            process.stdin.write(b"go\n")
+        assert [await process.wait() for process in processes] == [0] * 8
+        rows = await obj.data()
+        assert len(rows["n"]) == 8 * 20 * 3
+        ours = [[n for w, n in zip(rows["writer"], rows["n"], strict=True) if w == i] for i in range(8)]
+        assert ours == [list(range(60))] * 8, "every row is there, in the order of its writer"
+        assert all(rows["n"][i] % 3 == i % 3 for i in range(480)), "rows of one append stay together"
+        assert await is_dense(obj)
+
+
+async def test_a_killed_writer_blocks_nobody_and_leaves_nothing(clickhouse_target, monkeypatch):
+    monkeypatch.setattr(append, "IDLE_SECONDS", 1)
+    async with DataContext(clickhouse_target):
+        obj = await create_object_from_value({"writer": [9], "n": [9]}, name="log")
+        process = await writer(clickhouse_target, 1, stops=True)
+        process.stdin.write(b"go\n")
+        assert await process.stdout.readline() == b"holds the lock\n"
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        assert await obj.insert({"writer": [2], "n": [2]}) == 2
+        assert await obj.data() == {"writer": [9, 2], "n": [9, 2]}
+        assert await is_dense(obj)
+
+
+async def test_a_writer_taken_for_dead_does_it_again(clickhouse_target, monkeypatch):
+    """It was only slow: its rows are not lost, and not there twice."""
+    monkeypatch.setattr(append, "IDLE_SECONDS", 1)
+    publish, holds, stolen = append._publish, asyncio.Event(), asyncio.Event()
+
+    async def slow(context, table, staging):
+        if not holds.is_set():
+            holds.set()
+            await stolen.wait()
+        await publish(context, table, staging)
+
+    monkeypatch.setattr(append, "_publish", slow)
+    async with DataContext(clickhouse_target):
+        mine = await create_object_from_value([0], name="log")
+        slow_one = asyncio.create_task(mine.insert([1]))
+        await holds.wait()
+        async with DataContext(clickhouse_target):
+            assert await (await open_object("log")).insert([2]) == 2
+        stolen.set()
+        assert await slow_one == 3
+        assert await mine.data() == [0, 2, 1]
+        assert await is_dense(mine)
+
+
+async def test_a_failed_append_changes_nothing(data):
+    obj = await create_object_from_value([1, 2])
+    bad = (await create_object_from_value(["3", "x"])).cast("Int64")
+    with pytest.raises(QueryError):
+        await obj.insert(bad)
+    with pytest.raises(ConversionError):
+        await obj.insert(["text"])
+    assert await obj.data() == [1, 2]
+    assert await obj.insert([3]) == 3, "the lock was given back"
+
+
+async def test_a_cancelled_append_changes_nothing(data, admin, clickhouse_target):
+    obj = await create_object_from_value([1])
+    many = await create_object_from_value(list(range(2_000_000)))
+    endless = many.join(many.rename("other"), how="cross").select(value=col("value") * col("other"))
+    work = asyncio.create_task(obj.insert(endless))
+    here = f"current_database = '{clickhouse_target.database}'"
+    running = f"SELECT count() FROM system.processes WHERE {here} AND query LIKE 'INSERT%CROSS%'"
+    while not admin.query(running).result_rows[0][0]:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert admin.query(running).result_rows[0][0] == 0
+    assert await obj.data() == [1]
+    assert await obj.insert([2]) == 2
+
+
+async def test_a_column_named_like_a_lock_is_none(data):
+    evil = "x) CONSTRAINT aai_append_t1 ASSUME 1"
+    obj = await create_object_from_value({evil: [1], "`" + evil: [2]})
+    assert await append._holder(data, obj.table_id) is None
+    async with append.locked(data, obj.table_id, "t5"):
+        assert await append._holder(data, obj.table_id) == "t5"
+    assert await obj.insert({evil: [3], "`" + evil: [4]}) == 2
+
+
+async def test_replacing_a_named_object_waits_for_appends(data, clickhouse_target):
+    await create_object_from_value([1], name="log")
+    async with append.locked(data, (await open_object("log")).table_id, "t7"):
+        replaced = asyncio.create_task(create_object_from_value([5], name="log", replace=True))
+        done, _ = await asyncio.wait([replaced], timeout=0.3)
+        assert not done
+    await replaced
+    assert await (await open_object("log")).insert([6]) == 2
+
+
+async def test_engines_without_locks_still_append(clickhouse_target):
+    async with DataContext(clickhouse_target, engine="Memory"):
+        obj = await create_object_from_value([1])
+        assert await obj.insert([2, 3]) == 3
+        assert await obj.data() == [1, 2, 3]

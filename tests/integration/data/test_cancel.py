@@ -1,0 +1,100 @@
+"""A cancelled asyncio task leaves nothing behind: no query on the server, no table, no file."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+from aiohttp import web
+
+from aaiclick.data import (
+    DataContext,
+    col,
+    create_object_from_file,
+    create_object_from_query,
+    create_object_from_value,
+)
+
+SLOW = "SELECT sleepEachRow(0.1) AS n FROM numbers(6000) SETTINGS max_block_size = 1"
+
+
+@pytest.fixture
+async def stalling():
+    """A server that sends much of a file, and never the rest."""
+
+    end = asyncio.Event()
+
+    async def rows(request):
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"n\n" + b"1\n" * 4_000_000)
+        await end.wait()
+        return answer
+
+    application = web.Application()
+    application.router.add_get("/rows.csv", rows)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}/rows.csv"
+    end.set()
+    await runner.cleanup()
+
+
+async def endless_batches():
+    while True:
+        yield pa.table({"n": list(range(300_000))})
+
+
+async def read_all(obj):
+    async for _ in obj.iter_batches():
+        pass
+
+
+KINDS = {
+    "query": lambda endless, path, url: create_object_from_query(SLOW),
+    "named query": lambda endless, path, url: create_object_from_query(SLOW, name="kept"),
+    "materialize": lambda endless, path, url: endless.materialize(),
+    "sorted": lambda endless, path, url: endless.sort("n").materialize(),
+    "read": lambda endless, path, url: endless.sum().data(),
+    "count": lambda endless, path, url: endless.filter(col("n") % 7 == 3).count(),
+    "batches": lambda endless, path, url: read_all(endless),
+    "export": lambda endless, path, url: endless.export(path / "n.csv"),
+    "compressed export": lambda endless, path, url: endless.export(path / "n.parquet"),
+    "values": lambda endless, path, url: create_object_from_value(endless_batches()),
+    "file": lambda endless, path, url: create_object_from_file(url, allow_private=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_cancelling_leaves_nothing(admin, clickhouse_target, tmp_path, stalling, kind):
+    database = clickhouse_target.database
+
+    def running(mark):
+        text = f"SELECT count() FROM system.processes WHERE startsWith(query_id, '{mark}')"
+        return admin.query(text).result_rows[0][0]
+
+    def tables():
+        return {n for (n,) in admin.query(f"SELECT name FROM system.tables WHERE database = '{database}'").result_rows}
+
+    async with DataContext(clickhouse_target):
+        many = await create_object_from_query("SELECT toInt64(number) AS n FROM numbers(300000) ORDER BY n")
+        endless = many.join(many.rename("m"), how="cross").select(n=col("n") * col("m"))
+        before = tables()
+        async with DataContext(clickhouse_target, query_prefix=f"cancelled {kind}"):
+            work = asyncio.create_task(KINDS[kind](endless, tmp_path, stalling))
+            while not running(f"cancelled {kind}") or not works(kind, tables() - before):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            assert running(f"cancelled {kind}") == 0
+            assert tables() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def works(kind, made):
+    """Whether it got as far as its long statement: those that store rows have made a table by then."""
+    stores = kind in ("query", "named query", "materialize", "sorted", "values", "file")
+    return bool(made) if stores else True
