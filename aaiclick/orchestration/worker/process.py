@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, make_running
-from aaiclick.orchestration.worker.isolated import Isolation
+from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import GONE, Duty
 from aaiclick.settings import PostgresTarget
 from aaiclick.store import queue, supervision
@@ -206,7 +206,10 @@ class WorkerProcess:
 
     async def _work(self, running: Running) -> None:
         alone = self._duty.isolate or running.claim.suspect
-        outcome = await (self._isolation.run(running) if alone else self._executor.execute(running))
+        if alone:
+            outcome = await self._isolation.run(running)
+        else:
+            outcome = suspected(await self._executor.execute(running))
         del self._running[running.claim.lease.task_id]
         self._finished += 1
         if outcome is not None:
