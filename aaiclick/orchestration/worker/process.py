@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aaiclick.errors import AaiclickError
-from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, make_running
+from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import GONE, Duty
 from aaiclick.settings import PostgresTarget
@@ -206,7 +206,10 @@ class WorkerProcess:
 
     async def _work(self, running: Running) -> None:
         alone = self._duty.isolate or running.claim.suspect
-        if alone:
+        running.begun = True
+        if running.ending is not None:
+            outcome = ending_outcome(running)
+        elif alone:
             outcome = await self._isolation.run(running)
         else:
             outcome = suspected(await self._executor.execute(running))
