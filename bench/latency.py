@@ -102,7 +102,8 @@ async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
     connection = await asyncpg.connect(target.dsn)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
-        f"Python {platform.python_version()}, aaiclick {__version__}, PostgreSQL {connection.get_server_version().major}",
+        f"Python {platform.python_version()}, aaiclick {__version__}, "
+        f"PostgreSQL {connection.get_server_version().major}",
         flush=True,
     )
     await connection.close()
@@ -134,8 +135,9 @@ async def submit(target: PostgresTarget, count: int) -> None:
         after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(
-        f"submit {count:,} tasks from an iterator: {count / seconds:,.0f}/s, {cpu / count * 1e6:.1f} us of the client's "
-        f"CPU a task, peak memory {after.ru_maxrss / 1000:.0f} MB ({(after.ru_maxrss - before.ru_maxrss) / 1000:+.1f} MB)",
+        f"submit {count:,} tasks from an iterator: {count / seconds:,.0f}/s, {cpu / count * 1e6:.1f} us of the "
+        f"client's CPU a task, peak memory {after.ru_maxrss / 1000:.0f} MB "
+        f"({(after.ru_maxrss - before.ru_maxrss) / 1000:+.1f} MB)",
         flush=True,
     )
 
