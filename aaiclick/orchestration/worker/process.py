@@ -65,6 +65,7 @@ class WorkerProcess:
         self._finished = 0
         self._rate = 0.0
         self._due = math.inf
+        self._due_unknown = False
         self._completed = 0
         self._failed = 0
 
@@ -166,7 +167,8 @@ class WorkerProcess:
         )
         self._completed += sum(isinstance(said, Success) and said.lease.task_id in accepted for said in outcomes)
         self._failed += sum(isinstance(said, Failure) and said.lease.task_id in accepted for said in outcomes)
-        if any(isinstance(said, Failure) for said in outcomes):
+        if self._due_unknown or any(isinstance(said, Failure) for said in outcomes):
+            self._due_unknown = False
             self._expect(await queue.seconds_to_next_due(connection))
         return claims
 
@@ -241,7 +243,7 @@ class WorkerProcess:
                 self._give_back_unbegun()
                 self._wake.set()
             if now >= self._due:
-                self._due = math.inf
+                self._due, self._due_unknown = math.inf, True  # who looks also asks what is due after this
                 self._look()
 
     async def _attend(self) -> None:
