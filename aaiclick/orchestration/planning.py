@@ -41,7 +41,7 @@ def closure(items: Iterable[Node]) -> list[Node]:
 
 
 def slices(items: Iterator[Node], job_id: int, size: int = SLICE) -> Iterator[tuple[list[Node], Plan, dict[int, str]]]:
-    """Nodes, plans and names of `size` items each, as the author makes them. What has been handed on is submitted and let go of."""
+    """Nodes, plan and names of `size` items each, as the author makes them; what has been handed on is let go of."""
     while batch := list(islice(items, size)):
         nodes = closure(batch)
         yield nodes, *make_plan(nodes)
