@@ -33,6 +33,10 @@ def worker() -> None:
     "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
     help="Whether each task runs in a process of its own.",
 )  # fmt: skip
+@click.option(
+    "--memory-mb", type=click.IntRange(64), default=None,
+    help="Memory for the data of each process: a task that needs more fails, the others go on [default: no limit].",
+)  # fmt: skip
 @click.option("--max-tasks", type=click.IntRange(1), default=None, help="End after that many tasks in each process.")
 @click.option("--drain", is_flag=True, help="End when there is nothing left to do.")
 @click.option(
@@ -49,6 +53,7 @@ def start(
     queues: tuple[str, ...],
     imports: tuple[str, ...],
     isolation: str,
+    memory_mb: int | None,
     max_tasks: int | None,
     drain: bool,
     stop_seconds: float,
@@ -61,6 +66,7 @@ def start(
         queues=queues,
         imports=imports,
         isolate=isolation == "process",
+        memory_mb=memory_mb,
         max_tasks=max_tasks,
         drain=drain,
         stop_seconds=stop_seconds,
@@ -76,6 +82,7 @@ def make_plan(
     queues: tuple[str, ...] = (),
     imports: tuple[str, ...] = (),
     isolate: bool = False,
+    memory_mb: int | None = None,
     max_tasks: int | None = None,
     drain: bool = False,
     stop_seconds: float = 30.0,
@@ -97,7 +104,8 @@ def make_plan(
         max_tasks=max_tasks,
         drain=drain,
     )
-    setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()))
+    memory = None if memory_mb is None else memory_mb * 1_000_000
+    setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory)
     return Plan(processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds)
 
 

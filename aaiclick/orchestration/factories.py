@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,7 +15,7 @@ from aaiclick.orchestration.arguments import serialise
 from aaiclick.orchestration.context import any_context, job_limits, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
-from aaiclick.orchestration.planning import arguments_of, closure, make_plan
+from aaiclick.orchestration.planning import arguments_of, closure, make_plan, slices
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.sharing import MARK, sharing
 from aaiclick.settings import get_settings
@@ -22,7 +23,8 @@ from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
 from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.models import DEFAULT_QUEUE
-from aaiclick.store.plan import NewTask
+from aaiclick.store.plan import NewTask, Plan
+from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, submit_job
 
 if TYPE_CHECKING:
@@ -47,12 +49,18 @@ def entrypoint_of(function: Callable[..., Any]) -> str:
 
 async def create_job(
     name: str,
-    entry: Node | str | Callable[..., Any] | Sequence[Node],
+    entry: Node | str | Callable[..., Any] | Sequence[Node] | Iterator[Node],
     *,
     timeout_seconds: float | None = None,
     idempotency_key: str | None = None,
 ) -> Job:
-    """Submit a job: its entry (a task, several, a group, a function or its path) with everything it waits for."""
+    """Submit a job: its entry (a task, several, a group, a function or its path) with everything it waits for.
+
+    An iterator of tasks may be longer than memory is large: it is read as it is written, in one transaction, and tasks
+    are let go of on the way. Each may wait for what came before it, and groups may go on growing.
+    """
+    if isinstance(entry, Iterator):
+        return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
     nodes = [entry] if isinstance(entry, Node) else entry
     if isinstance(nodes, str) or callable(nodes):
         nodes = [create_task(nodes)]
@@ -71,6 +79,27 @@ async def create_job(
             mark_submitted(found, job_id)
         else:
             shared.undo()
+        row = await reads.get_job(connection, job_id)
+    assert row is not None  # noqa: S101
+    return Job.from_row(row)
+
+
+async def _create_by_slices(
+    name: str, nodes: Iterator[Node], timeout_seconds: float | None, idempotency_key: str | None
+) -> Job:
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+    async with AsyncExitStack() as lent, any_context() as context, context.connection() as connection:
+
+        async def plans() -> AsyncGenerator[tuple[Plan, Mapping[int, str]]]:
+            for made, plan, names in slices(nodes, new.id):
+                if arguments := arguments_of(plan, made):
+                    shared = await lent.enter_async_context(sharing(arguments))
+                    plan.tables, plan.adopted = shared.tables, shared.adopted
+                yield plan, names
+
+        async with aclosing(plans()) as parts:
+            job_id = await submit_slices(connection, new, parts, limits=job_limits())
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from aaiclick.errors import SubmitError
@@ -12,6 +13,9 @@ from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.settings import get_settings
 from aaiclick.store.plan import NewGroup, NewTask, Plan
+
+SLICE = 10_000
+"""Items of a job that are held at once when they come from an iterator."""
 
 
 def closure(items: Iterable[Node]) -> list[Node]:
@@ -34,6 +38,17 @@ def closure(items: Iterable[Node]) -> list[Node]:
             if node.kwargs:
                 todo.extend(tasks_in(node.kwargs))
     return sorted(found.values(), key=lambda node: node.id)
+
+
+def slices(items: Iterator[Node], job_id: int, size: int = SLICE) -> Iterator[tuple[list[Node], Plan, dict[int, str]]]:
+    """Nodes, plan and names of `size` items each, as the author makes them; what has been handed on is let go of."""
+    while batch := list(islice(items, size)):
+        nodes = closure(batch)
+        yield nodes, *make_plan(nodes)
+        for node in nodes:
+            node.job_id, node.submitted = job_id, True
+            if isinstance(node, Task) and node.group is not None:
+                node.group.members.clear()
 
 
 def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:

@@ -66,6 +66,7 @@ class Running:
     deadline: float
     started_at: datetime | None = None
     announced: bool = False
+    begun: bool = False
     job: asyncio.Task[None] | None = None
     thread: int | None = None
     ending: Ending | None = None
@@ -76,6 +77,8 @@ class Running:
         if self.ending is not None or self.job is None:
             return
         self.ending = why
+        if not self.begun:
+            return  # a coroutine that is cancelled before its first step never runs, not even to say that it ended
         with self.lock:
             if self.thread is not None:
                 _raise_in_thread(self.thread)

@@ -2,7 +2,8 @@
 
 When a worker process dies, nobody can say which of its tasks did it. All are given back uncharged, but from then on
 each runs here, alone: the one that kills its process again is the culprit, and pays with an attempt; the others
-finish. `--isolation process` runs every task this way.
+finish. When memory runs out in a process of many, the one that is told of it need not be the one that took it: the same
+is done. `--isolation process` runs every task this way.
 
 A child is warm: it takes one task after the other, a line of JSON each, and answers with a line. Ending a task is
 ending its child, which no code can refuse.
@@ -17,6 +18,7 @@ import json
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -32,6 +34,7 @@ from aaiclick.orchestration.worker.executor import (
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.store.leases import CRASHED
 from aaiclick.store.queue import Claim, Failure, Lease, Success
 
 LINE_BYTES = 64_000_000
@@ -66,9 +69,7 @@ class Isolation:
             return ending_outcome(running)
         if answer is None:
             code = await child.wait()
-            return failed(
-                running, f"The process of this task ended with {_exit(code)}.", f"exit {code}", permanent=False
-            )
+            return failed(running, f"The process of this task ended with {_exit(code)}.", CRASHED, permanent=False)
         self._idle.append(child)
         return _outcome(answer)
 
@@ -85,6 +86,13 @@ class Isolation:
         assert child.stdin is not None  # noqa: S101
         child.stdin.write(self._setup.to_json().encode() + b"\n")
         return child
+
+
+def suspected(outcome: Outcome | None) -> Outcome | None:
+    """The outcome of a task that had company: out of memory, it is tried alone before it pays."""
+    if isinstance(outcome, Failure) and outcome.fingerprint.startswith(f"{MemoryError.__name__}:"):
+        return replace(outcome, fingerprint=CRASHED, charged=False, delay_seconds=0.0, outcome="LOST")
+    return outcome
 
 
 async def _ask(child: Process, claim: Claim) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 LIMIT_BYTES = 10_000_000
 FLUSH_SECONDS = 0.2
+PIECE_CHARACTERS = 1_000_000
 
 _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaiclick_task_log", default=None)
 
@@ -59,35 +60,51 @@ class TaskLog:
         return self._written > 0
 
     def write(self, text: str) -> None:
-        data = text.encode(errors="backslashreplace")
-        with self._lock, self._losing():
-            if self._lost:
-                return
-            file = self._file or self._open()
-            room = max(0, LIMIT_BYTES - self._written)
-            file.write(data[:room])
-            self._written += len(data)
-            self._dropped += max(0, len(data) - room)
-            now = time.monotonic()
-            if now - self._flushed > FLUSH_SECONDS:
-                file.flush()
-                self._flushed = now
+        """Very long texts go piece by piece: encoding a gigabyte at once would take another one."""
+        for start in range(0, len(text), PIECE_CHARACTERS):
+            data = text[start : start + PIECE_CHARACTERS].encode(errors="backslashreplace")
+            with self._lock:
+                try:
+                    self._write(data)
+                except OSError:
+                    self._lose()
 
     def flush(self) -> None:
-        with self._lock, self._losing():
-            if self._file is not None:
-                self._file.flush()
+        with self._lock:
+            try:
+                if self._file is not None:
+                    self._file.flush()
+            except OSError:
+                self._lose()
 
     def close(self) -> None:
-        with self._lock, self._losing():
-            if self._file is None:
-                return
-            if self._dropped:
-                self._file.write(
-                    f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n".encode()
-                )
-            self._file.close()
-            self._file = None
+        with self._lock:
+            try:
+                self._close()
+            except OSError:
+                self._lose()
+
+    def _write(self, data: bytes) -> None:
+        if self._written >= LIMIT_BYTES or self._lost:
+            self._dropped += len(data)
+            return
+        file = self._file or self._open()
+        room = LIMIT_BYTES - self._written
+        file.write(data[:room])
+        self._written += len(data)
+        self._dropped += max(0, len(data) - room)
+        now = time.monotonic()
+        if now - self._flushed > FLUSH_SECONDS:
+            file.flush()
+            self._flushed = now
+
+    def _close(self) -> None:
+        if self._file is None:
+            return
+        if self._dropped:
+            self._file.write(f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n".encode())
+        self._file.close()
+        self._file = None
 
     def _open(self) -> io.BufferedWriter:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -96,17 +113,13 @@ class TaskLog:
         self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
         return self._file
 
-    @contextmanager
-    def _losing(self) -> Generator[None]:
+    def _lose(self) -> None:
         """A full disk costs a task the rest of its log, never its outcome."""
-        try:
-            yield
-        except OSError:
-            self._lost = True
-            if self._file is not None:
-                with suppress(OSError):
-                    self._file.close()
-            self._file = None
+        self._lost = True
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+        self._file = None
 
 
 class _Divided(io.TextIOBase):

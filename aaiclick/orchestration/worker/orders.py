@@ -32,6 +32,8 @@ class Setup:
     allowed_modules: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     directory: str = ""
+    memory_bytes: int | None = None
+    """The most that each process may use for its data."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -47,6 +49,7 @@ class Setup:
             allowed_modules=tuple(given["allowed_modules"]),
             imports=tuple(given["imports"]),
             directory=given["directory"],
+            memory_bytes=given["memory_bytes"],
         )
 
 

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aaiclick.errors import AaiclickError
-from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, make_running
-from aaiclick.orchestration.worker.isolated import Isolation
+from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
+from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import GONE, Duty
 from aaiclick.settings import PostgresTarget
 from aaiclick.store import queue, supervision
@@ -65,6 +65,7 @@ class WorkerProcess:
         self._finished = 0
         self._rate = 0.0
         self._due = math.inf
+        self._due_unknown = False
         self._completed = 0
         self._failed = 0
 
@@ -166,7 +167,8 @@ class WorkerProcess:
         )
         self._completed += sum(isinstance(said, Success) and said.lease.task_id in accepted for said in outcomes)
         self._failed += sum(isinstance(said, Failure) and said.lease.task_id in accepted for said in outcomes)
-        if any(isinstance(said, Failure) for said in outcomes):
+        if self._due_unknown or any(isinstance(said, Failure) for said in outcomes):
+            self._due_unknown = False
             self._expect(await queue.seconds_to_next_due(connection))
         return claims
 
@@ -206,7 +208,13 @@ class WorkerProcess:
 
     async def _work(self, running: Running) -> None:
         alone = self._duty.isolate or running.claim.suspect
-        outcome = await (self._isolation.run(running) if alone else self._executor.execute(running))
+        running.begun = True
+        if running.ending is not None:
+            outcome = ending_outcome(running)
+        elif alone:
+            outcome = await self._isolation.run(running)
+        else:
+            outcome = suspected(await self._executor.execute(running))
         del self._running[running.claim.lease.task_id]
         self._finished += 1
         if outcome is not None:
@@ -235,7 +243,7 @@ class WorkerProcess:
                 self._give_back_unbegun()
                 self._wake.set()
             if now >= self._due:
-                self._due = math.inf
+                self._due, self._due_unknown = math.inf, True  # who looks also asks what is due after this
                 self._look()
 
     async def _attend(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import resource
 import sys
 
 from aaiclick.errors import EntrypointError
@@ -14,6 +15,9 @@ from aaiclick.orchestration.worker.orders import Setup
 
 async def make_executor(setup: Setup, threads: int) -> Executor:
     """An executor for this process: the user's modules imported, the tables of its tasks looked after."""
+    if setup.memory_bytes is not None:
+        # Data and not the address space: libraries reserve gigabytes of that and never touch them.
+        resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_bytes, setup.memory_bytes))
     if setup.directory and setup.directory not in sys.path:
         sys.path.insert(0, setup.directory)
     for module in setup.imports:

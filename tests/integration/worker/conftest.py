@@ -19,6 +19,7 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
+from tests.integration.worker.nursery import Nursery
 
 TASKS = """
 import asyncio, ctypes, logging, os, sys, time
@@ -151,3 +152,16 @@ def bench(aaiclick_env, aaiclick_postgres, tmp_path):
             worker.process.wait()
         assert worker.process.stderr is not None
         worker.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ward(nursery, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+    (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
+    return nursery.at(aaiclick_postgres, aaiclick_clickhouse, tmp_path)

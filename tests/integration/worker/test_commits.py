@@ -16,7 +16,6 @@ from aaiclick.store.engine import connect
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.upkeep import reap
-from tests.integration.worker.nursery import Nursery
 
 TASKS = """
 import asyncio, os
@@ -59,19 +58,6 @@ async def db(aaiclick_postgres):
     yield connection
     await connection.execute("DROP FUNCTION note_accepted CASCADE; DROP TABLE accepted")
     await connection.close()
-
-
-@pytest.fixture(scope="module")
-def nursery():
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def ward(nursery, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
-    (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    return nursery.at(aaiclick_postgres, aaiclick_clickhouse, tmp_path)
 
 
 class Work:
@@ -130,7 +116,8 @@ class Work:
 
 
 @pytest.fixture
-def work(db, tmp_path):
+def work(db, ward, tmp_path):
+    (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
     return Work(db, tmp_path)
 
 
@@ -178,7 +165,6 @@ async def test_killed_while_it_gives_back(ward, work, moment):
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_killed_at_a_heartbeat_and_finished_by_another(bench, ward, work, moment):
     """Heartbeats are the supervisor's; its processes give back what they hold when it is gone."""
-    (work.directory / "users_tasks.py").write_text(textwrap.dedent(TASKS))
     await work.submit("waiting")
     faults = {"AAICLICK_FAULTS": f"keep_leases.{moment}=kill", "WORKER_HEARTBEAT_INTERVAL": "0.2"}
     supervisor = bench.start(**faults)
