@@ -6,12 +6,15 @@
     ├── StackError             a server of the embedded stack did not start or did not stop
     ├── UnreachableError       a database does not answer
     ├── UnauthorisedError      a database or the service refused the credential
+    ├── ForbiddenError         the credential is good, but does not allow this
     ├── UnsupportedServerError a database is too old, or is not what it should be
     ├── SchemaError            the PostgreSQL schema is not the one this version works with
     ├── EntrypointError        a task names code that is not there or may not be run
     ├── NotFoundError          there is no job, task, group or worker of this id
     ├── SubmitError            what was submitted cannot be run as it is
     │   └── CycleError         tasks or groups wait for each other
+    ├── ConflictError          something that is there already is in the way
+    ├── LimitError             a request is larger, deeper or longer than the service takes
     └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
@@ -79,6 +82,12 @@ class UnauthorisedError(AaiclickError):
     exit_code = EXIT_UNAUTHORISED
 
 
+class ForbiddenError(AaiclickError):
+    """The credential is good, but does not allow this."""
+
+    exit_code = EXIT_UNAUTHORISED
+
+
 class UnsupportedServerError(AaiclickError):
     """A database is too old, or is not what it should be."""
 
@@ -107,6 +116,16 @@ class SubmitError(AaiclickError):
 
 class CycleError(SubmitError):
     """Tasks or groups wait for each other."""
+
+
+class ConflictError(AaiclickError):
+    """Something that is there already is in the way."""
+
+
+class LimitError(AaiclickError):
+    """A request is larger, deeper or longer than the service takes."""
+
+    exit_code = EXIT_USAGE
 
 
 class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)
