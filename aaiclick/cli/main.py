@@ -43,6 +43,7 @@ COMMANDS = {
     "queues": Entry("queues", "Show, pause and resume queues."),
     "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
     "worker": Entry("worker", "Run tasks."),
+    "server": Entry("server", "Serve the HTTP API."),
     "workers": Entry("queues", "Show workers."),
     "doctor": Entry("doctor", "Check the installation and say how to mend it."),
     "config": Entry("config", "List every setting, its value and its source."),

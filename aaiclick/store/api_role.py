@@ -31,8 +31,9 @@ async def ensure_api_role(connection: Connection) -> None:
             return
         try:
             async with connection.transaction():
-                for step in ("create_api_role", "join_api_role", "grant_api_role"):
-                    await connection.execute(statement(step))
+                await connection.execute(statement("create_api_role"))
+                await connection.execute(statement("join_api_role"))
+                await connection.execute(statement("grant_api_role"))
         except asyncpg.InsufficientPrivilegeError as error:
             raise UnauthorisedError(
                 f"This user may not make the role {API_ROLE}, which walls the organisations off: {error}.",

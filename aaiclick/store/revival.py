@@ -76,6 +76,21 @@ async def redrive(
     return back
 
 
+async def discard(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    org_id: UUID | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int = REDRIVEN_AT_ONCE,
+) -> set[int]:
+    """Give dead letters up: these, or all that match. They have failed for good; their jobs do not change."""
+    ids = None if task_ids is None else list(task_ids)
+    rows = await connection.fetch(statement("discard"), org_id, type, fingerprint, ids, limit)
+    return {row["id"] for row in rows}
+
+
 async def _revive(
     connection: Connection, job_id: int | None, roots: Sequence[int], spacing: float, now: datetime | None
 ) -> set[int]:

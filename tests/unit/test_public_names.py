@@ -18,6 +18,7 @@ PUBLIC = {
     ],
     "aaiclick.orchestration": [
         "Group",
+        "Health",
         "Job",
         "JobStatus",
         "OrchContext",
@@ -39,6 +40,7 @@ PUBLIC = {
         "get_orch_context_session",
         "get_task",
         "handler",
+        "health_check",
         "job",
         "list_jobs",
         "list_workers",
