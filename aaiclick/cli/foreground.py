@@ -7,42 +7,58 @@ import importlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from aaiclick._version import __version__
+from aaiclick.cli.api import kept_server, open_somewhere
 from aaiclick.cli.output import note
+from aaiclick.cli.server import first_key
 from aaiclick.local import close_leases, find_both, stack_status, stop_stack
 from aaiclick.local.home import Home
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.migrate import ensure_current
 
 
-def stay_up(settings: Settings, background: bool) -> None:
-    """Start everything, say where it is, and stop it at SIGINT or SIGTERM."""
+def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -> None:
+    """Start everything, say where it is (`told` gets the address of the API), and stop it at SIGINT or SIGTERM."""
     started = time.monotonic()
     stop = _stop_signal()
     postgres, clickhouse = find_both(settings)
-    asyncio.run(_prepare(settings, postgres, clickhouse))
-    note(f"aaiclick is up: version {__version__}, ready in {time.monotonic() - started:.1f} s")
-    note(f"  {postgres}")
-    note(f"  {clickhouse}")
-    if background:
-        _leave_terminal(Home(settings.home))
-    else:
-        note("Ctrl-C stops it.")
-    os.read(stop, 1)
+    first = asyncio.run(_prepare(settings, postgres, clickhouse))
+    home = Home(settings.home)
+    with kept_server(open_somewhere(settings), home.log_of("server")) as url:
+        told(url)
+        _say(time.monotonic() - started, postgres, clickhouse, url, first)
+        if background:
+            _leave_terminal(home)
+        else:
+            note("Ctrl-C stops it.")
+        os.read(stop, 1)
     close_leases()
     stopped = stop_stack(settings, unless_used=True)
     others = stack_status(settings)
     note(f"The servers go on: {others['leases']} other users." if others and not stopped else "Stopped.")
 
 
-async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> None:
-    """The schema is brought up to date, and a ClickHouse that is not ours is asked whether it is there."""
+def _say(seconds: float, postgres: PostgresTarget, clickhouse: ClickHouseTarget, url: str, first: str | None) -> None:
+    note(f"aaiclick is up: version {__version__}, ready in {seconds:.1f} s")
+    note(f"  {postgres}")
+    note(f"  {clickhouse}")
+    note(f"  HTTP API at {url}")
+    if first is not None:
+        note(f"  The first admin key, shown this once: {first}")
+
+
+async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> str | None:
+    """The schema is brought up to date, and a ClickHouse that is not ours is asked whether it is there; returns the
+    first key, if there was none.
+    """
     await ensure_current(postgres)
     if settings.clickhouse is not None:
         client = importlib.import_module("aaiclick.data.client")  # heavy: the embedded one is known to be ready
         await client.connect(clickhouse)
+    return await first_key(postgres)
 
 
 def _stop_signal() -> int:

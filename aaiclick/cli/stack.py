@@ -32,7 +32,8 @@ STOP_SECONDS = 60.0
 def up(detach: bool, background: bool) -> None:
     """Start the whole stack and keep it running until Ctrl-C.
 
-    Embedded PostgreSQL and ClickHouse are started where no server is set, and the schema is brought up to date.
+    Embedded PostgreSQL and ClickHouse are started where no server is set, the schema is brought up to date, and the
+    HTTP API is served.
     """
     settings = get_settings()
     home = Home(settings.home)
@@ -46,7 +47,11 @@ def up(detach: bool, background: bool) -> None:
         if running is not None:
             note(f"aaiclick is up already (pid {running}).")
             return
-        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background)
+
+        def told(url: str) -> None:
+            _write(_up_lock(home), {"pid": os.getpid(), "server": url})
+
+        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background, told)
 
 
 @click.command()
@@ -64,8 +69,11 @@ def status(output: str) -> None:
     """Show what runs and where. Starts nothing."""
     settings = get_settings()
     keeper = stack_status(settings)
-    pid = _running_up(Home(settings.home))
+    facts = _facts(Home(settings.home))
+    pid = facts.get("pid")
     records = [_line("up", "running" if pid else "stopped", pid, str(settings.home))]
+    if "server" in facts:
+        records.append(_line("server", "running", None, facts["server"]))
     if keeper is not None:
         records.append(_line("keeper", "running", keeper["pid"], f"users: {keeper['leases']}"))
     for name, target in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):
@@ -85,8 +93,7 @@ def _only_one(home: Home) -> Generator[int | None]:
         if not _take(handle):
             yield _running_up(home) or -1
             return
-        os.truncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
+        _write(_up_lock(home), {"pid": os.getpid()})
         yield None
     finally:
         os.close(handle)
@@ -110,17 +117,29 @@ def _up_lock(home: Home) -> Path:
     return home.path / "up.lock"
 
 
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    """In place: the file itself is locked."""
+    with path.open("r+") as file:
+        file.write(json.dumps(facts))
+        file.truncate()
+
+
 def _running_up(home: Home) -> int | None:
     """The pid of the `up` that holds the lock, if any."""
+    return _facts(home).get("pid")
+
+
+def _facts(home: Home) -> dict[str, Any]:
+    """What the `up` that holds the lock wrote into it."""
     try:
         with _up_lock(home).open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
-                return int(json.load(file)["pid"])
-    except (OSError, ValueError, KeyError):
+                return json.load(file)
+    except (OSError, ValueError):
         pass
-    return None
+    return {}
 
 
 def _end_up(home: Home) -> bool:

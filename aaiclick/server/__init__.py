@@ -1,9 +1,5 @@
-"""The HTTP service: one API for people, programs and remote workers."""
+"""The HTTP service: one API for people, programs and remote workers.
 
-from __future__ import annotations
-
-from aaiclick.server.app import create_app
-from aaiclick.server.run import serve
-from aaiclick.server.service import Service
-
-__all__ = ["Service", "create_app", "serve"]
+`app.create_app` makes it, `run.serve` runs it. Nothing is imported here: FastAPI is heavy, and `aaiclick up` opens the
+socket long before it is needed.
+"""

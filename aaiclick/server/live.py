@@ -5,8 +5,9 @@ of new work and otherwise every LOOK_SECONDS, and compares with what it saw befo
 complete tasks would cost each of them; a look costs what there is unfinished, whoever listens.) Changes go into one
 ring per org. A listener is a position in that ring, so a thousand of them hold nothing but their sockets.
 
-An event's id is EPOCH-NUMBER. Who comes back with one that the ring still has gets what was missed; else the event
-`reset` says that things may have changed unseen, and the listener reads them anew.
+A stream begins with `ready`: from there on every change is heard. An event's id is EPOCH-NUMBER. Who comes back with
+one that the ring still has gets what was missed; else `reset` comes instead of `ready`: things may have changed
+unseen, and the listener reads them anew. A ring outlives its last listener by KEPT_SECONDS.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ SHARE = 10
 """A look that takes a second is followed by ten without one."""
 
 KEPT = 2_000
+KEPT_SECONDS = 60.0
 OVERLAP = 60_000 << 22
 """Ids are made before they are committed: a look goes back a minute."""
 
@@ -51,14 +53,22 @@ _SHOWN = ("name", "status", "total_tasks", "open_tasks", "failed_tasks", "cancel
 
 @dataclass
 class Ring:
-    """The last changes of one org."""
+    """The last changes of one org. All rings count together; `forgotten` is the last number this one does not have."""
 
+    forgotten: int
+    last: int
     events: deque[tuple[int, Event]] = field(default_factory=lambda: deque[tuple[int, Event]](maxlen=KEPT))
     listeners: int = 0
+    deserted: float = 0.0
     known: dict[int, tuple[Any, ...]] = field(default_factory=dict[int, tuple[Any, ...]])
     ended: set[int] = field(default_factory=set[int])
     looked: bool = False
-    last: int = 0
+
+    def add(self, number: int, event: Event) -> None:
+        if len(self.events) == KEPT:
+            self.forgotten = self.events[0][0]
+        self.events.append((number, event))
+        self.last = number
 
 
 class Live:
@@ -71,47 +81,52 @@ class Live:
         self._rings: dict[UUID, Ring] = {}
         self._changed = asyncio.Condition()
         self._wake = asyncio.Event()
+        self._number = 0
 
     # --- listeners ----------------------------------------------------------------------------------------------------
 
     async def listen(self, org_id: UUID, last_event_id: str | None, job_id: int | None) -> AsyncGenerator[Event | None]:
         """Changes of an org's jobs (or of one job) from now on, or from where the listener left off."""
-        ring = self._rings.setdefault(org_id, Ring())
-        ring.listeners += 1
-        self._wake.set()
-        position = self._position(ring, last_event_id)
-        if position is None:
-            position = ring.last
-            if last_event_id is not None:
-                yield Event("reset", {"why": "what happened meanwhile is not known any more"}, self._id(position))
+        ring = self._join(org_id)
         try:
+            await self._wait(lambda: ring.looked, patient=True)
+            position = self._position(ring, last_event_id)
+            if position is None:
+                position = ring.last
+                yield Event("ready" if last_event_id is None else "reset", {}, self._id(position))
             while not self._closing.is_set():
-                first = ring.events[0][0] if ring.events else ring.last + 1
-                if position + 1 < first:
+                if position < ring.forgotten:
                     position = ring.last
-                    yield Event("reset", {"why": "more happened than is kept"}, self._id(position))
+                    yield Event("reset", {}, self._id(position))
                 for number, event in list(ring.events):
                     if number > position and (job_id is None or event.data["id"] == str(job_id)):
                         yield event
-                position = ring.last
+                    position = max(position, number)
                 yield None
-                await self._wait(ring, position)
+                await self._wait(lambda reached=position: ring.last > reached)
         finally:
             ring.listeners -= 1
-            if not ring.listeners:
-                self._rings.pop(org_id, None)
+            ring.deserted = time.monotonic()
+
+    def _join(self, org_id: UUID) -> Ring:
+        if org_id not in self._rings:
+            self._number += 1  # so that no id of an earlier ring of this org is one of this
+            self._rings[org_id] = Ring(self._number, self._number)
+        self._wake.set()
+        self._rings[org_id].listeners += 1
+        return self._rings[org_id]
 
     def _position(self, ring: Ring, last_event_id: str | None) -> int | None:
         epoch, _, number = (last_event_id or "").partition("-")
         if epoch != self._epoch or not number.isdecimal() or len(number) > 18:
             return None
-        oldest = ring.events[0][0] - 1 if ring.events else ring.last
-        return int(number) if oldest <= int(number) <= ring.last else None
+        return int(number) if ring.forgotten <= int(number) <= ring.last else None
 
-    async def _wait(self, ring: Ring, position: int) -> None:
+    async def _wait(self, enough: Callable[[], bool], *, patient: bool = False) -> None:
+        """Until there is something, or long enough to say that we are still here."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(TICK_SECONDS), self._changed:
-                await self._changed.wait_for(lambda: ring.last > position or self._closing.is_set())
+            async with asyncio.timeout(None if patient else TICK_SECONDS), self._changed:
+                await self._changed.wait_for(lambda: enough() or self._closing.is_set())
 
     async def wake_all(self) -> None:
         async with self._changed:
@@ -126,6 +141,7 @@ class Live:
         """Look while somebody listens, until cancelled."""
         connection: Connection | None = None
         while True:
+            self._drop_deserted()
             if not self._rings:
                 if connection is not None:
                     connection.terminate()
@@ -148,6 +164,11 @@ class Live:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
+
+    def _drop_deserted(self) -> None:
+        long_ago = time.monotonic() - KEPT_SECONDS
+        for org_id in [key for key, ring in self._rings.items() if not ring.listeners and ring.deserted < long_ago]:
+            del self._rings[org_id]
 
     def _on_notice(self, *_: object) -> None:
         self._wake.set()
@@ -178,7 +199,7 @@ class Live:
                 present[job_id] = state
                 ring.ended.discard(job_id)
             if news and ring.looked:
-                ring.last += 1
+                self._number += 1
                 shown = dict(zip(_SHOWN, state, strict=True))
-                ring.events.append((ring.last, Event("job", {"id": str(job_id), **shown}, self._id(ring.last))))
+                ring.add(self._number, Event("job", {"id": str(job_id), **shown}, self._id(self._number)))
         ring.known, ring.looked = present, True

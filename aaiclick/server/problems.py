@@ -146,13 +146,14 @@ def translate(error: Exception) -> AaiclickError | None:
             return ConflictError("Something that this refers to has changed meanwhile.", remedy="Look again.")
         case (
             asyncpg.PostgresConnectionError()
-            | asyncpg.InterfaceError()
             | asyncpg.CannotConnectNowError()
             | asyncpg.AdminShutdownError()
             | asyncpg.TooManyConnectionsError()
             | ConnectionError()
             | TimeoutError()
         ):
+            return UnreachableError(f"PostgreSQL went away: {error}.")
+        case asyncpg.InterfaceError() if "connection" in str(error) or "pool" in str(error):
             return UnreachableError(f"PostgreSQL went away: {error}.")
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Running the server: where it listens, what it refuses, how it stops."""
+"""Running the server, and how it stops."""
 
 from __future__ import annotations
 
@@ -14,37 +14,12 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from aaiclick.errors import SettingsError
 from aaiclick.server.app import create_app
-from aaiclick.server.service import Service, is_loopback
+from aaiclick.server.service import Service
 from aaiclick.settings import PostgresTarget, Settings
 
 GRACE_SECONDS = 10
-BACKLOG = 2_048
 HEADERS_BYTES = 64_000
-
-
-def open_socket(host: str, port: int, *, auth: bool) -> socket.socket:
-    """The socket to listen at; refuses one that others can reach while nobody has to say who they are."""
-    if not auth and not is_loopback(host):
-        raise SettingsError(
-            f"Without authentication the server listens on loopback only, not at {host}.",
-            remedy="Leave out --no-auth, or use --host 127.0.0.1.",
-        )
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise SettingsError(
-            f"The server cannot listen at {host}:{port}: {error.strerror or error}.",
-            remedy="Choose another address: --host and --port, or AAICLICK_SERVER_HOST and AAICLICK_SERVER_PORT.",
-        ) from None
-    return opened
-
-
-def url_of(opened: socket.socket) -> str:
-    host, port = opened.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def serve(settings: Settings, postgres: PostgresTarget, opened: socket.socket, *, auth: bool = True) -> None:

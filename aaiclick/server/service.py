@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
@@ -13,6 +12,7 @@ from starlette.requests import Request
 
 from aaiclick.errors import AaiclickError, ForbiddenError
 from aaiclick.local import clickhouse_target
+from aaiclick.server.address import is_loopback
 from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
 from aaiclick.server.live import Live
@@ -109,16 +109,6 @@ class Service:
         """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""
         target = await clickhouse_target(self.settings)
         return target if org_id == DEFAULT_ORG_ID else target.with_database(f"{target.database}_{org_id.hex}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address means this machine alone."""
-    if host.rstrip(".").lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _refuse_foreign_host(request: Request) -> None:

@@ -121,7 +121,7 @@ async def clear(connection: Connection, task_id: int, *, now: datetime | None = 
             if done == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
             if job_id is None:
-                rows = await connection.fetch(statement("unblock"), task_id, now)
+                rows = await connection.fetch(statement("unblock"), task_id)
                 await _make_ready(connection, rows)
             else:
                 await recount(connection, job_id, tasks, now)

@@ -19,7 +19,7 @@ routes = Routes("live")
     "/v1/events",
     Permission.READER,
     response_class=EventStream,
-    responses={200: EventStream.documented("`job`: a job as it is now; `reset`: read anew what you show.")},
+    responses={200: EventStream.documented("`ready`: from here on; `job`: a job as it is now; `reset`: look anew.")},
 )
 async def events(
     call: Caller,

@@ -7,10 +7,11 @@ from uuid import uuid4
 import pytest
 from fastapi.routing import APIRoute
 
-from aaiclick.server import Service, create_app
+from aaiclick.server.app import create_app
 from aaiclick.server.permissions import Permission, permissions_of
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import MARK
+from aaiclick.server.service import Service
 from aaiclick.settings import PostgresTarget, Settings
 
 ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]
