@@ -93,6 +93,29 @@ async def test_of_many_that_ask_for_the_first_key_one_gets_it(db, aaiclick_postg
         await connection.close()
 
 
+async def test_a_wrong_secret_and_a_wrong_prefix_take_the_same_steps(db, monkeypatch) -> None:
+    """One lookup and one comparison in constant time: neither tells whether the prefix is somebody's."""
+    made = await make(db)
+    await keys.verify_key(db, made.text)
+    steps: list[str] = []
+    compare = keys.hmac.compare_digest
+
+    class Watched:
+        async def fetchrow(self, *arguments):
+            steps.append("lookup")
+            return await db.fetchrow(*arguments)
+
+    def compare_digest(*arguments):
+        steps.append("compare")
+        return compare(*arguments)
+
+    monkeypatch.setattr(keys.hmac, "compare_digest", compare_digest)
+    for spoilt in (made.text[:-1] + "-", f"aai_{'z' * 12}_{'z' * 43}", made.text[:-43] + "z" * 43):
+        steps.clear()
+        assert await keys.verify_key(Watched(), spoilt) is None
+        assert steps == ([] if spoilt.endswith("-") else ["lookup", "compare"])
+
+
 async def test_use_is_noted_once_a_minute(db) -> None:
     made = await make(db)
     await keys.verify_key(db, made.text)

@@ -65,7 +65,7 @@ def test_prometheus_reads_the_figures_and_they_are_the_databases(site) -> None:
     assert values["worker_heartbeat_age", str(worker)] >= 0
     [took] = site.sql(
         "SELECT sum(extract(epoch FROM completed_at - started_at))::float8 AS s FROM tasks WHERE status = 'COMPLETED'"
-    )  # noqa: E501
+    )
     assert abs(values["task_duration_seconds_sum",] - took["s"]) < 1e-6
 
 
