@@ -6,6 +6,7 @@ import pytest
 
 PUBLIC = {
     "aaiclick": ["__version__"],
+    "aaiclick.client": ["AsyncClient", "Client"],
     "aaiclick.local": [
         "clickhouse_target",
         "close_leases",

@@ -26,16 +26,7 @@ async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page
     return page(found, limit, _head, lambda seen: seen.table)
 
 
-@routes.get("/v1/objects/{table_id}", Permission.READER)
-async def show(call: Caller, table_id: TableId) -> shapes.ObjectSchema:
-    """Show an Object with its columns."""
-    target = await call.service.clickhouse(call.principal.org_id)
-    described = await inspect.describe_object(target, table_id)
-    columns = [shapes.ColumnOut(name=name, type=kind) for name, kind in described.columns]
-    return shapes.ObjectSchema(**_head(described.seen).model_dump(), shape=described.shape, columns=columns)
-
-
-@routes.get("/v1/objects/{table_id}/rows", Permission.READER)
+@routes.get("/v1/objects/{table_id:path}/rows", Permission.READER)
 async def preview(
     call: Caller,
     table_id: TableId,
@@ -45,6 +36,15 @@ async def preview(
     """Show rows of an Object in their order."""
     target = await call.service.clickhouse(call.principal.org_id)
     return shapes.Preview(rows=await inspect.preview_object(target, table_id, offset=offset, limit=limit))
+
+
+@routes.get("/v1/objects/{table_id:path}", Permission.READER)
+async def show(call: Caller, table_id: TableId) -> shapes.ObjectSchema:
+    """Show an Object with its columns."""
+    target = await call.service.clickhouse(call.principal.org_id)
+    described = await inspect.describe_object(target, table_id)
+    columns = [shapes.ColumnOut(name=name, type=kind) for name, kind in described.columns]
+    return shapes.ObjectSchema(**_head(described.seen).model_dump(), shape=described.shape, columns=columns)
 
 
 def _head(seen: inspect.Seen) -> shapes.ObjectHead:

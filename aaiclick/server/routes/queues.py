@@ -34,7 +34,7 @@ async def index(call: Caller) -> list[shapes.Queue]:
     ]
 
 
-@routes.put("/v1/queues/{name}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+@routes.put("/v1/queues/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def limit(call: Caller, name: QueueName, body: shapes.LimitsIn) -> None:
     """Give a queue its share and its limits; what is left out is lifted."""
     async with changing(call) as connection:
@@ -42,7 +42,7 @@ async def limit(call: Caller, name: QueueName, body: shapes.LimitsIn) -> None:
         await note(call, connection, "queue.limit", name, body.model_dump(exclude_none=True))
 
 
-@routes.post("/v1/queues/{name}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post("/v1/queues/{name:path}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def pause(call: Caller, name: QueueName) -> None:
     """Let nothing more of a queue begin."""
     async with changing(call) as connection:
@@ -50,7 +50,7 @@ async def pause(call: Caller, name: QueueName) -> None:
         await note(call, connection, "queue.pause", name)
 
 
-@routes.post("/v1/queues/{name}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post("/v1/queues/{name:path}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def resume(call: Caller, name: QueueName) -> None:
     """Let a paused queue go on."""
     async with changing(call) as connection:

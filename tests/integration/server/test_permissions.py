@@ -22,6 +22,10 @@ NOBODYS = {
 }  # fmt: skip
 
 
+def fill(path: str, values: dict[str, str]) -> str:
+    return path.replace(":path", "").format(**values)
+
+
 def ask(client, method: str, path: str) -> int:
     """The status alone: some answers are streams that do not end."""
     with client.stream(method, path) as response:
@@ -47,7 +51,7 @@ async def test_a_route_without_a_permission_cannot_be_served() -> None:
 
 @pytest.mark.parametrize(("method", "path", "permission"), ROUTES)
 def test_the_guard_answers_as_declared(site, method: str, path: str, permission: Permission) -> None:
-    url = path.format(**NOBODYS)
+    url = fill(path, NOBODYS)
     assert (ask(site.as_(None), method, url) == 401) == (permission is not Permission.PUBLIC)
     for who in SOMEBODY:
         allowed = permissions_of([who.rpartition("-")[2]], operates=who.startswith("operator"))
@@ -79,7 +83,7 @@ def ours(site):
 OF_ONE = [
     (method, path)
     for method, path, permission in ROUTES
-    if "{" in path and "{name}" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
+    if "{" in path and "{name" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
 ]
 BODIES = {"PUT": {"role": "admin"}}
 
@@ -87,7 +91,7 @@ BODIES = {"PUT": {"role": "admin"}}
 @pytest.mark.parametrize(("method", "path"), OF_ONE)
 def test_what_is_anothers_does_not_exist(site, ours, method: str, path: str) -> None:
     """404 and not 403: whether an id is taken is nobody else's business."""
-    with site.as_("other-admin").stream(method, path.format(**ours), json=BODIES.get(method)) as response:
+    with site.as_("other-admin").stream(method, fill(path, ours), json=BODIES.get(method)) as response:
         assert response.status_code == 404
         assert response.read()
         assert "ours" not in response.text.lower()
