@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     server_body_bytes: int = _variable(
         "AAICLICK_SERVER_BODY_BYTES", 16_000_000, "Largest request that the HTTP server takes", ge=1_000
     )
-    server_statement_seconds: PositiveFloat = _variable(
+    server_statement_seconds: Seconds = _variable(
         "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Longest statement that a request may cause in PostgreSQL"
     )
     server: str | None = _variable(
