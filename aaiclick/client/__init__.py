@@ -9,7 +9,20 @@ Errors are those of `aaiclick.errors`, by the code of the problem that the serve
 
 from __future__ import annotations
 
-from aaiclick.client.asynchronous import AsyncClient
-from aaiclick.client.synchronous import Client
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aaiclick.client.asynchronous import AsyncClient
+    from aaiclick.client.synchronous import Client
 
 __all__ = ["AsyncClient", "Client"]
+
+_PLACES = {"AsyncClient": "aaiclick.client.asynchronous", "Client": "aaiclick.client.synchronous"}
+
+
+def __getattr__(name: str) -> Any:
+    """httpx takes half a second to load: commands that speak to a database do without it."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACES[name]), name)

@@ -110,6 +110,14 @@ class AsyncClient:
         """Start over what failed in a job; how many tasks came back."""
         return int((await self.call(calls.post(calls.named("jobs", job_id, "retry"))))["count"])
 
+    async def pause_job(self, job_id: int) -> None:
+        """Let nothing more of a job begin."""
+        await self.call(calls.post(calls.named("jobs", job_id, "pause")))
+
+    async def resume_job(self, job_id: int) -> None:
+        """Let a paused job go on."""
+        await self.call(calls.post(calls.named("jobs", job_id, "resume")))
+
     async def wait_for_job(self, job_id: int) -> dict[str, Any]:
         """The job when it has ended."""
         while True:

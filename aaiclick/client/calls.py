@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,6 +79,11 @@ def create_job(
     if tasks is not None:
         body |= {"tasks": list(tasks), "groups": list(groups or ())}
     return post("/v1/jobs", body, once=True)
+
+
+def cursor(last_id: int | None) -> str | None:
+    """Where a listing goes on after the row of this id."""
+    return None if last_id is None else base64.urlsafe_b64encode(str(last_id).encode()).decode().rstrip("=")
 
 
 def named(*parts: object) -> str:

@@ -54,6 +54,10 @@ class Client:
         """Send one request; the answer's JSON, or the error that it stands for."""
         return self._run(self._client.call(call))
 
+    def pages(self, call: Call) -> Iterator[dict[str, Any]]:
+        """Everything that a listing has, page after page."""
+        return self._each(self._client.pages(call))
+
     def create_job(
         self,
         name: str,
@@ -81,6 +85,14 @@ class Client:
     def retry_job(self, job_id: int) -> int:
         """Start over what failed in a job; how many tasks came back."""
         return self._run(self._client.retry_job(job_id))
+
+    def pause_job(self, job_id: int) -> None:
+        """Let nothing more of a job begin."""
+        self._run(self._client.pause_job(job_id))
+
+    def resume_job(self, job_id: int) -> None:
+        """Let a paused job go on."""
+        self._run(self._client.resume_job(job_id))
 
     def wait_for_job(self, job_id: int) -> dict[str, Any]:
         """The job when it has ended."""

@@ -204,6 +204,7 @@ class Task(BaseModel):
     completed_at: datetime | None
     worker_id: Id | None
     cause_id: Id | None
+    error: str | None
     error_fingerprint: str | None
 
 
@@ -226,7 +227,6 @@ class TaskDetail(Task):
 
     kwargs: Any
     result: Any
-    error: str | None
     timeout_seconds: float | None
     lease_expires_at: datetime | None
     idempotency_key: str | None

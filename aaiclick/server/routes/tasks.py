@@ -36,7 +36,7 @@ routes = Routes("tasks")
 
 _IDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
 _PLAIN = tuple(name for name in shapes.Task.model_fields if name not in _IDS)
-_DETAILS = ("error", "timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
+_DETAILS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
 
 
 @routes.post("/v1/tasks", Permission.WRITER, status_code=HTTPStatus.CREATED, response_model=shapes.CreatedMany)

@@ -59,7 +59,7 @@ def test_both_clients_offer_the_same() -> None:
     def offered(kind) -> set[str]:
         return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
-    assert offered(Client) - {"close"} == offered(AsyncClient) - {"pages"}
+    assert offered(Client) - {"close"} == offered(AsyncClient)
 
 
 def test_every_code_of_the_server_is_known_to_the_client() -> None:
