@@ -37,13 +37,16 @@ POLICIES = {
         "EXISTS (SELECT FROM tasks t WHERE t.id = next_id) OR EXISTS (SELECT FROM groups g WHERE g.id = next_id)"
     ),
     "task_attempts": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
-    "workers": "org_id IS NULL OR org_id = aaiclick_org_id()",
+    "workers": OWN,
     "outbox": OWN,
     "task_inputs": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
     "column_lineage": "EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid)",
     "operator_state": OWN,
 }
 """Table → which rows belong to the org of the session. A subquery sees what its own table's policy lets it see."""
+
+SHARED = "CREATE POLICY shared ON workers FOR SELECT USING (org_id IS NULL)"
+"""Workers that serve everybody are there for everybody to see, and for nobody behind the wall to change."""
 
 _ORG = """
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
@@ -53,7 +56,12 @@ $$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$
 
 def _statements() -> list[str]:
     closed = [f"ALTER TABLE {table.name} ENABLE ROW LEVEL SECURITY" for table in metadata.sorted_tables]
-    return [_ORG, *closed, *(f"CREATE POLICY org ON {table} USING ({rows})" for table, rows in POLICIES.items())]
+    return [
+        _ORG,
+        *closed,
+        *(f"CREATE POLICY org ON {table} USING ({rows})" for table, rows in POLICIES.items()),
+        SHARED,
+    ]
 
 
 def attach() -> None:

@@ -119,6 +119,17 @@ async def test_a_session_cannot_write_into_another_org(pool) -> None:
             await connection.execute("UPDATE tasks SET org_id = $1 WHERE id = 102", THEIRS)
 
 
+async def test_a_shared_worker_is_seen_and_not_touched(owner, pool) -> None:
+    await owner.execute("INSERT INTO workers (id, hostname, pid) VALUES (900, 'h', 1)")
+    async with pool.acquire() as connection:
+        await speak_for(connection, OURS)
+        assert [row["id"] for row in await connection.fetch("SELECT id FROM workers ORDER BY id")] == [104, 900]
+        assert await connection.execute("UPDATE workers SET pid = 2 WHERE id IN (104, 900, 204)") == "UPDATE 1"
+        assert await connection.execute("DELETE FROM workers WHERE id IN (900, 204)") == "DELETE 0"
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+            await connection.execute("INSERT INTO workers (id, hostname, pid) VALUES (901, 'h', 1)")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -788,7 +788,9 @@ CREATE POLICY org ON dependencies USING (EXISTS (SELECT FROM tasks t WHERE t.id 
 
 CREATE POLICY org ON task_attempts USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 
-CREATE POLICY org ON workers USING (org_id IS NULL OR org_id = aaiclick_org_id());
+CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
+
+CREATE POLICY shared ON workers FOR SELECT USING (org_id IS NULL);
 
 CREATE POLICY org ON outbox USING (org_id = aaiclick_org_id());
 
