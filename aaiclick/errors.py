@@ -12,9 +12,10 @@
     ├── EntrypointError        a task names code that is not there or may not be run
     ├── NotFoundError          there is no job, task, group or worker of this id
     ├── SubmitError            what was submitted cannot be run as it is
-    │   └── CycleError         tasks or groups wait for each other
+    │   ├── CycleError         tasks or groups wait for each other
+    │   └── LimitError         the job has grown past what a job may be
     ├── ConflictError          something that is there already is in the way
-    ├── LimitError             a request is larger, deeper or longer than the service takes
+    ├── RequestError           a request is not as it should be, or more than the service takes
     └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
@@ -118,12 +119,16 @@ class CycleError(SubmitError):
     """Tasks or groups wait for each other."""
 
 
+class LimitError(SubmitError):
+    """The job has grown past what a job may be."""
+
+
 class ConflictError(AaiclickError):
     """Something that is there already is in the way."""
 
 
-class LimitError(AaiclickError):
-    """A request is larger, deeper or longer than the service takes."""
+class RequestError(AaiclickError):
+    """A request is not as it should be, or more than the service takes."""
 
     exit_code = EXIT_USAGE
 

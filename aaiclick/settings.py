@@ -180,6 +180,13 @@ class Settings(BaseSettings):
         "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Algorithms its tokens may be signed with, with commas"
     )
 
+    job_max_tasks: int = _variable(
+        "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Tasks a job may have; one that its own tasks grow further is ended", ge=1
+    )
+    job_max_depth: int = _variable(
+        "AAICLICK_JOB_MAX_DEPTH", 1_000, "How many times in a row tasks may be added by tasks that were added", ge=0
+    )
+
     @field_validator("home", "log_dir")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:

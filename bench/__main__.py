@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bench.data", "bench.queue")
+PARTS = ("bench.data", "bench.queue", "bench.map")
 
 
 def main() -> int:

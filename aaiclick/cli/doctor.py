@@ -17,6 +17,7 @@ from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.data import client as clickhouse_client
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import clickhouse_target, postgres_target
+from aaiclick.orchestration.inventory import disagreements
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
@@ -25,6 +26,8 @@ from aaiclick.store.migrations import HEAD
 
 SMALL_DISK_BYTES = 1_000_000_000
 CLOCK_SECONDS = 2.0
+ORPHAN_SECONDS = 3600.0 + 2 * 300.0
+"""A table that nobody knows should be gone by then: the sweeper's threshold and two of its passes."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,22 @@ async def _reach_clickhouse(target: ClickHouseTarget) -> Finding:
     return Finding("ok", f"{target}: version {version}, answered in {milliseconds:.0f} ms")
 
 
+async def _tables(settings: Settings) -> Finding:
+    connection = await engine.connect(await postgres_target(settings))
+    try:
+        client = await clickhouse_client.connect(await clickhouse_target(settings))
+        found = await disagreements(connection, client, orphan_seconds=ORPHAN_SECONDS)
+    finally:
+        await connection.close()
+    if not found:
+        return Finding("ok", "I7, I8 hold: every table that is needed exists, every other one is dropped")
+    first = found[0]
+    detail = f"{len(found)} tables, first {first.invariant}: {first.table} {first.finding}"
+    if any(each.invariant == "I7" for each in found):
+        return Finding("failed", detail, "Somebody else dropped it, or PostgreSQL is newer; 'aaiclick data ls' tells.")
+    return Finding("warning", detail, "Run 'aaiclick data gc', or keep 'aaiclick background start' running.")
+
+
 async def _clocks(settings: Settings) -> Finding:
     connection = await engine.connect(await postgres_target(settings))
     try:
@@ -172,6 +191,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "invariants": (_invariants, ("schema",)),
     "clocks": (_clocks, ("postgres",)),
     "clickhouse": (_clickhouse, ("home",)),
+    "tables": (_tables, ("schema", "clickhouse")),
     "machine id": (_ids, ()),
     "task logs": (_logs, ()),
 }

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -27,7 +29,7 @@ def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -
     postgres, clickhouse = find_both(settings)
     first = asyncio.run(_prepare(settings, postgres, clickhouse))
     home = Home(settings.home)
-    with kept_server(open_somewhere(settings), home.log_of("server")) as url:
+    with kept_server(open_somewhere(settings), home.log_of("server")) as url, _drop_tables() as dropping:
         told(url)
         _say(time.monotonic() - started, postgres, clickhouse, url, first)
         if background:
@@ -35,6 +37,7 @@ def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -
         else:
             note("Ctrl-C stops it.")
         os.read(stop, 1)
+        dropping.terminate()
     close_leases()
     stopped = stop_stack(settings, unless_used=True)
     others = stack_status(settings)
@@ -59,6 +62,12 @@ async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: Cli
         client = importlib.import_module("aaiclick.data.client")  # heavy: the embedded one is known to be ready
         await client.connect(clickhouse)
     return await first_key(postgres)
+
+
+def _drop_tables() -> subprocess.Popen[bytes]:
+    """Cleanup and sweeper, in a process that ends with this one. It says nothing: it may find another one at work."""
+    command = [sys.executable, "-m", "aaiclick", "background", "start", "--with-parent"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _stop_signal() -> int:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
 from aaiclick.store.models import JobStatus
+from aaiclick.store.tables import release_jobs
 
 if TYPE_CHECKING:
     import asyncpg
@@ -26,7 +27,7 @@ PAGE = 1_000
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel and retry jobs."""
+    """List, show, cancel, retry and release jobs."""
 
 
 @jobs.command()
@@ -97,6 +98,14 @@ def retry(job_id: int) -> None:
 
 
 @jobs.command()
+@click.argument("job_ids", type=int, nargs=-1, required=True)
+def release(job_ids: tuple[int, ...]) -> None:
+    """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
+    tables = with_database(lambda connection: release_jobs(connection, job_ids))
+    note(f"Released {tables} tables.")
+
+
+@jobs.command()
 @click.argument("job_id", type=int)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
@@ -137,4 +146,13 @@ def _line(row: Row) -> dict[str, Any]:
 
 
 def _counts(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
+    counts = {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
+    return {**counts, "rows": pace(row)}
+
+
+def pace(row: Any) -> str:
+    """How many rows the chunks of a group have done, and how fast; nothing where there are no chunks."""
+    if row["rows"] is None:
+        return ""
+    rate = f" ({row['rows'] / row['seconds']:,.0f}/s)" if row["seconds"] else ""
+    return f"{row['rows']:,}{rate}"

@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.jobs import pace
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.worker import make_plan
 from aaiclick.errors import EXIT_FAILED, EntrypointError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 LOOK_SECONDS = 0.1
+LINE_SECONDS = 5.0
 
 
 @click.command()
@@ -93,8 +96,7 @@ async def _some_worker(connection: Connection) -> AsyncGenerator[None]:
 async def _watch(connection: Connection, job_id: int) -> None:
     """Follow a job to its end: on a terminal with a bar for each group."""
     if not sys.stderr.isatty():
-        while not await _ended(connection, job_id):  # noqa: ASYNC110  (the end is in a database)
-            await asyncio.sleep(LOOK_SECONDS)
+        await _watch_in_lines(connection, job_id)
         return
     from rich.console import Console  # heavy: only a terminal needs it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -109,12 +111,30 @@ async def _watch(connection: Connection, job_id: int) -> None:
                 if label not in known:
                     known[label] = bars.add_task(label)
                 failed = f" [red]{row['failed']} failed" if row["failed"] else ""
+                rows = f" [dim]{pace(row)} rows" if row["rows"] is not None else ""
                 bars.update(
-                    known[label], total=row["total"], completed=row["completed"], description=f"{label}{failed}"
+                    known[label], total=row["total"], completed=row["completed"], description=f"{label}{rows}{failed}"
                 )
             if ended:
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _watch_in_lines(connection: Connection, job_id: int) -> None:
+    """Where there is no terminal: a line now and then about what works in chunks."""
+    said = time.monotonic()
+    while not await _ended(connection, job_id):
+        await asyncio.sleep(LOOK_SECONDS)
+        if time.monotonic() - said > LINE_SECONDS:
+            said = time.monotonic()
+            await _say_chunks(connection, job_id)
+    await _say_chunks(connection, job_id)
+
+
+async def _say_chunks(connection: Connection, job_id: int) -> None:
+    for row in await reads.job_progress(connection, job_id):
+        if row["rows"] is not None:
+            note(f"{row['name']}: {row['completed']:,} of {row['total']:,} chunks, {pace(row)} rows")
 
 
 async def _ended(connection: Connection, job_id: int) -> bool:

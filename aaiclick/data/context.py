@@ -33,6 +33,10 @@ T = TypeVar("T")
 _current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", default=None)
 _numbers = itertools.count(1)
 
+DEFINITIONS = 1_000
+_definitions: dict[tuple[ClickHouseTarget, str], tuple[Columns, Shape]] = {}
+"""What temporary tables look like: the tasks of one process read the same ones again and again."""
+
 _DEFINITION = (
     "SELECT name, type,"
     " (SELECT comment FROM system.tables WHERE database = currentDatabase() AND name = {t:String}) AS note"
@@ -134,7 +138,7 @@ class DataContext:
     ) -> tuple[Table, T]:
         """Create a table and fill it; if that fails or is cancelled, nothing of it stays."""
         name = new_table_name()
-        statement = create_statement(name, columns, shape, self.engine)
+        statement = create_statement(name, columns, shape, self.engine, self.lifecycle.session)
         client = self.client
         await self.lifecycle.reserve(name)
         try:
@@ -159,16 +163,10 @@ class DataContext:
         known = next((each for each in self._tables or () if each.name == name), None)
         if known is not None and known.counted:
             return known
-        found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
-        rows: list[dict[str, str]] = found.to_pylist()
-        if not rows or not any(row["name"] == "aai_id" for row in rows):
-            raise ObjectNotFoundError(
-                f"There is no Object {name!r} in {self.target}.", remedy="It was dropped, or lives on another server."
-            )
-        columns, shape = read_definition(rows[0]["note"] or "", ((row["name"], row["type"]) for row in rows))
+        columns, shape = await self.describe_table(name)
         counted = is_temporary(name)
         if counted:
-            self.lifecycle.incref(name)
+            await self.lifecycle.hold(name)
         return self._add(Table(name, columns, shape, self, counted=counted))
 
     def _add(self, table: Table) -> Table:
@@ -176,6 +174,24 @@ class DataContext:
             self._tables = WeakSet()
         self._tables.add(table)
         return table
+
+    async def describe_table(self, name: str) -> tuple[Columns, Shape]:
+        """Columns and shape of an Object's table. Those of a temporary one never change: this process asks once."""
+        known = _definitions.get((self.target, name))
+        if known is not None:
+            return known
+        found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
+        rows: list[dict[str, str]] = found.to_pylist()
+        if not rows or not any(row["name"] == "aai_id" for row in rows):
+            raise ObjectNotFoundError(
+                f"There is no Object {name!r} in {self.target}.", remedy="It was dropped, or lives on another server."
+            )
+        definition = read_definition(rows[0]["note"] or "", ((row["name"], row["type"]) for row in rows))
+        if is_temporary(name) and definition[0]:
+            while len(_definitions) >= DEFINITIONS:
+                del _definitions[next(iter(_definitions))]
+            _definitions[self.target, name] = definition
+        return definition
 
     # --- queries -------------------------------------------------------------------------------------------------
 

@@ -214,6 +214,7 @@ async def keep(context: DataContext, made: Object, name: str | None, replace: bo
         )
     verb = "EXCHANGE TABLES {} AND {}" if exists else "RENAME TABLE {} TO {}"
     await context.client.run(verb.format(quote_name(table.name), quote_name(target)))
+    await context.lifecycle.name(target, name)
     table.release()
     return Object.from_table(await context.open_table(target))
 
@@ -237,7 +238,9 @@ async def delete_object(name: str) -> None:
     """Delete a named Object and its rows."""
     if name not in await list_objects():
         raise await _unknown(name)
-    await get_data_context().client.run(f"DROP TABLE {quote_name(named_table(name))} SYNC")
+    context, table = get_data_context(), named_table(name)
+    await context.lifecycle.unname(table, name)
+    await context.client.run(f"DROP TABLE {quote_name(table)} SYNC")
 
 
 async def _unknown(name: str) -> ObjectNotFoundError:

@@ -7,21 +7,29 @@ nothing refers to it; a shared handler (as the orchestration injects one) only c
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
-from typing import cast
 from urllib.parse import urlencode
 
-from aaiclick.data.types import quote_name
+from aaiclick.data.types import quote_name, quote_text
 from aaiclick.settings import ClickHouseTarget
+from aaiclick.snowflake import get_snowflake_id
 
 log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 300.0
+"""How often a context that has lived that long says in ClickHouse that it still does."""
 
 
 class LifecycleHandler(ABC):
@@ -29,6 +37,9 @@ class LifecycleHandler(ABC):
 
     `incref` and `decref` are called from anywhere, also from destructors: they must not block and must not raise.
     """
+
+    session: int | None = None
+    """Who drops the tables made here, noted in their comments; None if they are counted where others can see it."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -55,21 +66,62 @@ class LifecycleHandler(ABC):
         """
         self.incref(table_name)
 
+    async def hold(self, table_name: str) -> None:
+        """Count a reference to a table that was there before; raises if the table cannot be relied on any more."""
+        self.incref(table_name)
 
-_STOP = object()
+    # Who counts for one context alone need not hear of names, and has nobody to share with.
+
+    async def name(self, table_name: str, name: str) -> None:  # noqa: B027
+        """The table is kept by a name from now on, whoever refers to it."""
+
+    async def unname(self, table_name: str, name: str) -> None:  # noqa: B027
+        """The name is about to go, and its table with it."""
+
+    def made(self, table_name: str) -> bool:  # noqa: ARG002
+        """Whether this handler will drop the table, unless it is shared."""
+        return False
+
+    async def share(self, table_names: Sequence[str]) -> None:  # noqa: B027
+        """Somebody else counts these tables too: do not drop them, also not at the end."""
+
+    def unshare(self, table_names: Sequence[str]) -> None:  # noqa: B027
+        """It came to nothing: these tables are ours alone again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    names: Sequence[str]
+    change: int
+    done: Future[None] | None = None
+
+
+_Message = tuple[str, int] | _Share | None
+"""A count, a table shared with others, or the end."""
 
 
 class LocalLifecycleHandler(LifecycleHandler):
-    """Drops tables from a background thread as their count reaches zero, and all that are left when it stops."""
+    """Drops tables from a background thread as their count reaches zero, and all that are left when it stops.
+
+    Nobody else knows of these tables, so the sweeper must be able to tell those of a script that runs for hours from
+    those of one that died. Each table's comment names the handler's `session`; once a handler is as old as
+    BEAT_SECONDS it has a *marker*, a table named by the session, which it changes that often: a marker that was not
+    changed for long, or is not there, belongs to nobody. Short scripts never make one.
+    """
 
     def __init__(self, creds: ClickHouseTarget) -> None:
         self._creds = creds
-        self._queue: queue.SimpleQueue[tuple[str, int] | object] = queue.SimpleQueue()
+        self.session = get_snowflake_id()
+        self._queue: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._counts: Counter[str] = Counter()
         self._thread: threading.Thread | None = None
         self._client: _Connection | None = None
         self._failed: list[str] = []
         """Tables that could not be dropped when their time came; tried again at the end."""
+        self._made: set[str] = set()
+        self._shared: Counter[str] = Counter()
+        self._beats = 0
+        self._next_beat = 0.0
 
     async def start(self) -> None:
         if self._thread is None:
@@ -80,9 +132,19 @@ class LocalLifecycleHandler(LifecycleHandler):
         if self._thread is None:
             return
         thread, self._thread = self._thread, None
-        self._queue.put(_STOP)
+        self._queue.put(None)
         # The tables must be gone when this returns, also while the caller is being cancelled.
         await asyncio.shield(asyncio.to_thread(thread.join))
+
+    async def reserve(self, table_name: str) -> None:
+        self._made.add(table_name)
+        self.incref(table_name)
+
+    async def hold(self, table_name: str) -> None:
+        """A table that was made elsewhere is read here, and left there."""
+        if table_name not in self._made:
+            self._queue.put(_Share([table_name], 1))
+        self.incref(table_name)
 
     def incref(self, table_name: str) -> None:
         self._queue.put((table_name, 1))
@@ -90,25 +152,84 @@ class LocalLifecycleHandler(LifecycleHandler):
     def decref(self, table_name: str) -> None:
         self._queue.put((table_name, -1))
 
+    def made(self, table_name: str) -> bool:
+        return table_name in self._made
+
+    async def share(self, table_names: Sequence[str]) -> None:
+        message = _Share(table_names, 1, Future())
+        self._queue.put(message)
+        assert message.done is not None  # noqa: S101
+        await asyncio.wrap_future(message.done)
+
+    def unshare(self, table_names: Sequence[str]) -> None:
+        self._queue.put(_Share(table_names, -1))
+
     def _work(self) -> None:
+        self._next_beat = time.monotonic() + BEAT_SECONDS
         while True:
-            message = self._queue.get()
-            if message is _STOP:
+            try:
+                message = self._queue.get(timeout=max(0.0, self._next_beat - time.monotonic()))
+            except queue.Empty:
+                with suppress(Exception):  # the next one comes soon enough
+                    self._beat()
+                continue
+            if message is None:
                 break
-            self._count(*cast("tuple[str, int]", message))
+            self._take(message)
         while not self._queue.empty():
             message = self._queue.get()
-            if message is not _STOP:
-                self._count(*cast("tuple[str, int]", message))
+            if message is not None:
+                self._take(message)
         for name in [*self._counts, *self._failed]:
-            self._drop(name)
+            if not self._shared[name]:
+                self._drop(name)
+        if self._beats:
+            self._drop(f"t{self.session}")
         if self._client is not None:
             self._client.close()
 
-    def _count(self, name: str, change: int) -> None:
+    def _take(self, message: tuple[str, int] | _Share) -> None:
+        if isinstance(message, _Share):
+            self._share(message)
+            return
+        name, change = message
         self._counts[name] += change
         if self._counts[name] <= 0:
-            self._drop(name)
+            del self._counts[name]
+            if not self._shared[name]:
+                self._drop(name)
+
+    def _share(self, message: _Share) -> None:
+        for name in message.names:
+            self._shared[name] += message.change
+            if not self._shared[name] and name not in self._counts:
+                self._drop(name)
+        if message.done is None:
+            return
+        try:
+            self._beat()  # from here on others must see that we live
+        except Exception as error:  # noqa: BLE001  (carried over to the caller's thread)
+            message.done.set_exception(error)
+        else:
+            message.done.set_result(None)
+
+    def _beat(self) -> None:
+        """Say that this session lives, if there is anything that depends on it."""
+        self._next_beat = time.monotonic() + BEAT_SECONDS
+        if not self._counts:
+            return
+        self._beats += 1
+        marker = quote_name(f"t{self.session}")
+        note = quote_text(json.dumps({"aaiclick": "session", "session": str(self.session), "beat": self._beats}))
+        if self._client is None:
+            self._client = _Connection(self._creds)
+        try:
+            self._client.run(f"CREATE TABLE IF NOT EXISTS {marker} (beat UInt8) ENGINE = Memory")
+            self._client.run(f"ALTER TABLE {marker} MODIFY COMMENT {note}")
+        except Exception:
+            self._client.close()
+            self._client = None  # it may have died since it was used
+            raise
 
     def _drop(self, name: str) -> None:
         self._counts.pop(name, None)

@@ -47,25 +47,28 @@ def compile_query(relation: Relation, *, ordered: bool = True, arrow: bool = Fal
     return Compiled(sql.to_text(tree, pretty), compiler.parameters, compiler.settings, columns)
 
 
-def compile_insert(relation: Relation, table: str, start: int = 0) -> Compiled:
-    """INSERT … SELECT that numbers the rows from `start` in their order.
+def compile_insert(relation: Relation, table: str, start: int = 0, extra: tuple[str, int] | None = None) -> Compiled:
+    """INSERT … SELECT that numbers the rows from `start` in their order; `extra` is a column with the same number for
+    all of them.
 
     A key that is already dense is kept; otherwise rows are numbered as they leave the sort, in one stream.
     """
     compiler = Compiler()
     frame = compiler.frame(relation)
     columns = tuple((name, node.type) for name, node in frame.columns.items())
+    mark = () if extra is None else (sql.aliased(sql.number(extra[1]), extra[0]),)
     if frame.key is not None and frame.is_plain:
         key = sql.aliased(_from(compiler.value(frame.known_index()), start), KEY)
-        tree = compiler.select(frame, ordered=False, extra=(key,))
+        tree = compiler.select(frame, ordered=False, extra=(key, *mark))
     else:
         inner = compiler.select(frame, ordered=True)
         alias = compiler.alias()
         source = exp.Subquery(this=inner, alias=exp.TableAlias(this=sql.name(alias)))
         outputs = [sql.column(alias, name) for name, _ in columns]
-        tree = exp.Select(expressions=[sql.aliased(_from(sql.call("rowNumberInAllBlocks"), start), KEY), *outputs])
+        key = sql.aliased(_from(sql.call("rowNumberInAllBlocks"), start), KEY)
+        tree = exp.Select(expressions=[key, *mark, *outputs])
         tree.set("from_", exp.From(this=source))
-    names = [sql.name(KEY), *(sql.name(name) for name, _ in columns)]
+    names = [sql.name(name) for name in (KEY, *(extra or ())[:1], *(name for name, _ in columns))]
     target = exp.Schema(this=sql.table(table), expressions=names)
     settings = {**compiler.settings, "max_insert_threads": 1, "query_plan_remove_redundant_sorting": 0}
     return Compiled(sql.to_text(exp.Insert(this=target, expression=tree)), compiler.parameters, settings, columns)

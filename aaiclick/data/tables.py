@@ -108,7 +108,7 @@ def check_column_names(names: Iterable[Any]) -> None:
         seen.add(name)
 
 
-def create_statement(name: str, columns: Columns, shape: Shape, engine: str) -> str:
+def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
     """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
     check_column_names(column for column, _ in columns)
     untyped = next((column for column, kind in columns if kind.is_unknown), None)
@@ -118,13 +118,18 @@ def create_statement(name: str, columns: Columns, shape: Shape, engine: str) -> 
         )
     fields = [f"{quote_name(KEY)} UInt64 CODEC(Delta, LZ4)", *(f"{quote_name(n)} {kind}" for n, kind in columns)]
     sorting = f" ORDER BY {quote_name(KEY)}" if engine.endswith("MergeTree") else ""
-    comment = quote_text(comment_for(columns, shape))
+    comment = quote_text(comment_for(columns, shape, session))
     return f"CREATE TABLE {quote_name(name)} ({', '.join(fields)}) ENGINE = {engine}{sorting} COMMENT {comment}"
 
 
-def comment_for(columns: Columns, shape: Shape) -> str:
+def comment_for(columns: Columns, shape: Shape, session: int | None = None) -> str:
     logical = {name: kind.logical for name, kind in columns if kind.logical}
-    return json.dumps({"aaiclick": shape, **({"logical": logical} if logical else {})})
+    note: dict[str, Any] = {"aaiclick": shape}
+    if logical:
+        note["logical"] = logical
+    if session is not None:
+        note["session"] = str(session)
+    return json.dumps(note)
 
 
 def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple[Columns, Shape]:
@@ -134,7 +139,9 @@ def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple
         note = json.loads(comment) if comment.startswith("{") else {}
     logical: dict[str, str] = note.get("logical", {})
     columns = tuple(
-        (name, replace(parse_type(kind), logical=logical.get(name, ""))) for name, kind in described if name != KEY
+        (name, replace(parse_type(kind), logical=logical.get(name, "")))
+        for name, kind in described
+        if not name.startswith(RESERVED)
     )
     shape = note.get("aaiclick", "table")
     return columns, shape if shape in ("scalar", "column", "table") else "table"

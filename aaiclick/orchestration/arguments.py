@@ -1,21 +1,21 @@
 """Arguments of tasks as JSON: Objects and Views by reference, results of other tasks by the task's id, plain values.
 
 An Object or View is what says so by `to_dict()` (this module need not import the data layer to know one). A result is
-`{"object_type": "task", "task_id": "…"}`; whoever runs the task puts the upstream's result in its place (`resolve`).
+`{"object_type": "task", "task_id": "…"}`; whoever runs the task puts the upstream's result in its place.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.graph import Node, Task
+from aaiclick.store.references import RESULT
 
 REFERENCES = ("object", "view")
-RESULT = "task"
 
 
 def serialise(kwargs: Mapping[str, Any], where: str) -> tuple[str, list[Task]]:
@@ -28,15 +28,26 @@ def serialise(kwargs: Mapping[str, Any], where: str) -> tuple[str, list[Task]]:
     ), needed
 
 
+def serialise_value(value: Any, where: str) -> tuple[str, list[Task]]:
+    """The JSON text of one value, and the tasks whose results it needs."""
+    needed: list[Task] = []
+    return json.dumps(_value(value, where, needed)), needed
+
+
 def tasks_in(value: Any) -> Iterator[Task]:
-    """The tasks whose results an argument needs."""
+    """The tasks whose results a value needs."""
     if isinstance(value, Task):
         yield value
     elif isinstance(value, dict):
-        for item in cast("dict[Any, Any]", value).values():
-            yield from tasks_in(item)
+        yield from _tasks_among(list(cast("dict[Any, Any]", value).values()))
     elif isinstance(value, list | tuple):
-        for item in cast("list[Any]", value):
+        yield from _tasks_among(cast("list[Any]", value))
+
+
+def _tasks_among(items: Sequence[Any]) -> Iterator[Task]:
+    # A task may return a million numbers: looking at their types first costs little.
+    if any(issubclass(kind, Task | dict | list | tuple) for kind in set(map(type, items))):
+        for item in items:
             yield from tasks_in(item)
 
 
@@ -78,31 +89,3 @@ def _refusal(where: str, what: str) -> SubmitError:
     return SubmitError(
         f"{where} {what}.", remedy="Arguments are Objects, Views, other tasks (their results) and plain JSON values."
     )
-
-
-def results_needed(kwargs: Any) -> set[int]:
-    """Ids of the tasks whose results appear in deserialised `kwargs`."""
-    found: set[int] = set()
-    resolve(kwargs, _Collector(found))
-    return found
-
-
-class _Collector(dict[int, Any]):
-    def __init__(self, found: set[int]) -> None:
-        super().__init__()
-        self._found = found
-
-    def __missing__(self, key: int) -> None:
-        self._found.add(key)
-
-
-def resolve(value: Any, results: Mapping[int, Any]) -> Any:
-    """Deserialised kwargs with every upstream result in its place; `results` are deserialised too."""
-    if isinstance(value, dict):
-        fields = cast("dict[str, Any]", value)
-        if fields.get("object_type") == RESULT and set(fields) == {"object_type", "task_id"}:
-            return results[int(fields["task_id"])]
-        return {key: resolve(item, results) for key, item in fields.items()}
-    if isinstance(value, list):
-        return [resolve(item, results) for item in cast("list[Any]", value)]
-    return value

@@ -15,13 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_target
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
+from aaiclick.orchestration.sharing import sharing
 from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
-from aaiclick.store.submit import add_to_job
+from aaiclick.store.submit import Limits, add_to_job
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection, Pool
@@ -99,7 +100,11 @@ class OrchContext:
     @overload
     async def apply(self, items: Sequence[Node], job_id: int | None = None) -> Sequence[Node]: ...
     async def apply(self, items: Node | Sequence[Node], job_id: int | None = None) -> Node | Sequence[Node]:
-        """Insert tasks and groups, with what they need and their dependencies, in one transaction; returns `items`."""
+        """Insert tasks and groups, with what they need and their dependencies, in one transaction; returns `items`.
+
+        Called by a task for its own job, they begin when that task has completed, and not at all if it does not: an
+        attempt that fails leaves nothing behind.
+        """
         job = job_id if job_id is not None else self.job_id
         if job is None:
             raise SubmitError(
@@ -109,14 +114,20 @@ class OrchContext:
         if nodes:
             plan, names = make_plan(nodes)
             lease = self._lease if job == self.job_id else None
-            async with self.connection() as connection:
-                await add_to_job(connection, job, plan, names, lease)
+            async with sharing(arguments_of(plan, nodes)) as shared, self.connection() as connection:
+                plan.tables, plan.adopted = shared.tables, shared.adopted
+                await add_to_job(connection, job, plan, names, lease, limits=job_limits())
             mark_submitted(nodes, job)
         return items
 
 
 def _not_entered() -> AaiclickError:
     return AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
+
+
+def job_limits() -> Limits:
+    settings = get_settings()
+    return Limits(settings.job_max_tasks, settings.job_max_depth)
 
 
 def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:

@@ -36,6 +36,13 @@ R = TypeVar("R")
 _building: ContextVar[list[Node] | None] = ContextVar("aaiclick_building", default=None)
 
 
+def note_built(node: Node) -> None:
+    """A node made while a @job is put together belongs to it."""
+    nodes = _building.get()
+    if nodes is not None:
+        nodes.append(node)
+
+
 class TaskFunction(Generic[P, R]):
     """A function whose calls are tasks."""
 
@@ -58,9 +65,7 @@ class TaskFunction(Generic[P, R]):
         except TypeError as error:
             raise SubmitError(f"{self.function.__qualname__}() cannot be called so: {error}.") from None
         made = Task(entrypoint_of(self.function), self._by_name(bound), name=self.function.__name__, **self._options)
-        nodes = _building.get()
-        if nodes is not None:
-            nodes.append(made)
+        note_built(made)
         return made
 
     def options(self, **changes: Any) -> TaskFunction[P, R]:

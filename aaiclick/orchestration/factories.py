@@ -11,15 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.arguments import serialise
-from aaiclick.orchestration.context import any_context, mark_submitted
+from aaiclick.orchestration.context import any_context, job_limits, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
-from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.orchestration.sharing import MARK, sharing
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
-from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.models import DEFAULT_QUEUE
 from aaiclick.store.plan import NewTask
 from aaiclick.store.submit import NewJob, submit_job
@@ -59,10 +60,17 @@ async def create_job(
     plan, names = make_plan(found)
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds
     new = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
-    async with any_context() as context, context.connection() as connection:
-        job_id = await submit_job(connection, new, plan, names)
+    async with (
+        sharing(arguments_of(plan, found)) as shared,
+        any_context() as context,
+        context.connection() as connection,
+    ):
+        plan.tables, plan.adopted = shared.tables, shared.adopted
+        job_id = await submit_job(connection, new, plan, names, limits=job_limits())
         if job_id == new.id:
             mark_submitted(found, job_id)
+        else:
+            shared.undo()
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)
@@ -177,7 +185,7 @@ async def enqueue(
         type, payload, priority=priority, idempotency_key=idempotency_key, run_at=run_at, max_attempts=max_attempts,
         queue=queue, concurrency_key=concurrency_key,
     )  # fmt: skip
-    return (await _enqueue([item], connection))[0]
+    return (await _enqueue([item], [payload or {}], connection))[0]
 
 
 async def enqueue_many(
@@ -201,7 +209,7 @@ async def enqueue_many(
         )
         for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True)
     ]  # fmt: skip
-    return await _enqueue(items, connection)
+    return await _enqueue(items, payloads, connection)
 
 
 def make_item(
@@ -228,15 +236,25 @@ def make_item(
 
 
 async def _enqueue(
-    items: Sequence[NewTask], connection: Connection | AsyncConnection | AsyncSession | None
+    items: Sequence[NewTask],
+    payloads: Sequence[Mapping[str, Any]],
+    connection: Connection | AsyncConnection | AsyncSession | None,
 ) -> list[int]:
     if connection is None:
         async with any_context() as context, context.connection() as own:
-            return await enqueue_tasks(own, items)
+            return await _insert(items, payloads, own)
     if isinstance(connection, AsyncSession):
         connection = await connection.connection()
     if isinstance(connection, AsyncConnection):
         await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
         raw = await connection.get_raw_connection()
-        return await enqueue_tasks(cast("Connection", raw.driver_connection), items)
-    return await enqueue_tasks(connection, items)
+        return await _insert(items, payloads, cast("Connection", raw.driver_connection))
+    return await _insert(items, payloads, connection)
+
+
+async def _insert(items: Sequence[NewTask], payloads: Sequence[Mapping[str, Any]], connection: Connection) -> list[int]:
+    given = [(item.id, payload) for item, payload in zip(items, payloads, strict=True) if MARK in item.kwargs]
+    if not given:
+        return await enqueue_tasks(connection, items)
+    async with sharing(given) as shared:
+        return await enqueue_with_tables(connection, items, shared.tables, shared.adopted)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.arguments import serialise, tasks_in
 from aaiclick.orchestration.graph import Group, Node, Task
+from aaiclick.orchestration.sharing import MARK
 from aaiclick.settings import get_settings
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 
@@ -55,6 +57,12 @@ def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
             names[previous.id] = previous.name
             edges.append((previous.id, node.id))
     return Plan(tasks, groups, edges), names
+
+
+def arguments_of(plan: Plan, nodes: Iterable[Node]) -> list[tuple[int, Any]]:
+    """The arguments of those tasks that are given an Object or View; most are not, and are not looked into."""
+    with_tables = {task.id for task in plan.tasks if MARK in task.kwargs}
+    return [(node.id, node.kwargs) for node in nodes if node.id in with_tables and isinstance(node, Task)]
 
 
 def _task(task: Task, max_attempts: int) -> tuple[NewTask, list[Task]]:

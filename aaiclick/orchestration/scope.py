@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from aaiclick.orchestration.handlers import Function
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.leases import Lease
 
@@ -19,6 +22,14 @@ class TaskScope:
     job_id: int | None
     group_id: int | None
     target: PostgresTarget
+    resolve: Callable[[str], Function] | None = None
+    """From the import path of a function to the function, by the rules of this worker."""
+    call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None
+    """Call a function as the task's own: on the loop, or in a thread that ends when the task must."""
+
+
+class Record(dict[str, Any]):
+    """A small result that is kept as JSON beside the task, and not as an Object."""
 
 
 _current: ContextVar[TaskScope | None] = ContextVar("aaiclick_task_scope", default=None)

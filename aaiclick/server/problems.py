@@ -30,8 +30,8 @@ from aaiclick.errors import (
     ForbiddenError,
     HomeError,
     LeaseLost,
-    LimitError,
     NotFoundError,
+    RequestError,
     SchemaError,
     SettingsError,
     StackError,
@@ -63,15 +63,15 @@ class CredentialError(UnauthorisedError):
     """No credential, or one that opens nothing. Which of the two is not said."""
 
 
-class TooLargeError(LimitError):
+class TooLargeError(RequestError):
     """A body is larger than the service takes."""
 
 
-class MediaTypeError(LimitError):
+class MediaTypeError(RequestError):
     """A body is not JSON."""
 
 
-class MalformedError(LimitError):
+class MalformedError(RequestError):
     """A request cannot be read."""
 
 
@@ -104,7 +104,7 @@ KINDS: dict[type[AaiclickError], Kind] = {
     TooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
     MediaTypeError: Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
     MalformedError: Kind(HTTPStatus.BAD_REQUEST, "malformed"),
-    LimitError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "limit"),
+    RequestError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
     CycleError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
     SubmitError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "not_runnable"),
     EntrypointError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "entrypoint"),
@@ -137,7 +137,7 @@ def translate(error: Exception) -> AaiclickError | None:
         case AaiclickError():
             return error
         case asyncpg.QueryCanceledError():
-            return LimitError("PostgreSQL needed too long for this.", remedy="Ask for less: narrow the filters.")
+            return RequestError("PostgreSQL needed too long for this.", remedy="Ask for less: narrow the filters.")
         case asyncpg.DataError() | UnicodeError():
             return SubmitError("A value cannot be stored: a character or a number that PostgreSQL does not have.")
         case asyncpg.CheckViolationError() | asyncpg.NotNullViolationError():
@@ -216,7 +216,7 @@ def install(app: FastAPI) -> None:
             return answer(MalformedError("The body is not JSON.", remedy="Send UTF-8 JSON."), request_id_of(request))
         fields = [{"where": ".".join(map(str, detail["loc"])), "what": str(detail["msg"])} for detail in details]
         return answer(
-            LimitError("The request is not as it should be.", remedy="'errors' names the fields."),
+            RequestError("The request is not as it should be.", remedy="'errors' names the fields."),
             request_id_of(request),
             fields,
         )

@@ -165,7 +165,7 @@ class Job(BaseModel):
 
 
 class Progress(BaseModel):
-    """How far a group of a job is; the group "" is what is in none."""
+    """How far a group of a job is; the group "" is what is in none. Rows and seconds are those of finished chunks."""
 
     group: str
     total: int
@@ -173,6 +173,8 @@ class Progress(BaseModel):
     running: int
     failed: int
     cancelled: int
+    rows: int | None
+    seconds: float | None
 
 
 class Event(BaseModel):

@@ -17,6 +17,7 @@ INVARIANTS = {
     "I4": ("check_i4_order", "nothing starts before its predecessors completed"),
     "I5": ("check_i5_keys", "one task per idempotency key"),
     "I6": ("check_i6_counters", "counters equal a recount, job status is a function of its tasks"),
+    "I7": ("check_i7_tables", "a table's count is the sum of its references, and only live attempts refer to any"),
     "I10": ("check_i10_leaders", "leaders' terms never overlap"),
     "I12": ("check_i12_attempts", "attempts stay within the most allowed, poison ends in the dead letters"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from aaiclick.store.plan import Counters, NewTask
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import TASK_COLUMNS, record
+from aaiclick.store.tables import hold_arguments
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -37,6 +38,24 @@ async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
         await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})
     return [task.id for task in tasks]
+
+
+async def enqueue_with_tables(
+    connection: Connection,
+    tasks: Sequence[NewTask],
+    tables: Sequence[tuple[int, str]],
+    adopted: Mapping[str, int],
+    org_id: UUID = DEFAULT_ORG_ID,
+) -> list[int]:
+    """The same for tasks among whose arguments are Objects or Views: (task, table) pairs, held until they are over."""
+    async with connection.transaction():
+        ids = await enqueue_tasks(connection, tasks, org_id)
+        new = {task.id for task in tasks} & set(ids)
+        held = [(task, name) for task, name in tables if task in new]
+        names = {task.id: f"The item of type {task.type!r}" for task in tasks}
+        used = {name for _, name in held}
+        await hold_arguments(connection, None, held, {name: adopted[name] for name in adopted if name in used}, names)
+    return ids
 
 
 async def _insert(connection: Connection, tasks: Sequence[NewTask], org_id: UUID) -> list[int]:

@@ -6,6 +6,7 @@ long, and several are made for each task.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -45,12 +46,18 @@ class Claim:
 
 @dataclass(slots=True)
 class Success:
-    """The attempt succeeded; `result` is JSON text."""
+    """The attempt succeeded; `result` is JSON text. With `awaits` it returned tasks, whose results are to take their
+    places in `result`: it completes when they have.
+    """
 
     lease: Lease
     result: str | None = None
     log_path: str | None = None
     started_at: datetime | None = None
+    awaits: Sequence[int] = ()
+    """Tasks that it returned: it completes when they have."""
+    tables: tuple[str, ...] | None = None
+    """Tables within the result; None if there are none and the attempt held none: then completing it is cheaper."""
 
 
 @dataclass(slots=True)

@@ -12,8 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aaiclick import faults
+from aaiclick.store import tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
+from aaiclick.store.growth import Loosened, discard, hand_over
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.propagate import linked, propagate
 from aaiclick.store.statements import statement
@@ -35,7 +37,7 @@ async def acknowledge(
 ) -> set[int]:
     """Make outcomes known; returns the ids of the tasks for which the lease still held. The others changed nothing."""
     accepted: set[int] = set()
-    plain = [success for success in successes if not success.lease.linked]
+    plain = [s for s in successes if not (s.lease.linked or s.awaits) and s.tables is None]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
         async with faults.statement("complete"):
@@ -94,7 +96,7 @@ async def _the_long_way(
             return await _end(connection, successes, failures, releases, alone, now)
 
     try:
-        accepted = await again(lambda: end(alone=bool(failures)))
+        accepted = await again(lambda: end(alone=bool(failures) or any(success.awaits for success in successes)))
     except _MoreLocks:
         accepted = await again(lambda: end(alone=True))
     # Nobody is told before it is on disk; others need not wait for that to take the locks.
@@ -114,16 +116,34 @@ async def _end(
     ids = [*(s.lease.task_id for s in successes), *(f.lease.task_id for f in failures), *(r.task_id for r in releases)]
     locks = {row["job_id"]: row["alone"] for row in await connection.fetch(statement("lock_jobs"), ids, alone)}
     ended: list[asyncpg.Record] = []
-    if successes:
-        ended += await connection.fetch(statement("finish"), *_columns(successes), now)
+    loosened = Loosened()
+    done = [success for success in successes if not success.awaits]
+    failures = list(failures)
+    if done:
+        ended += await connection.fetch(statement("finish"), *_columns(done), now)
+    for success in successes:
+        if success.awaits:
+            outcome = await hand_over(connection, success, loosened, now)
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            elif outcome is not None:
+                ended.append(outcome)
+    outgrown = [row for row in ended if row["stale"]]
     if failures:
         ended += await connection.fetch(statement("fail"), *_failure_columns(failures), now)
     if releases:
         ended += await connection.fetch(statement("release"), *columns(releases), now)
     if any(linked(row) and not _suffices(locks, row) for row in ended):
         raise _MoreLocks
-    await propagate(connection, ended, now)
-    return {row["id"] for row in ended}
+    accepted = {row["id"] for row in ended}
+    refused = {failure.lease.task_id for failure in failures}
+    await tables.publish(connection, (s for s in successes if s.lease.task_id in accepted - refused))
+    given_up = [*(failure.lease for failure in failures), *releases]
+    await tables.release_attempts(connection, [lease for lease in given_up if lease.task_id in accepted])
+    if outgrown:
+        await discard(connection, outgrown, loosened)
+    await propagate(connection, ended, now, loosened)
+    return accepted
 
 
 def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:
@@ -131,7 +151,9 @@ def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:
     alone = locks.get(row["job_id"])
     if alone is None or alone:
         return alone is not None
-    return row["status"] == "PENDING" or (row["status"] == "COMPLETED" and row["group_id"] is None and not row["gates"])
+    return row["status"] == "PENDING" or (
+        row["status"] == "COMPLETED" and row["group_id"] is None and not row["gates"] and not row["stale"]
+    )
 
 
 def _columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:

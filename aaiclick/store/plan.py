@@ -52,6 +52,10 @@ class Plan:
     tasks: Sequence[NewTask]
     groups: Sequence[NewGroup] = ()
     edges: Sequence[tuple[int, int]] = ()
+    tables: Sequence[tuple[int, str]] = ()
+    """(task, table) of the Objects and Views among the arguments."""
+    adopted: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Those of them that only a session outside of PostgreSQL knows: table → session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.claims import notify_ready
+from aaiclick.store.growth import Loosened, fill_in
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 
@@ -20,25 +21,28 @@ if TYPE_CHECKING:
 UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
 
 
-async def propagate(connection: Connection, ended: Sequence[asyncpg.Record], now: datetime | None) -> None:
+async def propagate(
+    connection: Connection, ended: Sequence[asyncpg.Record], now: datetime | None, loosened: Loosened | None = None
+) -> None:
     """Tell everybody what became of `ended`: rows with id, org_id, job_id, group_id, followed, concurrency_key, status;
     completed ones also say whether groups wait for them (`gates`).
 
     The caller holds the graph locks of their jobs (see docs/engine.md).
     """
+    loosened = loosened or Loosened()
     completed = [row for row in ended if row["status"] == "COMPLETED"]
-    ready, keys = await _advance(connection, completed, now)
+    ready, keys, finished = await _advance(connection, completed, loosened, now)
     ready |= {row["queue"] for row in ended if row["status"] == "PENDING"}
     cancelled: Counter[int] = Counter()
-    for row in ended:
-        if row["status"] in UNSUCCESSFUL and linked(row):
-            cancelled[row["job_id"]] += await connection.fetchval(statement("doom"), row["id"], now)
+    doomed = [(row["id"], row["job_id"]) for row in ended if row["status"] in UNSUCCESSFUL and linked(row)]
+    for task_id, job_id in doomed + loosened.hopeless:
+        cancelled[job_id] += await connection.fetchval(statement("doom"), task_id, now)
     keys.update((row["org_id"], row["concurrency_key"]) for row in ended)
     ready |= await admit(connection, keys)
     await notify_ready(connection, ready)
     await settle(
         connection,
-        completed=Counter(row["job_id"] for row in completed),
+        completed=finished + Counter(row["job_id"] for row in completed),
         failed=Counter(row["job_id"] for row in ended if row["status"] in ("FAILED", "DEAD_LETTER")),
         cancelled=cancelled + Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
         causes={row["job_id"]: row["cause"] for row in reversed(ended) if row["status"] in ("FAILED", "DEAD_LETTER")},
@@ -52,33 +56,46 @@ def linked(row: asyncpg.Record) -> bool:
 
 
 async def _advance(
-    connection: Connection, completed: Sequence[asyncpg.Record], now: datetime | None
-) -> tuple[set[str], set[tuple[UUID, str | None]]]:
-    """Completed tasks → groups → tasks. Returns the queues with ready work, and the keys with new candidates."""
-    done = [row["id"] for row in completed if row["followed"]]
-    left = Counter[int](row["group_id"] for row in completed if row["group_id"] is not None)
-    if not done and not left:
-        return set(), set()
-    gates = [row["id"] for row in completed if row["gates"]]
-    met, opened = await advance_groups(connection, gates, left, [], now)
-    if not (done or met or opened):
-        return set(), set()
-    rows = await connection.fetch(statement("advance_tasks"), done + met, opened, now)
-    return (
-        {row["queue"] for row in rows if row["readiness"] == "READY"},
-        {(row["org_id"], row["concurrency_key"]) for row in rows},
-    )
+    connection: Connection, completed: Sequence[asyncpg.Record], loosened: Loosened, now: datetime | None
+) -> tuple[set[str], set[tuple[UUID, str | None]], Counter[int]]:
+    """Completed tasks → groups → tasks, of which some complete by that, and so on. Returns the queues with ready work,
+    the keys with new candidates, and how many tasks of each job have completed on the way.
+    """
+    ready: set[str] = set()
+    keys: set[tuple[UUID, str | None]] = set()
+    finished: Counter[int] = Counter()
+    while True:
+        done = [row["id"] for row in completed if row["followed"]]
+        left = loosened.left + Counter[int](row["group_id"] for row in completed if row["group_id"] is not None)
+        gates = [row["id"] for row in completed if row["gates"]]
+        met, opened = await advance_groups(connection, gates, left, [], now, loosened.groups)
+        if not (done or met or opened or loosened.tasks):
+            return ready, keys, finished
+        rows = await connection.fetch(statement("advance_tasks"), done + met, opened, now, loosened.tasks)
+        ready |= {row["queue"] for row in rows if row["readiness"] == "READY"}
+        keys |= {(row["org_id"], row["concurrency_key"]) for row in rows}
+        completed, loosened = [row for row in rows if row["id"] is not None], Loosened()
+        if not completed:
+            return ready, keys, finished
+        finished.update(row["job_id"] for row in completed)
+        await fill_in(connection, [row["id"] for row in completed])
 
 
 async def advance_groups(
-    connection: Connection, done: Iterable[int], left: Counter[int], opened: list[int], now: datetime | None
+    connection: Connection,
+    done: Iterable[int],
+    left: Counter[int],
+    opened: list[int],
+    now: datetime | None,
+    loosened: Sequence[int] = (),
 ) -> tuple[list[int], list[int]]:
     """Follow the cascade through groups to its end; returns the groups that completed and those that opened."""
     met, all_completed, all_opened = list(done), list[int](), list[int]()
-    while met or left or opened:
+    while met or left or opened or loosened:
         rows = await connection.fetch(
-            statement("advance_groups"), met, list(left.keys()), list(left.values()), opened, now
+            statement("advance_groups"), met, list(left.keys()), list(left.values()), opened, now, list(loosened)
         )
+        loosened = ()
         opened = [row["id"] for row in rows if row["opened"]]
         ended = [row for row in rows if row["completed"]]
         met = [row["id"] for row in ended]

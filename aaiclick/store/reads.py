@@ -50,6 +50,11 @@ async def task_results(connection: Connection, job_id: int, task_ids: Sequence[i
     return {row["id"]: row["result"] for row in rows}
 
 
+async def group_results(connection: Connection, group_id: int) -> list[asyncpg.Record]:
+    """What the tasks of a group returned, in the order of their ids."""
+    return await connection.fetch(statement("group_results"), group_id)
+
+
 async def job_progress(connection: Connection, job_id: int) -> list[asyncpg.Record]:
     """How many tasks of each group are where; the group named '' is what is in none."""
     return await connection.fetch(statement("job_progress"), job_id)

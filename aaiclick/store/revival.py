@@ -19,6 +19,7 @@ from aaiclick.store.claims import notify_ready
 from aaiclick.store.deadlocks import again
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
+from aaiclick.store.tables import release_results
 
 if TYPE_CHECKING:
     import asyncpg
@@ -120,6 +121,7 @@ async def clear(connection: Connection, task_id: int, *, now: datetime | None = 
             done = await connection.execute(statement("reset_tasks"), tasks, now)
             if done == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
+            await release_results(connection, tasks)
             if job_id is None:
                 rows = await connection.fetch(statement("unblock"), task_id)
                 await _make_ready(connection, rows)

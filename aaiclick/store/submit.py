@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick import faults
-from aaiclick.errors import LeaseLost, NotFoundError, SubmitError
+from aaiclick.errors import LeaseLost, LimitError, NotFoundError, SubmitError
+from aaiclick.store.cancel import cancel_job
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.leases import Lease
 from aaiclick.store.models import DEFAULT_ORG_ID
@@ -18,6 +19,7 @@ from aaiclick.store.plan import Counters, Known, NewGroup, NewTask, Plan, count,
 from aaiclick.store.propagate import settle
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
+from aaiclick.store.tables import hold_arguments
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -27,6 +29,26 @@ TASK_COLUMNS = (
     "readiness", "available_at", "max_attempts", "timeout_seconds", "retry_policy", "idempotency_key",
     "concurrency_key", "concurrency_limit",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a job may become, and how many times tasks may be added by tasks that were added."""
+
+    max_tasks: int = 5_000_000
+    max_depth: int = 1_000
+
+    def check(self, job: str, tasks: int, depth: int = 0) -> None:
+        if tasks > self.max_tasks:
+            raise LimitError(
+                f"{job} would have {tasks} tasks; a job may have {self.max_tasks}.",
+                remedy="If it does not grow without end, raise AAICLICK_JOB_MAX_TASKS.",
+            )
+        if depth > self.max_depth:
+            raise LimitError(
+                f"{job} has grown by tasks that add tasks {depth - 1} times in a row; {self.max_depth} are allowed.",
+                remedy="If it does not grow without end, raise AAICLICK_JOB_MAX_DEPTH.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +69,11 @@ async def submit_job(
     plan: Plan,
     names: Mapping[int, str] | None = None,
     *,
+    limits: Limits | None = None,
     now: datetime | None = None,
 ) -> int:
     """Insert a job with everything in `plan`; returns its id, or that of the job that has its idempotency key."""
+    (limits or Limits()).check(f"Job {job.name!r}", len(plan.tasks))
     refuse_cycle(plan, names or {})
     counters = count(plan, Known())
     _refuse_unknown(plan, set(), names or {})
@@ -60,7 +84,8 @@ async def submit_job(
         )  # fmt: skip
         if inserted is None:
             return int(await connection.fetchval(statement("job_by_key"), job.org_id, job.name, job.idempotency_key))
-        await _insert(connection, job.org_id, job.id, plan, counters, set(), now)
+        await _insert(connection, job.org_id, job.id, plan, counters, set(), None, now)
+        await hold_arguments(connection, job.id, plan.tables, plan.adopted, names or {})
         if not plan.tasks:
             await settle(connection, completed=Counter({job.id: 0}), now=now)
     return job.id
@@ -73,43 +98,91 @@ async def add_to_job(
     names: Mapping[int, str] | None = None,
     lease: Lease | None = None,
     *,
+    limits: Limits | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Add to a job that has not ended; with `lease`, only while its holder has it."""
-    names = names or {}
-    async with faults.transaction(connection, "add"):
-        await connection.execute(statement("lock_job"), job_id)
-        await _fence(connection, job_id, lease)
-        head = await connection.fetchrow(statement("job_head"), job_id)
-        if head is None:
-            raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
-        known, closed = await _look_up(connection, job_id, plan, names)
-        refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
-        counters = count(plan, known)
-        await _insert(connection, head["org_id"], job_id, plan, counters, closed, now)
-        grown = {group: added for group in known.groups if (added := counters.open[group])}
-        if grown:
-            await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))
-        if await connection.fetchval(statement("grow_job"), job_id, len(plan.tasks)) is None:
-            state = "being cancelled" if head["cancelled"] else "over"
-            raise SubmitError(
-                f"Job {job_id} ({head['name']!r}) is {state}: nothing can be added to it.",
-                remedy="Submit a new job, or add tasks from a task of the job while it runs.",
-            )
+    """Add to a job that has not ended.
+
+    With `lease`, only while its holder has it, and what is added waits for the holder's task (see `growth`). A job that
+    its own tasks grow past a limit is ended.
+    """
+    try:
+        async with faults.transaction(connection, "add"):
+            await connection.execute(statement("lock_job"), job_id)
+            adder = await _fence(connection, job_id, lease)
+            await _add(connection, job_id, plan, names or {}, adder, limits or Limits(), now)
+    except LimitError as error:
+        if lease is not None:
+            await cancel_job(connection, job_id, error=str(error), now=now)
+        raise
 
 
-async def _fence(connection: Connection, job_id: int, lease: Lease | None) -> None:
+async def _add(
+    connection: Connection,
+    job_id: int,
+    plan: Plan,
+    names: Mapping[int, str],
+    adder: Adder | None,
+    limits: Limits,
+    now: datetime | None,
+) -> None:
+    head = await connection.fetchrow(statement("job_head"), job_id)
+    if head is None:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+    job = f"Job {job_id} ({head['name']!r})"
+    gated = plan if adder is None else _gated(plan, adder.task_id)
+    known, closed = await _look_up(connection, job_id, gated, names, adder)
+    # The task that adds is running: nothing that it gates can come before it.
+    refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
+    counters = count(gated, known)
+    await _insert(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
+    await hold_arguments(connection, job_id, plan.tables, plan.adopted, names)
+    grown = {group: added for group in known.groups if (added := counters.open[group])}
+    if grown:
+        await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))
+    total = await connection.fetchval(statement("grow_job"), job_id, len(plan.tasks))
+    if total is None:
+        state = "being cancelled" if head["cancelled"] else "over"
+        raise SubmitError(
+            f"{job} is {state}: nothing can be added to it.",
+            remedy="Submit a new job, or add tasks from a task of the job while it runs.",
+        )
+    limits.check(job, total, adder.depth + 1 if adder is not None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Adder:
+    """The attempt that adds."""
+
+    task_id: int
+    attempt: int
+    depth: int
+
+
+async def _fence(connection: Connection, job_id: int, lease: Lease | None) -> Adder | None:
     if lease is None:
-        return
-    held = await connection.fetchval(statement("hold_lease"), lease.task_id, lease.attempt, lease.token)
-    if held != job_id:
+        return None
+    row = await connection.fetchrow(statement("hold_lease"), lease.task_id, lease.attempt, lease.token)
+    if row is None or row["job_id"] != job_id:
         raise LeaseLost(
             f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
             remedy="Stop: another attempt is at work or has finished.",
         )
+    return Adder(lease.task_id, lease.attempt, row["depth"])
 
 
-async def _look_up(connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str]) -> tuple[Known, set[int]]:
+def _gated(plan: Plan, task_id: int) -> Plan:
+    """The plan with everything in it after the task: what is first in it, and in no new group, waits for the task."""
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    inner = {following for previous, following in plan.edges if previous in new}
+    inner |= {task.id for task in plan.tasks if task.group_id in new}
+    inner |= {group.id for group in plan.groups if group.parent_group_id in new}
+    return Plan(plan.tasks, plan.groups, [*plan.edges, *((task_id, node) for node in sorted(new - inner))])
+
+
+async def _look_up(
+    connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str], adder: Adder | None
+) -> tuple[Known, set[int]]:
     """States of what the plan refers to and the database has; also which of those groups are closed."""
     new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
     parents = {task.group_id for task in plan.tasks} | {group.parent_group_id for group in plan.groups}
@@ -117,6 +190,12 @@ async def _look_up(connection: Connection, job_id: int, plan: Plan, names: Mappi
     tasks = await connection.fetch(statement("follow"), sorted(wanted), job_id) if wanted else []
     groups = await connection.fetch(statement("known_groups"), sorted(wanted), job_id) if wanted else []
     _refuse_unknown(plan, {row["id"] for row in (*tasks, *groups)}, names)
+    for row in (*tasks, *groups):
+        if row["staged"] and (adder is None or row["added_by"] != adder.task_id):
+            raise SubmitError(
+                f"{names.get(row['id'], row['id'])} was added by task {row['added_by']}, which has not completed yet.",
+                remedy="Add to it when that task has completed: until then it may be taken back.",
+            )
     for row in tasks:
         if row["ended"] and row["status"] != "COMPLETED":
             raise SubmitError(
@@ -190,14 +269,22 @@ async def _insert(
     plan: Plan,
     counters: Counters,
     closed: set[int],
+    adder: Adder | None,
     now: datetime | None,
 ) -> None:
     new_groups = {group.id for group in plan.groups}
     closed = closed | (new_groups - counters.opened)
     if plan.groups:
-        await _insert_groups(connection, job_id, plan, counters, now)
+        await _insert_groups(connection, job_id, plan, counters, adder, now)
     records = [record(task, org_id, job_id, counters, closed) for task in plan.tasks]
-    await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+    if adder is None:
+        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+    else:
+        grown = ((*each, adder.task_id, adder.depth + 1) for each in records)
+        await connection.copy_records_to_table("tasks", records=grown, columns=(*TASK_COLUMNS, "added_by", "depth"))
+        nodes = [task.id for task in plan.tasks], sorted(new_groups)
+        first = min((*nodes[0], *nodes[1]))
+        await connection.execute(statement("record_addition"), adder.task_id, adder.attempt, first, *nodes)
     if plan.edges:
         edges = (
             (a, b, "task" if a in counters.followed else "group", "group" if b in new_groups else "task")
@@ -212,15 +299,15 @@ async def _insert(
 
 
 async def _insert_groups(
-    connection: Connection, job_id: int, plan: Plan, counters: Counters, now: datetime | None
+    connection: Connection, job_id: int, plan: Plan, counters: Counters, adder: Adder | None, now: datetime | None
 ) -> None:
     moment: datetime = await connection.fetchval(statement("clock"), now)
     rows = [
         (group.id, job_id, group.parent_group_id, group.name, counters.unmet[group.id], counters.open[group.id],
-         moment if group.id in counters.completed else None)
+         moment if group.id in counters.completed else None, adder.task_id if adder is not None else None)
         for group in plan.groups
     ]  # fmt: skip
-    columns = ("id", "job_id", "parent_group_id", "name", "unmet", "open", "completed_at")
+    columns = ("id", "job_id", "parent_group_id", "name", "unmet", "open", "completed_at", "added_by")
     await connection.copy_records_to_table("groups", records=rows, columns=columns)
 
 

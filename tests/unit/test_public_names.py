@@ -17,6 +17,7 @@ PUBLIC = {
         "stack_status",
         "stop_stack",
     ],
+    "aaiclick.operators": ["CHUNK_ROWS", "Handle", "foreach", "map", "reduce"],
     "aaiclick.orchestration": [
         "Group",
         "Health",

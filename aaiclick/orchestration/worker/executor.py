@@ -27,16 +27,18 @@ from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.arguments import resolve, results_needed
+from aaiclick.orchestration.arguments import serialise_value, tasks_in
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
-from aaiclick.orchestration.scope import TaskScope, enter_scope
+from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
+from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
-from aaiclick.orchestration.worker.tables import TaskTables
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import reads
 from aaiclick.store.queue import Claim, Failure, Lease, Success
+from aaiclick.store.references import resolve, results_needed, tables_in
 
 ERROR_CHARACTERS = 20_000
 
@@ -94,7 +96,7 @@ class Executor:
         postgres: PostgresTarget,
         clickhouse: ClickHouseTarget,
         entrypoints: Entrypoints,
-        tables: TaskTables,
+        tables: PgLifecycleHandler,
         threads: int,
     ) -> None:
         self._postgres = postgres
@@ -113,38 +115,46 @@ class Executor:
         set_log(running.log)
         running.started_at = datetime.now(UTC)
         try:
-            result = await self._run(running)
+            result, awaits, tables = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
             return _failure(running, error, self._secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.started_at)
+        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables)
 
-    async def _run(self, running: Running) -> str | None:
+    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None]:
+        """The result as JSON text, the tasks it waits for, and the tables within it; None if no table plays a part."""
         claim = running.claim
+        tables = self._tables.for_attempt(claim.lease)
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
-        enter_scope(TaskScope(claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres))
-        data = await self._enter_data(claim)
+        enter_scope(
+            TaskScope(
+                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres,
+                resolve=self._entrypoints.load, call=functools.partial(self._call, running),
+            )
+        )  # fmt: skip
+        data = await self._enter_data(claim, tables)
         try:
-            arguments = await self._bind(claim)
+            arguments = await self._bind(claim, tables)
             value = await self._call(running, function, arguments)
-            return await self._publish(value)
+            result, awaits = await self._publish(value)
+            within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
+            return result, awaits, tuple(sorted(within)) if within or tables.used else None
         finally:
+            tables.seal()
             if data is not None:
                 await data.__aexit__(None, None, None)
 
-    async def _enter_data(self, claim: Claim) -> DataContext | None:
+    async def _enter_data(self, claim: Claim, tables: AttemptTables) -> DataContext | None:
         """A task that never touches data runs also while ClickHouse is away."""
         prefix = f"aai-{claim.lease.task_id}-{claim.lease.attempt}"
-        data = DataContext(
-            self._clickhouse, lifecycle=self._tables, name=f"task {claim.lease.task_id}", query_prefix=prefix
-        )
+        data = DataContext(self._clickhouse, lifecycle=tables, name=f"task {claim.lease.task_id}", query_prefix=prefix)
         try:
             return await data.__aenter__()
         except UnreachableError:
             return None
 
-    async def _bind(self, claim: Claim) -> dict[str, Any]:
+    async def _bind(self, claim: Claim, tables: AttemptTables) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""
         if claim.kwargs == "{}":
             return {}
@@ -155,6 +165,7 @@ class Executor:
                 found = await reads.task_results(connection, claim.job_id, sorted(needed))
             results = {task_id: text and json.loads(text) for task_id, text in found.items()}
             given = resolve(given, results)
+        tables.granted = tables_in(given)
         return cast("dict[str, Any]", await _open(given))
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -172,15 +183,35 @@ class Executor:
                 continue
             return await value if inspect.isawaitable(value) else value
 
-    async def _publish(self, value: Any) -> str | None:
-        """A task's value as its result: nothing, an Object or View as it is, anything else as a new Object."""
+    async def _publish(self, value: Any) -> tuple[str | None, tuple[int, ...]]:
+        """A task's value as its result, and the tasks whose results it waits for."""
+        returned = [] if value is None else list(tasks_in(value))
+        if not returned:
+            return await self._publish_value(value), ()
+        await get_current_context().apply([task for task in returned if not task.submitted])
+        form, needed = serialise_value(await self._materialised(value), "The returned value")
+        return form, tuple({task.id for task in needed})
+
+    async def _materialised(self, value: Any) -> Any:
+        """A value that holds tasks: its Objects as tables."""
+        if isinstance(value, Object):
+            return value if isinstance(value, View) else await value.materialize()
+        if isinstance(value, dict):
+            return {name: await self._materialised(item) for name, item in cast("dict[Any, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            return [await self._materialised(item) for item in cast("list[Any]", value)]
+        return value
+
+    async def _publish_value(self, value: Any) -> str | None:
+        """Nothing, an Object or View as it is, a record as JSON, anything else as a new Object."""
         if value is None:
             return None
+        if isinstance(value, Record):
+            return json.dumps(value)
         if not isinstance(value, Object):
             value = await create_object_from_value(value)
         elif not isinstance(value, View):
             value = await value.materialize()
-        self._tables.keep(value.table_id)
         return json.dumps(value.to_dict())
 
 

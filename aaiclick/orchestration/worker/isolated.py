@@ -111,6 +111,8 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
         return lease
     if fields.get("started_at"):
         fields["started_at"] = datetime.fromisoformat(fields["started_at"])
+    if fields.get("tables") is not None:
+        fields["tables"] = tuple(fields["tables"])
     return kinds[answer["kind"]](lease=lease, **fields)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import json
 import os
+import random
 import signal
 import sys
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import uvloop
 
 from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.worker.isolated import Isolation
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
@@ -44,6 +46,8 @@ async def serve() -> None:
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
     watch = asyncio.create_task(_end_with_supervisor(reader, process))
+    cleanup = PgCleanupWorker(postgres=setup.postgres, clickhouse=setup.clickhouse)
+    await cleanup.start(delay_seconds=random.uniform(0.5, 1) * cleanup.poll_interval)  # noqa: S311  (processes spread)
     try:
         await process.run()
     finally:
@@ -52,6 +56,7 @@ async def serve() -> None:
             await watch
         await isolation.close()
         await executor.close()
+        await cleanup.stop()
 
 
 async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess) -> None:

@@ -6,10 +6,10 @@ import importlib
 import sys
 
 from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.lifecycle import PgLifecycleHandler
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.orders import Setup
-from aaiclick.orchestration.worker.tables import TaskTables
 
 
 async def make_executor(setup: Setup, threads: int) -> Executor:
@@ -24,7 +24,7 @@ async def make_executor(setup: Setup, threads: int) -> Executor:
                 f"The module {module!r} cannot be imported: {error}.",
                 remedy="Correct --import, or run the worker where the module is.",
             ) from error
-    tables = TaskTables(setup.clickhouse)
+    tables = PgLifecycleHandler(setup.postgres)
     await tables.start()
     return Executor(
         postgres=setup.postgres,

@@ -19,6 +19,7 @@ from aaiclick.store.models.records import (
     OutboxRow,
     TableRefcount,
     TableReference,
+    TableSession,
     TaskInput,
 )
 from aaiclick.store.models.status import (
@@ -44,7 +45,7 @@ from aaiclick.store.models.tenants import (
     TaskType,
     User,
 )
-from aaiclick.store.models.work import Dependency, Group, Job, TaskAttempt
+from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.workers import Worker
 
 __all__ = [
@@ -78,7 +79,9 @@ __all__ = [
     "ReferenceOwner",
     "TableRefcount",
     "TableReference",
+    "TableSession",
     "Task",
+    "TaskAddition",
     "TaskAttempt",
     "TaskInput",
     "TaskReadiness",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -135,9 +136,11 @@ class TableRefcount(Row, table=True):
 
 
 class TableReference(Row, table=True):
-    """Who keeps a table: an attempt (`owner_id`, `attempt`), a task or a job (`owner_id`), or a name (`name`).
+    """Who keeps a table: an attempt (`owner_id`, `attempt`), a task, a job or a session (`owner_id`), or a name
+    (`name`).
 
-    Releasing an owner is one delete by owner, so a worker that died leaves nothing to guess.
+    Releasing an owner is one delete by owner, so a worker that died leaves nothing to guess. A trigger keeps the sum in
+    `table_refcounts`. What a job holds goes with the job; once the job has ended only what is `kept` stays that long.
     """
 
     __tablename__ = "table_references"
@@ -148,6 +151,8 @@ class TableReference(Row, table=True):
     attempt: int = column(Integer(), default=0, server="0", primary_key=True)
     name: str = words(default="", primary_key=True)
     refs: int = column(Integer(), default=1, server="1")
+    job_id: int | None = snowflake("jobs.id", null=True, on_delete="CASCADE")
+    kept: bool = column(Boolean(), default=False, server="false")
     created_at: datetime = now()
 
     __table_args__ = (
@@ -155,6 +160,23 @@ class TableReference(Row, table=True):
         CheckConstraint("(owner = 'NAME') = (name <> '')", name="by_name"),
         CheckConstraint("(owner = 'NAME') = (owner_id = 0)", name="by_id"),
         CheckConstraint("(owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0", name="by_attempt"),
+        CheckConstraint("owner <> 'JOB' OR job_id IS NOT NULL", name="by_job"),
         Index("table_references_owner", "owner_id", "attempt", postgresql_where=text("owner <> 'NAME'")),
         Index("table_references_name", "name", postgresql_where=text("owner = 'NAME'")),
+        Index("table_references_job", "job_id", postgresql_where=text("job_id IS NOT NULL")),
+        Index("table_references_open", "job_id", postgresql_where=text("job_id IS NOT NULL AND NOT kept")),
+        busy(),
     )
+
+
+class TableSession(Row, table=True):
+    """A process outside of tasks that holds tables, and when it was last known to live.
+
+    One that is `in_clickhouse` has no connection here: its marker there says whether it lives.
+    """
+
+    __tablename__ = "table_sessions"
+
+    id: int = column(BigInteger(), primary_key=True)
+    in_clickhouse: bool = column(Boolean(), default=False, server="false")
+    seen_at: datetime = now()

@@ -83,10 +83,12 @@ class DefinitionStatus(StrEnum):
 class ReferenceOwner(StrEnum):
     """What keeps a ClickHouse table alive."""
 
-    ATTEMPT = "ATTEMPT"
-    TASK = "TASK"
-    JOB = "JOB"
+    ATTEMPT = "ATTEMPT"  # what a running attempt makes or reads
+    RESULT = "RESULT"  # what a completed task has returned
+    TASK = "TASK"  # arguments of a task without a job
+    JOB = "JOB"  # arguments of the tasks of a job
     NAME = "NAME"
+    SESSION = "SESSION"  # a process outside of tasks that says regularly that it lives
 
 
 JOB_STATUS = enum(JobStatus, "job_status")

@@ -34,7 +34,9 @@ class Task(Row, table=True):
 
     `attempt` is the fence: it rises at every claim and never falls. `failures` is what counts against `max_attempts`
     since submit or redrive. `worker_id` stays when the lease has gone: it says who worked on it last. `followed` is
-    true when a dependency names it as previous.
+    true when a dependency names it as previous. `added_by` is the task that added it while the job ran, `depth` how
+    many such steps it is away from what was submitted. A blocked task that has a result has run and returned tasks:
+    it completes with the last of them.
     """
 
     __tablename__ = "tasks"
@@ -67,9 +69,11 @@ class Task(Row, table=True):
     completed_at: datetime | None = moment()
     cancel_requested_at: datetime | None = moment()
     cause_id: int | None = snowflake(null=True)
+    added_by: int | None = snowflake(null=True)
     definition_id: UUID | None = uuid("job_definitions.id", null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     concurrency_limit: int | None = column(Integer(), null=True)
+    depth: int | None = column(Integer(), null=True)
     queue: str = words(default=DEFAULT_QUEUE)
     type: str = words()
     entrypoint: str | None = words(null=True)

@@ -37,6 +37,10 @@ POLICIES = {
         "EXISTS (SELECT FROM tasks t WHERE t.id = next_id) OR EXISTS (SELECT FROM groups g WHERE g.id = next_id)"
     ),
     "task_attempts": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
+    "task_additions": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
+    "table_references": (
+        "EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id)"
+    ),
     "workers": OWN,
     "outbox": OWN,
     "task_inputs": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",

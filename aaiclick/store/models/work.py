@@ -6,7 +6,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Boolean, CheckConstraint, Double, ForeignKeyConstraint, Index, Integer, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from aaiclick.store.models.base import (
     Row,
@@ -106,6 +117,7 @@ class Group(Row, table=True):
     completed_at: datetime | None = moment()
     failed_at: datetime | None = moment()
     cause_id: int | None = snowflake(null=True)
+    added_by: int | None = snowflake(null=True)
 
     __table_args__ = (
         UniqueConstraint("job_id", "id"),
@@ -139,6 +151,20 @@ class Dependency(Row, table=True):
         CheckConstraint("previous_id <> next_id", name="distinct"),
         Index("dependencies_next", "next_id"),
     )
+
+
+class TaskAddition(Row, table=True):
+    """What one attempt of a task added to its job, in one call. All of it waits for the task: what an attempt that did
+    not complete has added never ran, and is deleted when another attempt completes.
+    """
+
+    __tablename__ = "task_additions"
+
+    task_id: int = snowflake("tasks.id", on_delete="CASCADE", primary_key=True)
+    attempt: int = column(Integer(), primary_key=True)
+    first_id: int = snowflake(primary_key=True)
+    tasks: list[int] = column(ARRAY(BigInteger()))
+    groups: list[int] = column(ARRAY(BigInteger()))
 
 
 class TaskAttempt(Row, table=True):

@@ -1,11 +1,12 @@
 -- One step of the cascade through groups: $1 have completed (tasks or groups), the groups $2 lost $3 open members, the
--- groups $4 have opened. Says which groups opened and which completed by that; the caller goes on from there.
+-- groups $4 have opened, the groups $6 no longer wait for one of theirs. Says which groups opened and which completed by that; the caller goes on from there.
 WITH change AS MATERIALIZED (
     SELECT id, sum(met)::int AS met, sum(gone)::int AS gone FROM (
         SELECT d.next_id AS id, 1 AS met, 0 AS gone FROM dependencies d
         WHERE d.previous_id = ANY ($1::bigint[]) AND d.next_type = 'group'
         UNION ALL SELECT u.id, 0, u.gone FROM unnest($2::bigint[], $3::int[]) AS u (id, gone)
         UNION ALL SELECT g.id, 1, 0 FROM groups g WHERE g.parent_group_id = ANY ($4::bigint[])
+        UNION ALL SELECT unnest($6::bigint[]), 1, 0
     ) AS parts GROUP BY id
 )
 UPDATE groups g SET unmet = g.unmet - c.met, open = g.open - c.gone,

@@ -1,8 +1,10 @@
--- Tell tasks that $1 (tasks and groups) have completed and that the groups $2 have opened. A task is ready when its own
--- count and its group's are zero; then it waits for its time, for a slot of its key, or for a worker.
+-- Tell tasks that $1 (tasks and groups) have completed and that the groups $2 have opened; the tasks $4 no longer wait
+-- for one of theirs. A task is ready when its own count and its group's are zero; then it waits for its time, for a
+-- slot of its key, or for a worker. One that has run and returned tasks completes instead: those rows have an id.
 WITH met AS MATERIALIZED (
-    SELECT d.next_id AS id, count(*)::int AS met FROM dependencies d
-    WHERE d.previous_id = ANY ($1::bigint[]) AND d.next_type = 'task' GROUP BY d.next_id
+    SELECT id, count(*)::int AS met FROM (
+        SELECT d.next_id AS id FROM dependencies d WHERE d.previous_id = ANY ($1::bigint[]) AND d.next_type = 'task'
+        UNION ALL SELECT unnest($4::bigint[])) AS parts GROUP BY id
 ),
 touched AS MATERIALIZED (
     SELECT id, met FROM met
@@ -12,18 +14,29 @@ touched AS MATERIALIZED (
       AND t.id NOT IN (SELECT id FROM met)
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, coalesce(g.unmet, 0) = 0 AS group_open FROM tasks t LEFT JOIN groups g ON g.id = t.group_id
+    SELECT t.id, coalesce(g.unmet, 0) = 0 AS group_open, t.readiness = 'BLOCKED' AND t.result IS NOT NULL AS returned
+    FROM tasks t LEFT JOIN groups g ON g.id = t.group_id
     WHERE t.id = ANY (ARRAY(SELECT id FROM touched)) ORDER BY t.id FOR NO KEY UPDATE OF t
 ),
 told AS (
     UPDATE tasks t SET unmet = t.unmet - c.met, updated_at = coalesce($3::timestamptz, now()),
-        readiness = CASE WHEN t.readiness IS DISTINCT FROM 'BLOCKED' OR t.unmet > c.met OR NOT l.group_open
+        status = CASE WHEN l.returned AND t.unmet = c.met THEN 'COMPLETED' ELSE t.status END,
+        completed_at = CASE WHEN l.returned AND t.unmet = c.met THEN coalesce($3::timestamptz, now())
+            ELSE t.completed_at END,
+        readiness = CASE WHEN l.returned AND t.unmet = c.met THEN NULL
+            WHEN t.readiness IS DISTINCT FROM 'BLOCKED' OR t.unmet > c.met OR NOT l.group_open
                 THEN t.readiness
             WHEN t.available_at > coalesce($3::timestamptz, now()) THEN 'TIME'
             WHEN t.concurrency_key IS NOT NULL THEN 'HELD'
             ELSE 'READY' END
     FROM touched c JOIN locked l ON l.id = c.id WHERE t.id = c.id
-    RETURNING t.queue, t.org_id, t.concurrency_key, t.readiness
+    RETURNING t.id, t.job_id, t.group_id, t.followed, t.queue, t.org_id, t.concurrency_key, t.readiness,
+        t.readiness IS NULL AND l.returned AS finished
 )
-SELECT queue, org_id, concurrency_key, readiness::text FROM told
+SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, false AS followed, false AS gates, queue,
+    org_id, concurrency_key, readiness::text FROM told
 WHERE readiness IN ('READY', 'HELD') GROUP BY queue, org_id, concurrency_key, readiness
+UNION ALL
+SELECT id, job_id, group_id, followed, followed AND EXISTS (
+    SELECT FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group'), queue, org_id,
+    concurrency_key, NULL FROM told WHERE finished

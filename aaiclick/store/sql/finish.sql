@@ -10,4 +10,6 @@ FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
 RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
     CASE WHEN t.followed THEN EXISTS (
-        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group') ELSE false END AS gates
+        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group') ELSE false END AS gates,
+    t.attempt, CASE WHEN t.followed THEN EXISTS (
+        SELECT FROM task_additions a WHERE a.task_id = t.id AND a.attempt <> t.attempt) ELSE false END AS stale

@@ -2,5 +2,7 @@
 WITH locked AS MATERIALIZED (
     SELECT id FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2 ORDER BY id FOR NO KEY UPDATE
 )
-UPDATE tasks SET followed = true, updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM locked))
-RETURNING id, status::text, type, completed_at IS NOT NULL AS ended
+UPDATE tasks t SET followed = true, updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM locked))
+RETURNING id, status::text, type, completed_at IS NOT NULL AS ended, added_by, CASE WHEN added_by IS NULL THEN false
+    ELSE EXISTS (SELECT FROM tasks a WHERE a.id = t.added_by AND a.status <> 'COMPLETED' AND a.result IS NULL) END
+    AS staged

@@ -1,13 +1,17 @@
 -- Take the graph lock of the jobs that the tasks $1 are linked into, in the order of their ids; docs/engine.md says
--- what it protects. Shared where completing only touches tasks; alone where it touches groups, or where $2 says so.
+-- what it protects. Shared where completing only touches tasks; alone where it touches groups, where it may complete
+-- the task that returned it, or where $2 says so.
 -- The commit lets go of the locks before it waits for the disk: `flush.sql` does the waiting.
 SELECT job_id, alone, set_config('synchronous_commit', 'off', true), CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL
                       ELSE pg_advisory_xact_lock_shared(job_id) IS NULL END
 FROM (
     SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR EXISTS (
-        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group')) AS alone
+        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group')
+        OR CASE WHEN t.added_by IS NULL THEN false ELSE EXISTS (
+            SELECT FROM tasks p WHERE p.id = t.added_by AND p.readiness = 'BLOCKED' AND p.result IS NOT NULL) END
+        ) AS alone
     FROM unnest($1::bigint[]) AS given (id) CROSS JOIN LATERAL (
-        SELECT t.id, t.job_id, t.group_id, t.followed FROM tasks t WHERE t.id = given.id OFFSET 0) t
+        SELECT t.id, t.job_id, t.group_id, t.followed, t.added_by FROM tasks t WHERE t.id = given.id OFFSET 0) t
     WHERE t.job_id IS NOT NULL AND (t.followed OR t.group_id IS NOT NULL)
     GROUP BY t.job_id ORDER BY t.job_id
 ) AS needed

@@ -9,6 +9,7 @@ WITH back AS MATERIALIZED (
 done AS (
     UPDATE tasks t SET status = 'PENDING', failures = 0, completed_at = NULL, cause_id = NULL,
         cancel_requested_at = NULL, next_retry_at = NULL, updated_at = coalesce($4::timestamptz, now()),
+        result = CASE WHEN t.unmet > 0 THEN t.result END,
         available_at = CASE WHEN $3 > 0 AND t.id = ANY ($1::bigint[])
             THEN coalesce($4::timestamptz, now()) + $3::float8 * interval '1 second' * (array_position($1, t.id) - 1)
             END,

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from aaiclick.errors import SubmitError
+from aaiclick.errors import LeaseLost, SubmitError
 from aaiclick.orchestration.loops import reaper
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
@@ -49,6 +49,10 @@ class Node:
         self.retry_at: timedelta | None = None
         self.lease_until: timedelta | None = None
         self.cancel_asked = False
+        self.added: tuple[int, int] | None = None
+        """The task and the attempt that added it."""
+        self.returned: set[int] | None = None
+        """It has run, and waits for these."""
 
 
 class Model:
@@ -76,7 +80,8 @@ class Model:
     def claimable(self) -> set[int]:
         return {
             t.key for t in self.tasks.values()
-            if self.startable(t) and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
+            if self.startable(t) and t.returned is None
+            and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
         }  # fmt: skip
 
     def hopeless(self, key: int) -> bool:
@@ -98,11 +103,36 @@ class Model:
         while changed:
             changed = False
             for task in self.tasks.values():
-                doomed = any(self.hopeless(p) for p in task.previous) or (
+                doomed = any(self.hopeless(p) for p in (*task.previous, *(task.returned or ()))) or (
                     task.group is not None and self.barred(task.group)
                 )
                 if doomed and (task.status == "PENDING" or task.retry_at is not None):
                     task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
+
+    def finish_returned(self) -> None:
+        """Tasks complete with the last of those they returned."""
+        waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
+        done = [t for t in waiting if all(self.succeeded(key) for key in t.returned or ())]
+        for task in done:
+            task.status, task.returned = "COMPLETED", None
+        if done:
+            self.finish_returned()
+
+    def take_back(self, task: int, attempt: int | None) -> None:
+        """What other attempts of a task have added is gone, with all that came of it."""
+        for nodes in (self.tasks, self.groups):
+            for node in list(nodes.values()):
+                if node.added is not None and node.added[0] == task and node.added[1] != attempt and node.key in nodes:
+                    del nodes[node.key]
+                    self.take_back(node.key, None)
+                    for other in (*self.tasks.values(), *self.groups.values()):
+                        other.previous.discard(node.key)
+
+    def staged(self, key: int) -> bool:
+        """Whether the task that added it has not completed yet."""
+        added = {**self.tasks, **self.groups}[key].added
+        adder = self.tasks.get(added[0]) if added else None
+        return adder is not None and adder.status != "COMPLETED" and adder.returned is None
 
     def job_status(self, job: int) -> str:
         states = [t for t in self.tasks.values() if t.job == job]
@@ -187,10 +217,59 @@ class Life(RuleBasedStateMachine):
         except SubmitError:
             impossible = any(self.model.hopeless(a) for a, _ in plan.edges if a in old)
             over = self.model.job_status(job) != "open" or job in self.finished_jobs
-            assert impossible or over or len(plan.groups)
+            early = any(self.model.staged(a) for a, _ in plan.edges if a in old)
+            assert impossible or over or early or len(plan.groups)
             return
         if job:
+            assert not any(self.model.staged(a) for a, _ in plan.edges if a in old)
             self.learn(plan, job)
+
+    @rule(claims=leases, data=st.data())
+    def grow(self, claims: list[Claim], data: st.DataObject) -> None:
+        """A task adds to its job; one that has lost its lease cannot."""
+        for claim in claims[:1]:
+            key, job = claim.lease.task_id, claim.job_id
+            assert job is not None
+            old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
+            plan = self.draw_plan(data, job, [n for n in old if n != key])
+            try:
+                self.run(add_to_job(self.db, job, plan, lease=claim.lease, now=self.now))
+            except LeaseLost:
+                assert not self.holds(claim)
+                return
+            except SubmitError:
+                return
+            assert self.holds(claim)
+            self.learn(plan, job)
+            new = {n.id for n in (*plan.tasks, *plan.groups)}
+            for node in (*self.model.tasks.values(), *self.model.groups.values()):
+                if node.key in new:
+                    node.added = key, claim.lease.attempt
+                    if not node.previous & new and node.group not in new:
+                        node.previous.add(key)
+
+    @rule(claims=leases, data=st.data())
+    def hand_over(self, claims: list[Claim], data: st.DataObject) -> None:
+        """A task returns some of the tasks that it has added."""
+        for claim in claims[:1]:
+            key = claim.lease.task_id
+            own = [t.key for t in self.model.tasks.values() if t.added == (key, claim.lease.attempt)]
+            if not own:
+                return
+            awaits = data.draw(st.lists(st.sampled_from(own), min_size=1, max_size=2, unique=True), "returned")
+            mine = {key} if self.holds(claim) else set()
+            success = Success(claim.lease, '"r"', awaits=awaits)
+            assert (
+                self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=[success], now=self.now)) == mine
+            )
+            if mine:
+                task = self.model.tasks[key]
+                task.status, task.returned = "PENDING", set(awaits)
+                self.model.take_back(key, claim.lease.attempt)
+                for node in (*self.model.tasks.values(), *self.model.groups.values()):
+                    if node.added == (key, claim.lease.attempt):
+                        node.previous.discard(key)
+                self.model.spread()
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_twice(self, key: str) -> None:
@@ -215,8 +294,8 @@ class Life(RuleBasedStateMachine):
         return claims
 
     def holds(self, claim: Claim) -> bool:
-        task = self.model.tasks[claim.lease.task_id]
-        return task.status == "CLAIMED" and task.attempt == claim.lease.attempt
+        task = self.model.tasks.get(claim.lease.task_id)
+        return task is not None and task.status == "CLAIMED" and task.attempt == claim.lease.attempt
 
     @rule(claims=leases)
     def complete(self, claims: list[Claim]) -> None:
@@ -226,6 +305,9 @@ class Life(RuleBasedStateMachine):
         assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
         for key in mine:
             self.model.tasks[key].status = "COMPLETED"
+        for key in mine & self.model.tasks.keys():
+            self.model.take_back(key, self.model.tasks[key].attempt)
+        self.model.finish_returned()
 
     @rule(claims=leases, permanent=st.booleans(), delay=st.sampled_from([0.0, 30.0]))
     def fail(self, claims: list[Claim], permanent: bool, delay: float) -> None:
@@ -324,6 +406,8 @@ class Life(RuleBasedStateMachine):
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
                 task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
                 task.cancel_asked = False
+                if task.returned is not None and all(self.model.succeeded(each) for each in task.returned):
+                    task.returned = None  # nothing is left to wait for: it runs again
         self.finished_jobs.discard(job)
         self.model.spread()
 
@@ -354,7 +438,7 @@ def test_every_life_keeps_the_invariants(aaiclick_postgres: PostgresTarget) -> N
     loop = asyncio.new_event_loop()
     try:
         machine = type("LifeHere", (Life,), {"target": aaiclick_postgres, "loop": loop})
-        lives = int(os.environ.get("AAICLICK_LIVES", "25"))
+        lives = int(os.environ.get("MACHINE_LIVES", "25"))
         options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
         run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=25, **options))
     finally:

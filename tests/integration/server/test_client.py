@@ -8,7 +8,7 @@ import pytest
 
 from aaiclick.client import AsyncClient, Client
 from aaiclick.client.calls import ERRORS
-from aaiclick.errors import ForbiddenError, LimitError, NotFoundError, UnauthorisedError, UnreachableError
+from aaiclick.errors import ForbiddenError, NotFoundError, RequestError, UnauthorisedError, UnreachableError
 from aaiclick.server.problems import KINDS
 
 
@@ -47,7 +47,7 @@ def test_errors_are_ours(site) -> None:
             client.get_job(1)
         with pytest.raises(ForbiddenError, match="needs the permission 'writer'"):
             client.create_job("x", "m.f")
-    with Client(site.server.url, site.keys["writer"]) as client, pytest.raises(LimitError, match=r"body\.entrypoint"):
+    with Client(site.server.url, site.keys["writer"]) as client, pytest.raises(RequestError, match=r"body\.entrypoint"):
         client.create_job("x", "not an entry point")
     with Client(site.server.url, "aai_wrong") as client, pytest.raises(UnauthorisedError, match="opens nothing"):
         client.whoami()

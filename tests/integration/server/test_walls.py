@@ -45,9 +45,13 @@ INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());
 INSERT INTO column_lineage (output_dataset_uuid, output_column, input_dataset_uuid, input_column)
     VALUES ($u, 'a', $u, 'b');
-INSERT INTO operator_state (org_id, definition_id) VALUES ($o, $u)
+INSERT INTO operator_state (org_id, definition_id) VALUES ($o, $u);
+INSERT INTO task_additions (task_id, attempt, first_id, tasks, groups) VALUES ($n02, 1, 1, '{}', '{}');
+INSERT INTO table_refcounts (table_name) VALUES ('t$n');
+INSERT INTO table_references (table_name, owner, owner_id, job_id) VALUES ('t$n', 'JOB', $n00, $n00);
+INSERT INTO table_references (table_name, owner, owner_id) VALUES ('t$n', 'TASK', $n02)
 """
-ROWS_PER_ORG = {table: 2 if table in ("tasks", "dependencies") else 1 for table in POLICIES}
+ROWS_PER_ORG = {table: 2 if table in ("tasks", "dependencies", "table_references") else 1 for table in POLICIES}
 
 
 @pytest.fixture
@@ -119,6 +123,14 @@ async def test_a_session_cannot_write_into_another_org(pool) -> None:
             await connection.execute("UPDATE tasks SET org_id = $1 WHERE id = 102", THEIRS)
 
 
+async def test_who_drops_a_reference_need_not_see_the_sums(owner, pool) -> None:
+    async with pool.acquire() as connection:
+        await speak_for(connection, OURS)
+        assert await connection.execute("DELETE FROM table_references") == "DELETE 2"
+    counts = await owner.fetch("SELECT table_name, refcount FROM table_refcounts ORDER BY 1")
+    assert [tuple(row) for row in counts] == [("t1", 0), ("t2", 2)]
+
+
 async def test_a_shared_worker_is_seen_and_not_touched(owner, pool) -> None:
     await owner.execute("INSERT INTO workers (id, hostname, pid) VALUES (900, 'h', 1)")
     async with pool.acquire() as connection:
@@ -134,7 +146,7 @@ async def test_a_shared_worker_is_seen_and_not_touched(owner, pool) -> None:
     "statement",
     [
         "SELECT * FROM table_refcounts",
-        "SELECT * FROM table_references",
+        "SELECT * FROM table_sessions",
         "UPDATE audit_log SET actor = 'nobody'",
         "DELETE FROM audit_log",
         "ALTER TABLE tasks DISABLE ROW LEVEL SECURITY",
@@ -156,7 +168,7 @@ async def test_every_table_stands_behind_a_wall(owner) -> None:
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
     assert with_org <= set(POLICIES)
-    assert set(metadata.tables) - set(POLICIES) == {"table_refcounts", "table_references"}
+    assert set(metadata.tables) - set(POLICIES) == {"table_refcounts", "table_sessions"}
 
 
 async def test_a_role_that_passes_walls_is_refused(aaiclick_postgres, owner) -> None:

@@ -95,9 +95,9 @@ def test_a_job_is_listed_paused_cancelled_and_noted(site) -> None:
         ),
         ({"tasks": [{"key": "a", "entrypoint": "m.f"}, {"key": "a", "entrypoint": "m.f"}]}, 422, "not_runnable", "'a'"),
         ({"tasks": [{"key": "a", "entrypoint": "m.f", "group": "nowhere"}]}, 422, "not_runnable", "'nowhere'"),
-        ({"tasks": [{"key": "a", "entrypoint": "m.f"}], "entrypoint": "m.f"}, 422, "limit", "not as it should be"),
-        ({}, 422, "limit", "not as it should be"),
-        ({"entrypoint": "rm -rf /"}, 422, "limit", "not as it should be"),
+        ({"tasks": [{"key": "a", "entrypoint": "m.f"}], "entrypoint": "m.f"}, 422, "invalid", "not as it should be"),
+        ({}, 422, "invalid", "not as it should be"),
+        ({"entrypoint": "rm -rf /"}, 422, "invalid", "not as it should be"),
         ({"entrypoint": "m.f", "kwargs": {"x": "\x00"}}, 422, "not_runnable", "cannot be stored"),
     ],
 )  # fmt: skip

@@ -222,6 +222,7 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("table_references", "by_id", {"owner_id": "0"}),
     ("table_references", "by_attempt", {"owner": "'ATTEMPT'"}),
     ("table_references", "by_attempt", {"attempt": "1"}),
+    ("table_references", "by_job", {"owner": "'JOB'", "owner_id": "900"}),
 ]
 
 

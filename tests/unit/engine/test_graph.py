@@ -9,8 +9,9 @@ import pytest
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration import Group, Task, create_task, job, task
-from aaiclick.orchestration.arguments import resolve, results_needed, serialise
+from aaiclick.orchestration.arguments import serialise
 from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.store.references import resolve, results_needed
 
 
 def named(*names: str) -> list[Task]:

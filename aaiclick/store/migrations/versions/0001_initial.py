@@ -15,9 +15,9 @@ branch_labels = None
 depends_on = None
 
 TABLES = """
-    table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
+    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
     workers,
-    task_attempts, dependencies, tasks, groups, jobs,
+    task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_versions, datasets, job_definitions, dag_current_versions, dag_versions,
     idempotency_keys, audit_log, api_keys, org_role_memberships, org_roles, users, task_types, queues, orgs
 """
@@ -35,6 +35,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(f"DROP TABLE {TABLES}")
-    op.execute("DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_org_id()")
+    op.execute(
+        "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), aaiclick_org_id()"
+    )
     op.execute("DROP SEQUENCE leader_terms")
     op.execute(f"DROP TYPE {TYPES}")

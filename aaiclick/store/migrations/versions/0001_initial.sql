@@ -16,7 +16,7 @@ CREATE TYPE outbox_status AS ENUM ('Pending', 'Processing', 'Done', 'Failed');
 
 CREATE TYPE definition_status AS ENUM ('Pending', 'Running', 'Dead', 'Draining', 'Idle');
 
-CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'TASK', 'JOB', 'NAME');
+CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'RESULT', 'TASK', 'JOB', 'NAME', 'SESSION');
 
 CREATE SEQUENCE leader_terms;
 
@@ -376,6 +376,7 @@ CREATE TABLE groups (
     completed_at timestamptz,
     failed_at timestamptz,
     cause_id bigint,
+    added_by bigint,
     CONSTRAINT groups_pkey PRIMARY KEY (id),
     CONSTRAINT groups_job_id_id_key UNIQUE (job_id, id),
     CONSTRAINT groups_job_id_parent_group_id_fkey FOREIGN KEY (job_id, parent_group_id) REFERENCES groups (job_id, id),
@@ -414,9 +415,11 @@ CREATE TABLE tasks (
     completed_at timestamptz,
     cancel_requested_at timestamptz,
     cause_id bigint,
+    added_by bigint,
     definition_id uuid,
     timeout_seconds double precision,
     concurrency_limit integer,
+    depth integer,
     queue text NOT NULL DEFAULT 'default',
     type text NOT NULL,
     entrypoint text,
@@ -484,6 +487,16 @@ CREATE TABLE dependencies (
 );
 
 CREATE INDEX dependencies_next ON dependencies (next_id);
+
+CREATE TABLE task_additions (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    first_id bigint NOT NULL,
+    tasks bigint[] NOT NULL,
+    groups bigint[] NOT NULL,
+    CONSTRAINT task_additions_pkey PRIMARY KEY (task_id, attempt, first_id),
+    CONSTRAINT task_additions_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE
+);
 
 CREATE TABLE task_attempts (
     task_id bigint NOT NULL,
@@ -635,19 +648,34 @@ CREATE TABLE table_references (
     attempt integer NOT NULL DEFAULT 0,
     name text NOT NULL DEFAULT '',
     refs integer NOT NULL DEFAULT 1,
+    job_id bigint,
+    kept boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT table_references_pkey PRIMARY KEY (table_name, owner, owner_id, attempt, name),
     CONSTRAINT table_references_table_name_fkey FOREIGN KEY (table_name)
         REFERENCES table_refcounts (table_name) ON DELETE CASCADE,
+    CONSTRAINT table_references_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
     CONSTRAINT table_references_refs CHECK (refs >= 1),
     CONSTRAINT table_references_by_name CHECK ((owner = 'NAME') = (name <> '')),
     CONSTRAINT table_references_by_id CHECK ((owner = 'NAME') = (owner_id = 0)),
-    CONSTRAINT table_references_by_attempt CHECK ((owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0)
-);
+    CONSTRAINT table_references_by_attempt CHECK ((owner = 'ATTEMPT') = (attempt > 0) AND attempt >= 0),
+    CONSTRAINT table_references_by_job CHECK (owner <> 'JOB' OR job_id IS NOT NULL)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX table_references_job ON table_references (job_id) WHERE job_id IS NOT NULL;
 
 CREATE INDEX table_references_name ON table_references (name) WHERE owner = 'NAME';
 
+CREATE INDEX table_references_open ON table_references (job_id) WHERE job_id IS NOT NULL AND NOT kept;
+
 CREATE INDEX table_references_owner ON table_references (owner_id, attempt) WHERE owner <> 'NAME';
+
+CREATE TABLE table_sessions (
+    id bigint NOT NULL,
+    in_clickhouse boolean NOT NULL DEFAULT false,
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT table_sessions_pkey PRIMARY KEY (id)
+);
 
 -- What PostgreSQL does by itself
 CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
@@ -689,6 +717,37 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
 
 CREATE TRIGGER forget_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+
+CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE names text[]; changes bigint[];
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes
+        FROM (SELECT table_name AS name, sum(refs) AS change FROM added GROUP BY table_name) AS c;
+    ELSIF TG_OP = 'DELETE' THEN
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes
+        FROM (SELECT table_name AS name, -sum(refs) AS change FROM gone GROUP BY table_name) AS c;
+    ELSE
+        SELECT array_agg(name ORDER BY name), array_agg(change ORDER BY name) INTO names, changes FROM (
+            SELECT table_name AS name, sum(refs) AS change FROM (
+                SELECT table_name, refs FROM added UNION ALL SELECT table_name, -refs FROM gone) AS u
+            GROUP BY table_name HAVING sum(refs) <> 0) AS c;
+    END IF;
+    PERFORM FROM table_refcounts WHERE table_name = ANY (names) ORDER BY table_name FOR NO KEY UPDATE;
+    UPDATE table_refcounts t SET refcount = t.refcount + c.change, updated_at = now()
+    FROM unnest(names, changes) AS c (name, change) WHERE t.table_name = c.name;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER count_added AFTER INSERT ON table_references REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
+
+CREATE TRIGGER count_gone AFTER DELETE ON table_references REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
+
+CREATE TRIGGER count_changed AFTER UPDATE ON table_references REFERENCING NEW TABLE AS added OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 
 -- What the API's role may see: rows of the org that its session names
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
@@ -732,6 +791,8 @@ ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dependencies ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE task_additions ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE task_attempts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
@@ -747,6 +808,8 @@ ALTER TABLE operator_state ENABLE ROW LEVEL SECURITY;
 ALTER TABLE table_refcounts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE table_references ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE table_sessions ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY org ON orgs USING (id = aaiclick_org_id());
 
@@ -787,6 +850,10 @@ CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());
 CREATE POLICY org ON dependencies USING (EXISTS (SELECT FROM tasks t WHERE t.id = next_id) OR EXISTS (SELECT FROM groups g WHERE g.id = next_id));
 
 CREATE POLICY org ON task_attempts USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON task_additions USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON table_references USING (EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
 
 CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
 

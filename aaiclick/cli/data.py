@@ -1,0 +1,166 @@
+"""`aaiclick data`: which Objects there are, who holds them, what they contain; and dropping what nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from aaiclick.cli.database import moment
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.data import DataContext, Object, open_object, open_reference
+from aaiclick.data.client import Client
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.data.formats import FORMATS
+from aaiclick.errors import NotFoundError
+from aaiclick.local import find_both
+from aaiclick.orchestration.inventory import Entry, forget_missing_names, inventory
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.sweeper import TableSweeper, made_at_ms, orphans
+from aaiclick.settings import ClickHouseTarget, PostgresTarget, get_settings
+from aaiclick.store.engine import connect
+from aaiclick.store.migrate import prepare
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+T = TypeVar("T")
+
+
+@click.group()
+def data() -> None:
+    """List, show and export Objects; drop what nobody needs."""
+
+
+@data.command()
+@click.option("--job", "job_id", type=int, default=None, help="Only what this job holds.")
+@click.option("--named", is_flag=True, help="Only Objects that have a name.")
+@click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None)
+@output_option
+def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
+    """List Objects with their size and who holds them."""
+    entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
+    if named:
+        entries = [entry for entry in entries if entry.name is not None]
+    if state is not None:
+        entries = [entry for entry in entries if entry.state == state]
+    print_records([_line(entry) for entry in entries], output)
+
+
+@data.command()
+@click.argument("name")
+@output_option
+def show(name: str, output: str) -> None:
+    """Show an Object, by its name or its table: columns, size, who holds it."""
+
+    async def work(connection: Connection, client: Client) -> tuple[Entry, dict[str, str]]:
+        entry = await _find(connection, client, name)
+        async with DataContext(client.target):
+            found = await _open(entry)
+            return entry, {column: str(kind) for column, kind in found.schema.items()}
+
+    entry, columns = with_servers(work)
+    if output == "json":
+        print_records([_line(entry) | {"owners": list(entry.owners), "columns": columns}], output)
+        return
+    print_records([_line(entry)], output)
+    click.echo()
+    print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
+
+
+@data.command()
+@click.option("--dry-run", is_flag=True, help="Say what would be dropped, and drop nothing.")
+@click.option("--max-age", type=click.FloatRange(0), default=3600.0, show_default=True,
+              help="Seconds that a table which nobody knows must have existed.")  # fmt: skip
+@output_option
+def gc(dry_run: bool, max_age: float, output: str) -> None:
+    """Drop tables that nobody refers to, and old ones that nobody knows: one pass of cleanup and sweeper."""
+    if dry_run:
+        print_records(with_servers(lambda connection, client: _doomed(connection, client, max_age)), output)
+        return
+
+    async def work(connection: Connection, client: Client) -> dict[str, int]:
+        postgres, clickhouse = find_both(get_settings())
+        return {
+            "released": await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once(),
+            "orphans": await TableSweeper(max_age, postgres=postgres, clickhouse=clickhouse).run_once(),
+            "lost_names": await forget_missing_names(connection, client),
+        }
+
+    print_records([with_servers(work)], output)
+
+
+@data.command()
+@click.argument("name")
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--format", "chosen", type=click.Choice(sorted(FORMATS)), default=None, help="[default: by the name]")
+def export(name: str, path: str, chosen: str | None) -> None:
+    """Write an Object, by its name or its table, to a file (or s3://bucket/key)."""
+
+    async def work(connection: Connection, client: Client) -> int:
+        entry = await _find(connection, client, name)
+        async with DataContext(client.target):
+            found = await _open(entry)
+            await found.export(path, format=chosen)
+            return await found.count()
+
+    note(f"{with_servers(work)} rows are in {path}.")
+
+
+def with_servers(work: Callable[[Connection, Client], Awaitable[T]]) -> T:
+    """Do something with both servers."""
+    settings = get_settings()
+    postgres, clickhouse = find_both(settings)
+
+    async def run(postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> T:
+        await prepare(postgres, embedded=settings.postgres is None)
+        connection = await connect(postgres)
+        try:
+            return await work(connection, await connect_clickhouse(clickhouse))
+        finally:
+            await connection.close()
+
+    return asyncio.run(run(postgres, clickhouse))
+
+
+async def _doomed(connection: Connection, client: Client, max_age: float) -> list[dict[str, Any]]:
+    unused = [entry.table for entry in await inventory(connection, client) if entry.state == "unused"]
+    unknown = await orphans(connection, client, max_age)
+    return [
+        *({"table": name, "why": "nothing refers to it"} for name in unused),
+        *({"table": name, "why": "nobody knows it, and it is old"} for name in unknown),
+    ]
+
+
+async def _find(connection: Connection, client: Client, name: str) -> Entry:
+    """By name first: a name may look like a table's."""
+    entries = [entry for entry in await inventory(connection, client) if name in (entry.name, entry.table)]
+    if not entries or entries[0].state == "missing":
+        raise NotFoundError(f"There is no Object {name!r}.", remedy="'aaiclick data ls' lists those there are.")
+    return min(entries, key=lambda entry: entry.name != name)
+
+
+async def _open(entry: Entry) -> Object:
+    if entry.name is not None:
+        return await open_object(entry.name)
+    return await open_reference({"object_type": "object", "table_id": entry.table})
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name or entry.table,
+        "state": entry.state,
+        "rows": entry.rows,
+        "bytes": entry.bytes,
+        "references": entry.references,
+        "owners": "; ".join(entry.owners),
+        "made": moment(entry.created_at) if entry.created_at else _made(entry.table),
+    }
+
+
+def _made(table: str) -> str:
+    made = made_at_ms(table)
+    return "" if made is None else moment(datetime.fromtimestamp(made / 1000, UTC))

@@ -1,0 +1,4 @@
+-- Tables that nobody knows are known from now on, as being dropped: nobody can refer to them any more. Returns those
+-- that were not known.
+INSERT INTO table_refcounts (table_name, dropping_at) SELECT name, now() FROM unnest($1::text[]) AS n (name) ORDER BY name
+ON CONFLICT DO NOTHING RETURNING table_name

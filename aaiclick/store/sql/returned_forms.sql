@@ -1,0 +1,1 @@
+SELECT id, result::text FROM tasks WHERE id = ANY ($1::bigint[])

@@ -1,0 +1,1 @@
+UPDATE tasks SET result = $2::jsonb WHERE id = $1

@@ -1,0 +1,100 @@
+"""Both servers, one connection each, and short words for tables and who refers to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aaiclick.data.client import Client
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
+from aaiclick.store import queue
+from aaiclick.store.engine import connect
+from aaiclick.store.leases import Claim, Lease
+from aaiclick.store.plan import NewTask, Plan
+from aaiclick.store.submit import NewJob, submit_job
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+
+class Servers:
+    """One session of each server."""
+
+    def __init__(self, db: Connection, client: Client, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> None:
+        self.db = db
+        self.client = client
+        self.postgres = postgres
+        self.clickhouse = clickhouse
+        self.worker_id = 0
+
+    async def submit(self, *kinds: str, edges: tuple[tuple[int, int], ...] = (), **options) -> tuple[int, list[int]]:
+        """A job with a task of each of the kinds; `edges` are positions."""
+        ids = [get_snowflake_id() for _ in kinds]
+        tasks = [NewTask(task_id, kind, entrypoint=kind) for task_id, kind in zip(ids, kinds, strict=True)]
+        plan = Plan(tasks, (), [(ids[a], ids[b]) for a, b in edges], **options)
+        return await submit_job(self.db, NewJob(get_snowflake_id(), "job"), plan), ids
+
+    async def claim(self, limit: int = 100) -> list[Claim]:
+        if not self.worker_id:
+            self.worker_id = (await queue.register_worker(self.db, hostname="here", pid=1)).id
+        return await queue.claim(self.db, worker_id=self.worker_id, limit=limit, queues=(), lease_seconds=60)
+
+    async def attempt(self) -> Lease:
+        """A job's only task, claimed."""
+        await self.submit("one")
+        return (await self.claim())[0].lease
+
+    async def acknowledge(self, **outcomes) -> set[int]:
+        return await queue.acknowledge(self.db, worker_id=self.worker_id, **outcomes)
+
+    async def create(self, name: str | None = None, comment: str = "") -> str:
+        """A table in ClickHouse alone."""
+        name = name or new_table()
+        await self.client.run(f"CREATE TABLE `{name}` (aai_id UInt64) ENGINE = Memory COMMENT '{comment}'")
+        return name
+
+    async def tables(self) -> set[str]:
+        rows = await self.client.read_text("SELECT name FROM system.tables WHERE database = currentDatabase()")
+        return set(rows.column(0).to_pylist())
+
+    async def counts(self) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self.db.fetch("SELECT table_name, refcount FROM table_refcounts")}
+
+    async def owners(self, table: str) -> set[str]:
+        rows = await self.db.fetch("SELECT owner::text FROM table_references WHERE table_name = $1", table)
+        return {row[0] for row in rows}
+
+    def script(self, text: str) -> subprocess.Popen[str]:
+        """A process of its own on the same servers."""
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, env=dict(os.environ), text=True
+        )
+
+
+def new_table(age_seconds: float = 0) -> str:
+    """The name of a table made so long ago."""
+    return f"t{get_snowflake_id() - (int(age_seconds * 1000) << TIMESTAMP_SHIFT)}"
+
+
+async def until(condition, seconds: float = 30):
+    """Look until something is as wanted."""
+    async with asyncio.timeout(seconds):
+        while not (found := await condition()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return found
+
+
+@pytest.fixture
+async def servers(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse) -> AsyncIterator[Servers]:
+    db = await connect(aaiclick_postgres)
+    yield Servers(db, await connect_clickhouse(aaiclick_clickhouse), aaiclick_postgres, aaiclick_clickhouse)
+    await db.close()

@@ -1,0 +1,133 @@
+"""What a person sees and does: `aaiclick data`, `background`, `jobs release`, `doctor`."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from aaiclick.cli.main import cli
+from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.errors import NotFoundError
+from aaiclick.orchestration import create_job, create_task, run_job_test
+from aaiclick.orchestration.inventory import disagreements
+from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from tests.integration.lifecycle.conftest import new_table, until
+
+
+async def run(*arguments: str) -> str:
+    """A command of ours, on the settings of this process."""
+    result = await asyncio.to_thread(CliRunner().invoke, cli, list(arguments), standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+async def listed(*arguments: str):
+    return json.loads(await run(*arguments, "-o", "json"))
+
+
+async def give() -> object:
+    return await create_object_from_value({"shop": ["n", "s"], "price": [2, 3]})
+
+
+@pytest.fixture
+async def job(servers):
+    made = await create_job("gives", create_task(give))
+    await asyncio.to_thread(run_job_test, made)
+    return made
+
+
+async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
+    async with DataContext(servers.clickhouse):
+        await create_object_from_value([1, 2, 3], name="kept")
+    kept, result = sorted(await listed("data", "ls"), key=lambda line: line["state"] != "named")
+    assert (kept["name"], kept["state"], kept["rows"]) == ("kept", "named", 3)
+    assert (result["state"], result["rows"], result["references"]) == ("live", 2, 1)
+    assert result["owners"].endswith(f"of job {job.id}")
+    assert result["bytes"] > 0
+    assert await listed("data", "ls", "--job", str(job.id)) == [result]
+    assert [line["name"] for line in await listed("data", "ls", "--named")] == ["kept"]
+    (shown,) = await listed("data", "show", result["name"])
+    assert shown["columns"] == {"shop": "String", "price": "Int64"}
+    await run("data", "export", result["name"], str(tmp_path / "out.csv"))
+    assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ['"n",2', '"s",3']
+    await run("data", "export", "kept", str(tmp_path / "kept"), "--format", "jsonl")
+    assert len((tmp_path / "kept").read_text().splitlines()) == 3
+    with pytest.raises(NotFoundError, match="There is no Object 'nothing'"):
+        await run("data", "show", "nothing")
+    assert result["name"] in await servers.tables()
+
+
+async def test_releasing_a_job_and_collecting_drops_its_results(servers, job):
+    (table,) = await servers.tables()
+    orphan = await servers.create(new_table(4000))
+    assert [line["table"] for line in await listed("data", "gc", "--dry-run")] == [orphan]
+    await run("jobs", "release", str(job.id))
+    assert {line["table"] for line in await listed("data", "gc", "--dry-run")} == {orphan, table}
+    assert await servers.tables() == {orphan, table}
+    assert await listed("data", "gc") == [{"released": 1, "orphans": 1, "lost_names": 0}]
+    assert await servers.tables() == set()
+
+
+async def test_doctor_finds_tables_that_are_missing_and_tables_that_nobody_needs(servers, job):
+    assert await disagreements(servers.db, servers.client, orphan_seconds=3600) == []
+    (result,) = await servers.tables()
+    orphan = await servers.create(new_table(4000))
+    await servers.client.run(f"DROP TABLE {result} SYNC")
+    found = await disagreements(servers.db, servers.client, orphan_seconds=3600)
+    assert {(each.invariant, each.table) for each in found} == {("I7", result), ("I8", orphan)}
+    checks = {line["check"]: line for line in await listed("doctor")}
+    assert checks["tables"]["state"] == "failed"
+    assert result in checks["tables"]["detail"]
+    assert checks["invariants"]["state"] == "ok"
+
+
+async def test_a_name_deleted_by_a_plain_context_is_let_go(servers):
+    handler = PgLifecycleHandler(servers.postgres)
+    await handler.start()
+    async with DataContext(servers.clickhouse, lifecycle=handler):
+        await create_object_from_value([1], name="kept")
+    await handler.stop()
+    await servers.client.run("DROP TABLE named_kept SYNC")
+    (finding,) = await disagreements(servers.db, servers.client, orphan_seconds=0)
+    assert (finding.invariant, finding.table) == ("I7", "named_kept")
+    assert (await listed("data", "gc"))[0]["lost_names"] == 1
+    assert await servers.counts() == {}
+
+
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT", "command"])
+async def test_the_background_process_drops_and_stops(servers, tmp_path, monkeypatch, stop):
+    monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
+    process = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-m", "aaiclick", "background", "start", "--cleanup-seconds", "0.1", "--sweep-seconds", "0.1"],
+        env=dict(os.environ), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert "Cleanup and sweeper" in await asyncio.to_thread(process.stderr.readline)
+        await servers.create(new_table(4000))
+        unused = await servers.create()
+        await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", unused)
+
+        async def clean() -> bool:
+            return await servers.tables() == set()
+
+        await until(clean)
+        if stop == "command":
+            again = [sys.executable, "-m", "aaiclick", "background"]
+            second = await asyncio.to_thread(subprocess.run, [*again, "start"], capture_output=True, text=True)
+            assert f"runs already (pid {process.pid})" in second.stderr
+            stopped = await asyncio.to_thread(subprocess.run, [*again, "stop"], capture_output=True, text=True)
+            assert "Stopped" in stopped.stderr
+        else:
+            process.send_signal(getattr(signal, stop))
+        assert await asyncio.to_thread(process.wait, 30) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()

@@ -1,0 +1,43 @@
+"""Operators from a terminal: an example runs, and its progress is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def aaiclick(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aaiclick", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=150)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.timeout(240)
+def test_the_example_runs_and_shows_its_progress(aaiclick_env, tmp_path, monkeypatch):
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path))
+    ran = aaiclick("run", "examples.map_prices.prices", "--arg", "rows=250000", "-o", "json")
+    assert "map examples.map_prices.taxed: 3 of 3 chunks, 250,000 (" in ran.stderr
+    (job,) = json.loads(ran.stdout)
+    shown = aaiclick("jobs", "show", job["id"]).stdout
+    assert "map examples.map_prices.dear" in shown
+    assert "250,000 (" in shown
+    tasks = json.loads(aaiclick("tasks", "ls", job["id"], "-o", "json").stdout)
+    logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
+    assert "map examples.map_prices.taxed: 250,000 rows in 3 chunks of 100,000" in logs
+    assert "3 of 3 chunks, 250,000 rows in" in logs
+    assert "2,000 dear items, prices from 0.00 to 118.88" in logs
+    assert len(tasks) == job_size(job)
+
+
+def job_size(job: dict[str, str]) -> int:
+    done, total = job["tasks"].split("/")
+    assert done == total
+    return int(total)

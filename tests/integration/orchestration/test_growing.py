@@ -1,0 +1,135 @@
+"""Tasks that add and return tasks, as users write them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from aaiclick.data import DataContext, Object, create_object_from_value, open_reference
+from aaiclick.orchestration import (
+    JobStatus,
+    add_task_to_job,
+    create_job,
+    create_task,
+    get_current_context,
+    get_task,
+    run_job_test,
+    task,
+)
+from aaiclick.settings import get_settings
+
+ran: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _empty(aaiclick_env):
+    ran.clear()
+
+
+async def note(word: str) -> None:
+    ran[word] += 1
+
+
+async def outcome(task_id: int, clickhouse: Any) -> Any:
+    async with DataContext(clickhouse):
+        return await _read((await get_task(task_id)).result)
+
+
+async def _read(form: Any) -> Any:
+    if isinstance(form, list):
+        return [await _read(each) for each in form]
+    if isinstance(form, dict) and "object_type" not in form:
+        return {name: await _read(each) for name, each in form.items()}
+    return await (await open_reference(form)).data() if isinstance(form, dict) else form
+
+
+@task(retry_policy={"base_seconds": 0.01})
+async def fans_out_and_fails_once() -> None:
+    ran["parent"] += 1
+    await get_current_context().apply([create_task(note, {"word": f"child {n}"}) for n in range(3)])
+    await add_task_to_job(get_current_context().job_id or 0, note, {"word": "single"})
+    if ran["parent"] == 1:
+        raise RuntimeError("after the fan-out")
+
+
+async def test_a_fan_out_that_is_tried_again_happens_once():
+    done = run_job_test(await create_job("fans", fans_out_and_fails_once.task()))
+    assert done.status is JobStatus.COMPLETED
+    assert ran == {"parent": 2, "child 0": 1, "child 1": 1, "child 2": 1, "single": 1}
+    assert done.total_tasks == 5
+
+
+@task
+async def square(values: Object) -> Object:
+    return values * values
+
+
+@task
+async def returns_one(n: int) -> Object:
+    return square(await create_object_from_value(list(range(n))))
+
+
+@task
+async def returns_many() -> dict[str, Any]:
+    made = await create_object_from_value([1, 2])
+    return {"one": returns_one(4), "list": [square(made), 7], "object": made + 1}
+
+
+@task
+async def adds_up(values: dict[str, Any]) -> int:
+    return await values["one"].sum() + await values["list"][0].sum() + values["list"][1] + await values["object"].sum()
+
+
+async def test_returned_tasks_give_their_results(aaiclick_clickhouse):
+    top = returns_many.task()
+    last = adds_up.task(top)
+    done = run_job_test(await create_job("returns", last))
+    assert done.status is JobStatus.COMPLETED, done.error
+    assert await outcome(top.id, aaiclick_clickhouse) == {"one": [0, 1, 4, 9], "list": [[1, 4], 7], "object": [2, 3]}
+    assert await outcome(last.id, aaiclick_clickhouse) == 14 + 5 + 7 + 5
+
+
+@task
+async def level(depth: int, width: int) -> None:
+    """The first of each level adds the next."""
+    ran["level"] += 1
+    if depth:
+        rest = [create_task(note, {"word": "leaf"}) for _ in range(width - 1)]
+        await get_current_context().apply([level.task(depth - 1, width), *rest])
+
+
+async def test_tasks_that_create_tasks_that_create_tasks_end():
+    done = run_job_test(await create_job("deep", level.task(50, 10)))
+    assert done.status is JobStatus.COMPLETED
+    assert (ran["level"], ran["leaf"]) == (51, 50 * 9)
+
+
+@task
+async def runaway() -> None:
+    await get_current_context().apply([runaway.task(), runaway.task()])
+
+
+async def test_a_runaway_job_is_stopped(monkeypatch):
+    monkeypatch.setenv("AAICLICK_JOB_MAX_TASKS", "20")
+    get_settings.cache_clear()
+    done = run_job_test(await create_job("runaway", runaway.task()))
+    assert done.status is JobStatus.FAILED
+    assert "may have 20" in (done.error or "")
+    assert done.total_tasks <= 20
+    assert done.open_tasks == 0
+
+
+@task
+async def endless() -> None:
+    await get_current_context().apply(endless.task())
+
+
+async def test_a_job_that_goes_on_for_ever_is_stopped(monkeypatch):
+    monkeypatch.setenv("AAICLICK_JOB_MAX_DEPTH", "5")
+    get_settings.cache_clear()
+    done = run_job_test(await create_job("endless", endless.task()))
+    assert done.status is JobStatus.FAILED
+    assert "5 times in a row" in (done.error or "")
+    assert done.total_tasks == 6
