@@ -6,6 +6,7 @@
     ├── StackError             a server of the embedded stack did not start or did not stop
     ├── UnreachableError       a database does not answer
     ├── UnauthorisedError      a database or the service refused the credential
+    ├── ForbiddenError         the credential is good, but does not allow this
     ├── UnsupportedServerError a database is too old, or is not what it should be
     ├── SchemaError            the PostgreSQL schema is not the one this version works with
     ├── EntrypointError        a task names code that is not there or may not be run
@@ -13,6 +14,8 @@
     ├── SubmitError            what was submitted cannot be run as it is
     │   ├── CycleError         tasks or groups wait for each other
     │   └── LimitError         the job has grown past what a job may be
+    ├── ConflictError          something that is there already is in the way
+    ├── RequestError           a request is not as it should be, or more than the service takes
     └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
@@ -80,6 +83,12 @@ class UnauthorisedError(AaiclickError):
     exit_code = EXIT_UNAUTHORISED
 
 
+class ForbiddenError(AaiclickError):
+    """The credential is good, but does not allow this."""
+
+    exit_code = EXIT_UNAUTHORISED
+
+
 class UnsupportedServerError(AaiclickError):
     """A database is too old, or is not what it should be."""
 
@@ -112,6 +121,16 @@ class CycleError(SubmitError):
 
 class LimitError(SubmitError):
     """The job has grown past what a job may be."""
+
+
+class ConflictError(AaiclickError):
+    """Something that is there already is in the way."""
+
+
+class RequestError(AaiclickError):
+    """A request is not as it should be, or more than the service takes."""
+
+    exit_code = EXIT_USAGE
 
 
 class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)

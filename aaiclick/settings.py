@@ -24,6 +24,7 @@ OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARK
 """Read by `aaiclick.testing` and `aaiclick.faults`, which must not load all this."""
 
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
+OIDC_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}
 
 
@@ -158,6 +159,26 @@ class Settings(BaseSettings):
     job_default_timeout_seconds: Seconds = _variable(
         "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
     )
+    server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
+    server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
+    server_body_bytes: int = _variable(
+        "AAICLICK_SERVER_BODY_BYTES", 16_000_000, "Largest request that the HTTP server takes", ge=1_000
+    )
+    server_statement_seconds: Seconds = _variable(
+        "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Longest statement that a request may cause in PostgreSQL"
+    )
+    server: str | None = _variable(
+        "AAICLICK_SERVER", None, "URL of a server that commands speak to instead of databases"
+    )
+    api_key: SecretStr | None = _variable("AAICLICK_API_KEY", None, "Key that commands show to AAICLICK_SERVER")
+    oidc_issuer: str | None = _variable("AAICLICK_OIDC_ISSUER", None, "Identity provider whose tokens the server takes")
+    oidc_audience: str | None = _variable("AAICLICK_OIDC_AUDIENCE", None, "Audience that its tokens must name")
+    oidc_jwks_url: str | None = _variable(
+        "AAICLICK_OIDC_JWKS_URL", None, "Its public keys [AAICLICK_OIDC_ISSUER/.well-known/jwks.json]"
+    )
+    oidc_algorithms: Annotated[tuple[str, ...], NoDecode] = _variable(
+        "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Algorithms its tokens may be signed with, with commas"
+    )
 
     job_max_tasks: int = _variable(
         "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Tasks a job may have; one that its own tasks grow further is ended", ge=1
@@ -207,6 +228,25 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r} is not the name of a module; write for example myapp.tasks,otherapp")
         return names
 
+    @field_validator("oidc_algorithms", mode="before")
+    @classmethod
+    def _algorithms(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        names = tuple(name.strip() for name in value.split(",") if name.strip())
+        if not names or not set(names) <= OIDC_ALGORITHMS:
+            raise ValueError(
+                f"choose from {', '.join(sorted(OIDC_ALGORITHMS))}: keys that only the provider can sign with"
+            )
+        return names
+
+    @field_validator("server", "oidc_issuer", "oidc_jwks_url")
+    @classmethod
+    def _http_url(cls, value: str | None) -> str | None:
+        if value is not None and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
+            raise ValueError("write a URL such as https://host or http://127.0.0.1:8740")
+        return None if value is None else value.rstrip("/")
+
     @field_validator("database_url")
     @classmethod
     def _database_url(cls, value: SecretStr | None) -> SecretStr | None:
@@ -227,6 +267,14 @@ class Settings(BaseSettings):
             raise ValueError(
                 "WORKER_TIMEOUT must be longer than WORKER_HEARTBEAT_INTERVAL, or every worker counts as dead: "
                 "three heartbeats are a good choice"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _audience_of_issuer(self) -> Settings:
+        if self.oidc_issuer is not None and self.oidc_audience is None:
+            raise ValueError(
+                "AAICLICK_OIDC_ISSUER needs AAICLICK_OIDC_AUDIENCE: else a token for any service would open this one"
             )
         return self
 
@@ -370,8 +418,8 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
         return str(settings.postgres)
     if attribute == "clickhouse_url":
         return str(settings.clickhouse)
-    if attribute == "task_modules":
-        return ",".join(settings.task_modules)
+    if attribute in ("task_modules", "oidc_algorithms"):
+        return ",".join(getattr(settings, attribute))
     if isinstance(value, tuple):
         return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, float):

@@ -57,6 +57,7 @@ CREATE FUNCTION aaiclick_testing.fingerprint() RETURNS text LANGUAGE sql AS $$
         WHERE NOT tgisinternal
         UNION ALL SELECT 'a' || attrelid::regclass::text || attname FROM pg_attribute
         WHERE attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+        UNION ALL SELECT 'p' || polname || polrelid::regclass::text FROM pg_policy
     ) AS lines $$;
 CREATE FUNCTION aaiclick_testing.clean() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE name text; filled boolean; large bigint;

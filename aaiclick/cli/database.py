@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aaiclick.errors import SettingsError
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
@@ -21,6 +22,11 @@ T = TypeVar("T")
 def with_database(work: Callable[[Connection], Awaitable[T]]) -> T:
     """Do something over a connection of its own; the embedded database is brought up to date first."""
     settings = get_settings()
+    if settings.server is not None:
+        raise SettingsError(
+            "This command works on the databases themselves, and AAICLICK_SERVER names a server instead.",
+            remedy="Unset AAICLICK_SERVER where the databases are; or use the HTTP API.",
+        )
     target = find_postgres(settings)
 
     async def run() -> T:

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aaiclick.cli.database import first_line, moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import first_line, moment
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
 from aaiclick.store import control, reads
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+PAGE = 1_000
 
 
 @click.group()
@@ -30,12 +34,16 @@ def dlq() -> None:
 def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, output: str) -> None:
     """List dead letters, newest first."""
     if group:
-        found = with_database(reads.group_dead_letters)
+        found = reach(_groups, _groups_from_server)
         print_records([_kind(row) for row in found], output)
         return
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await reads.list_dead_letters(connection, type=task_type, fingerprint=fingerprint, limit=limit)
+    async def work(connection: Connection) -> list[Row]:
+        letters = await reads.list_dead_letters(connection, type=task_type, fingerprint=fingerprint, limit=limit)
+        return [dict(each) for each in letters]
+
+    def ask(client: Client) -> list[Row]:
+        return remote.rows(client.dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE)), limit)
 
     print_records(
         [
@@ -47,7 +55,7 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
                 "fingerprint": row["error_fingerprint"],
                 "error": first_line(row["error"]),
             }
-            for row in with_database(work)
+            for row in reach(work, ask)
         ],
         output,
     )
@@ -66,15 +74,30 @@ def redrive(
     if not (task_ids or everything or task_type or fingerprint):
         raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
 
-    async def work(connection: Connection) -> set[int]:
-        return await control.redrive(
-            connection, task_ids=task_ids or None, type=task_type, fingerprint=fingerprint, per_second=rate
+    async def work(connection: Connection) -> int:
+        return len(
+            await control.redrive(
+                connection, task_ids=task_ids or None, type=task_type, fingerprint=fingerprint, per_second=rate
+            )
         )
 
-    note(f"{len(with_database(work))} tasks start over.")
+    def ask(client: Client) -> int:
+        ids = [str(task_id) for task_id in task_ids] or None
+        return client.redrive(ids=ids, type=task_type, fingerprint=fingerprint, all=everything, per_second=rate)
+
+    note(f"{reach(work, ask)} tasks start over.")
 
 
-def _kind(row: asyncpg.Record) -> dict[str, object]:
+async def _groups(connection: Connection) -> list[Row]:
+    return [dict(each) for each in await reads.group_dead_letters(connection)]
+
+
+def _groups_from_server(client: Client) -> list[Row]:
+    groups = client.call(calls.get("/v1/dead-letters/groups"))
+    return remote.rows(group | {"error_fingerprint": group["fingerprint"]} for group in groups)
+
+
+def _kind(row: Row) -> dict[str, object]:
     return {
         "fingerprint": row["error_fingerprint"],
         "count": row["count"],

@@ -9,30 +9,33 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from aaiclick._version import __version__
+from aaiclick.cli.api import kept_server, open_somewhere
 from aaiclick.cli.output import note
+from aaiclick.cli.server import first_key
 from aaiclick.local import close_leases, find_both, stack_status, stop_stack
 from aaiclick.local.home import Home
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.migrate import ensure_current
 
 
-def stay_up(settings: Settings, background: bool) -> None:
-    """Start everything, say where it is, and stop it at SIGINT or SIGTERM."""
+def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -> None:
+    """Start everything, say where it is (`told` gets the address of the API), and stop it at SIGINT or SIGTERM."""
     started = time.monotonic()
     stop = _stop_signal()
     postgres, clickhouse = find_both(settings)
-    asyncio.run(_prepare(settings, postgres, clickhouse))
-    note(f"aaiclick is up: version {__version__}, ready in {time.monotonic() - started:.1f} s")
-    note(f"  {postgres}")
-    note(f"  {clickhouse}")
-    if background:
-        _leave_terminal(Home(settings.home))
-    else:
-        note("Ctrl-C stops it.")
-    with _drop_tables() as dropping:
+    first = asyncio.run(_prepare(settings, postgres, clickhouse))
+    home = Home(settings.home)
+    with kept_server(open_somewhere(settings), home.log_of("server")) as url, _drop_tables() as dropping:
+        told(url)
+        _say(time.monotonic() - started, postgres, clickhouse, url, first)
+        if background:
+            _leave_terminal(home)
+        else:
+            note("Ctrl-C stops it.")
         os.read(stop, 1)
         dropping.terminate()
     close_leases()
@@ -41,12 +44,24 @@ def stay_up(settings: Settings, background: bool) -> None:
     note(f"The servers go on: {others['leases']} other users." if others and not stopped else "Stopped.")
 
 
-async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> None:
-    """The schema is brought up to date, and a ClickHouse that is not ours is asked whether it is there."""
+def _say(seconds: float, postgres: PostgresTarget, clickhouse: ClickHouseTarget, url: str, first: str | None) -> None:
+    note(f"aaiclick is up: version {__version__}, ready in {seconds:.1f} s")
+    note(f"  {postgres}")
+    note(f"  {clickhouse}")
+    note(f"  HTTP API at {url}")
+    if first is not None:
+        note(f"  The first admin key, shown this once: {first}")
+
+
+async def _prepare(settings: Settings, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> str | None:
+    """The schema is brought up to date, and a ClickHouse that is not ours is asked whether it is there; returns the
+    first key, if there was none.
+    """
     await ensure_current(postgres)
     if settings.clickhouse is not None:
         client = importlib.import_module("aaiclick.data.client")  # heavy: the embedded one is known to be ready
         await client.connect(clickhouse)
+    return await first_key(postgres)
 
 
 def _drop_tables() -> subprocess.Popen[bytes]:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
 from aaiclick.store.models import JobStatus
@@ -16,7 +19,10 @@ from aaiclick.store.tables import release_jobs
 if TYPE_CHECKING:
     import asyncpg
 
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+PAGE = 1_000
 
 
 @click.group()
@@ -33,10 +39,12 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
     """List jobs, newest first."""
     wanted = status.upper() if status else None
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await reads.list_jobs(connection, status=wanted, before=before or reads.LAST_ID, limit=limit)
+    async def work(connection: Connection) -> list[Row]:
+        found = await reads.list_jobs(connection, status=wanted, before=before or reads.LAST_ID, limit=limit)
+        return [dict(each) for each in found]
 
-    rows = with_database(work)
+    query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
+    rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
     print_records([_line(row) for row in rows], output)
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
@@ -48,10 +56,15 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 def show(job_id: int, output: str) -> None:
     """Show a job and how far each of its groups is."""
 
-    async def work(connection: Connection) -> tuple[asyncpg.Record, list[asyncpg.Record]]:
-        return await _job(connection, job_id), await reads.job_progress(connection, job_id)
+    async def work(connection: Connection) -> tuple[Row, list[Row]]:
+        progress = await reads.job_progress(connection, job_id)
+        return dict(await _job(connection, job_id)), [dict(each) for each in progress]
 
-    job, progress = with_database(work)
+    def ask(client: Client) -> tuple[Row, list[Row]]:
+        progress = client.call(calls.get(calls.named("jobs", job_id, "progress")))
+        return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
+
+    job, progress = reach(work, ask)
     print_records([_line(job)], output)
     if output == "table":
         click.echo()
@@ -66,7 +79,7 @@ def cancel(job_ids: tuple[int, ...]) -> int:
     async def work(connection: Connection) -> list[bool]:
         return [await control.cancel_job(connection, job_id) for job_id in job_ids]
 
-    ended = with_database(work)
+    ended = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
     for job_id, done in zip(job_ids, ended, strict=True):
         note(f"Job {job_id} is cancelled." if done else f"Job {job_id} was over already.")
     return 0 if all(ended) else EXIT_FAILED
@@ -77,11 +90,11 @@ def cancel(job_ids: tuple[int, ...]) -> int:
 def retry(job_id: int) -> None:
     """Start over what failed in a job, and what was cancelled because of it."""
 
-    async def work(connection: Connection) -> set[int]:
+    async def work(connection: Connection) -> int:
         await _job(connection, job_id)
-        return await control.retry_failed_tasks(connection, job_id)
+        return len(await control.retry_failed_tasks(connection, job_id))
 
-    note(f"{len(with_database(work))} tasks of job {job_id} start over.")
+    note(f"{reach(work, lambda client: client.retry_job(job_id))} tasks of job {job_id} start over.")
 
 
 @jobs.command()
@@ -96,7 +109,7 @@ def release(job_ids: tuple[int, ...]) -> None:
 @click.argument("job_id", type=int)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
-    with_database(lambda connection: control.pause_job(connection, job_id))
+    reach(lambda connection: control.pause_job(connection, job_id), lambda client: client.pause_job(job_id))
     note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
 
 
@@ -104,7 +117,11 @@ def pause(job_id: int) -> None:
 @click.argument("job_id", type=int)
 def resume(job_id: int) -> None:
     """Let a paused job go on."""
-    with_database(lambda connection: control.resume_job(connection, job_id))
+
+    async def work(connection: Connection) -> None:
+        await control.resume_job(connection, job_id)
+
+    reach(work, lambda client: client.resume_job(job_id))
     note(f"Job {job_id} goes on.")
 
 
@@ -115,7 +132,7 @@ async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
     return row
 
 
-def _line(row: asyncpg.Record) -> dict[str, Any]:
+def _line(row: Row) -> dict[str, Any]:
     return {
         "id": str(row["id"]),
         "name": row["name"],
@@ -128,12 +145,12 @@ def _line(row: asyncpg.Record) -> dict[str, Any]:
     }
 
 
-def _counts(row: asyncpg.Record) -> dict[str, Any]:
+def _counts(row: Row) -> dict[str, Any]:
     counts = {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
     return {**counts, "rows": pace(row)}
 
 
-def pace(row: asyncpg.Record) -> str:
+def pace(row: Any) -> str:
     """How many rows the chunks of a group have done, and how fast; nothing where there are no chunks."""
     if row["rows"] is None:
         return ""

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
-from aaiclick.store.models import Worker, WorkerStatus
+from aaiclick.store.models import WorkerStatus
 
 if TYPE_CHECKING:
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 
@@ -24,15 +27,21 @@ def queues() -> None:
 @output_option
 def ls(output: str) -> None:
     """List queues with what waits in them and why."""
-    records = [dict(row) | {"paused_at": moment(row["paused_at"]) or None} for row in with_database(reads.queue_depths)]
-    print_records(records, output)
+
+    async def work(connection: Connection) -> list[Row]:
+        return [dict(each) for each in await reads.queue_depths(connection)]
+
+    def ask(client: Client) -> list[Row]:
+        return [{"queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
+
+    print_records([row | {"paused_at": moment(row["paused_at"]) or None} for row in reach(work, ask)], output)
 
 
 @queues.command()
 @click.argument("name")
 def pause(name: str) -> None:
     """Let nothing more of a queue begin."""
-    with_database(lambda connection: control.pause_queue(connection, name))
+    reach(lambda connection: control.pause_queue(connection, name), lambda client: client.pause_queue(name))
     note(f"Queue {name!r} is paused: aaiclick queues resume {name}")
 
 
@@ -40,7 +49,7 @@ def pause(name: str) -> None:
 @click.argument("name")
 def resume(name: str) -> None:
     """Let a paused queue go on."""
-    with_database(lambda connection: control.resume_queue(connection, name))
+    reach(lambda connection: control.resume_queue(connection, name), lambda client: client.resume_queue(name))
     note(f"Queue {name!r} goes on.")
 
 
@@ -55,23 +64,23 @@ def workers() -> None:
 def list_workers(everything: bool, output: str) -> None:
     """List worker processes."""
 
-    async def work(connection: Connection) -> list[Worker]:
+    async def work(connection: Connection) -> list[Row]:
         found = await queue.list_workers(connection)
-        return [worker for worker in found if everything or worker.status != WorkerStatus.STOPPED]
+        return [worker.model_dump() for worker in found if everything or worker.status != WorkerStatus.STOPPED]
 
     print_records(
         [
             {
-                "id": str(worker.id),
-                "status": worker.status.value,
-                "host": worker.hostname,
-                "pid": worker.pid,
-                "slots": worker.pool_size,
-                "leads": "yes" if worker.is_leader else "",
-                "heartbeat": moment(worker.last_heartbeat),
-                "version": worker.version,
+                "id": str(worker["id"]),
+                "status": worker["status"],
+                "host": worker["hostname"],
+                "pid": worker["pid"],
+                "slots": worker["pool_size"],
+                "leads": "yes" if worker["is_leader"] else "",
+                "heartbeat": moment(worker["last_heartbeat"]),
+                "version": worker["version"],
             }
-            for worker in with_database(work)
+            for worker in reach(work, lambda client: remote.rows(client.workers(stopped=everything)))
         ],
         output,
     )

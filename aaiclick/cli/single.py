@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -32,23 +33,32 @@ class Single:
             if not _take(handle):
                 yield self.pid() or -1
                 return
-            os.truncate(handle, 0)
-            os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
+            self.write()
             yield None
         finally:
             os.close(handle)
 
+    def write(self, **facts: Any) -> None:
+        """What others can know of us besides our pid; in place, since the file itself is locked."""
+        with self._path.open("r+") as file:
+            file.write(json.dumps({"pid": os.getpid(), **facts}))
+            file.truncate()
+
     def pid(self) -> int | None:
         """The pid of the one that runs, if any."""
+        return self.facts().get("pid")
+
+    def facts(self) -> dict[str, Any]:
+        """What the one that runs has written; nothing if none does."""
         try:
             with self._path.open() as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except OSError:
-                    return int(json.load(file)["pid"])
-        except (OSError, ValueError, KeyError):
+                    return json.load(file)
+        except (OSError, ValueError):
             pass
-        return None
+        return {}
 
     def end(self) -> bool:
         """Have it stop, by force if it does not; False if none runs."""

@@ -24,7 +24,8 @@ from aaiclick.settings import get_settings
 def up(detach: bool, background: bool) -> None:
     """Start the whole stack and keep it running until Ctrl-C.
 
-    Embedded PostgreSQL and ClickHouse are started where no server is set, and the schema is brought up to date.
+    Embedded PostgreSQL and ClickHouse are started where no server is set, the schema is brought up to date, and the
+    HTTP API is served.
     """
     settings = get_settings()
     home = Home(settings.home)
@@ -38,7 +39,11 @@ def up(detach: bool, background: bool) -> None:
         if running is not None:
             note(f"aaiclick is up already (pid {running}).")
             return
-        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background)
+
+        def told(url: str) -> None:
+            _single(home).write(server=url)
+
+        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background, told)
 
 
 @click.command()
@@ -56,8 +61,11 @@ def status(output: str) -> None:
     """Show what runs and where. Starts nothing."""
     settings = get_settings()
     keeper = stack_status(settings)
-    pid = _single(Home(settings.home)).pid()
+    facts = _single(Home(settings.home)).facts()
+    pid = facts.get("pid")
     records = [_line("up", "running" if pid else "stopped", pid, str(settings.home))]
+    if "server" in facts:
+        records.append(_line("server", "running", None, facts["server"]))
     if keeper is not None:
         records.append(_line("keeper", "running", keeper["pid"], f"users: {keeper['leases']}"))
     for name, target in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):

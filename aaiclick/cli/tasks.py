@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
-from aaiclick.orchestration.worker.logs import read_log
-from aaiclick.settings import get_logs_dir
+from aaiclick.orchestration.worker.logs import attempt_of, read_log
+from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store import control, reads
 from aaiclick.store.waiting import Reason, why_waiting
 
 if TYPE_CHECKING:
     import asyncpg
 
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+PAGE = 1_000
 
 FOLLOW_SECONDS = 0.2
 ENDED = ("COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED")
@@ -38,10 +45,11 @@ def tasks() -> None:
 def ls(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in the order they were made."""
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await reads.list_tasks(connection, job_id, after=after, limit=limit)
+    async def work(connection: Connection) -> list[Row]:
+        return [dict(each) for each in await reads.list_tasks(connection, job_id, after=after, limit=limit)]
 
-    rows = with_database(work)
+    query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
+    rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
     print_records([_line(row) for row in rows], output)
     if len(rows) == limit:
         note(f"More: --after {rows[-1]['id']}")
@@ -53,10 +61,10 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
 def show(task_id: int, output: str) -> None:
     """Show a task: its state, why it waits, its arguments, its result, its error."""
 
-    async def work(connection: Connection) -> tuple[asyncpg.Record, list[Reason]]:
-        return await _task(connection, task_id), await why_waiting(connection, task_id)
+    async def work(connection: Connection) -> tuple[Row, list[Reason]]:
+        return dict(await _task(connection, task_id)), await why_waiting(connection, task_id)
 
-    row, reasons = with_database(work)
+    row, reasons = reach(work, lambda client: (_from_server(client, task_id), _reasons(client, task_id)))
     facts = _line(row) | {
         "why": "; ".join(reason.words for reason in reasons),
         "kwargs": row["kwargs"],
@@ -81,14 +89,18 @@ def why(task_id: int, output: str) -> None:
         await _task(connection, task_id)
         return await why_waiting(connection, task_id)
 
-    print_records([{"code": reason.code, "why": reason.words} for reason in with_database(work)], output)
+    reasons = reach(work, lambda client: _reasons(client, task_id))
+    print_records([{"code": reason.code, "why": reason.words} for reason in reasons], output)
 
 
 @tasks.command()
 @click.argument("task_ids", type=int, nargs=-1, required=True)
 def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
-    ended = with_database(lambda connection: control.cancel_tasks(connection, task_ids))
+    ended = reach(
+        lambda connection: control.cancel_tasks(connection, task_ids),
+        lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)},
+    )
     for task_id in task_ids:
         note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
     return 0 if ended.issuperset(task_ids) else EXIT_FAILED
@@ -99,11 +111,11 @@ def cancel(task_ids: tuple[int, ...]) -> int:
 def clear(task_id: int) -> None:
     """Run a task again, and everything that depends on it."""
 
-    async def work(connection: Connection) -> set[int]:
+    async def work(connection: Connection) -> int:
         await _task(connection, task_id)
-        return await control.clear(connection, task_id)
+        return len(await control.clear(connection, task_id))
 
-    note(f"{len(with_database(work))} tasks run again.")
+    note(f"{reach(work, lambda client: client.clear_task(task_id))} tasks run again.")
 
 
 @click.command()
@@ -112,6 +124,9 @@ def clear(task_id: int) -> None:
 @click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
 def logs(task_id: int, follow: bool, attempt: int | None) -> None:
     """Print what a task said."""
+    if get_settings().server is not None:
+        _print_from_server(task_id, follow, attempt)
+        return
     row = with_database(lambda connection: _task(connection, task_id))
     path = Path(row["log_path"]) if row["log_path"] else get_logs_dir() / f"{task_id}.log"
     if not path.exists() and not follow:
@@ -137,6 +152,39 @@ def _follow(task_id: int, path: Path) -> None:
         time.sleep(FOLLOW_SECONDS)
 
 
+def _print_from_server(task_id: int, follow: bool, attempt: int | None) -> None:
+    from aaiclick.client import Client
+
+    parts: list[str] = []
+    offset = 0
+    with Client() as client:
+        while True:
+            part = client.log(task_id, offset=offset)
+            more, offset = part["next_offset"] > offset, part["next_offset"]
+            if attempt is None:
+                click.echo(part["text"], nl=False)
+            else:
+                parts.append(part["text"])
+            if not more and (part["ended"] or not follow):
+                break
+            if not more:
+                time.sleep(FOLLOW_SECONDS)
+    if attempt is not None:
+        click.echo(attempt_of("".join(parts), attempt), nl=False)
+    elif not offset:
+        note(f"Task {task_id} has said nothing that the server can read.")
+
+
+def _from_server(client: Client, task_id: int) -> Row:
+    found = remote.row(client.get_task(task_id))
+    texts = {name: None if found[name] is None else json.dumps(found[name]) for name in ("kwargs", "result")}
+    return found | texts | {"log_path": None}
+
+
+def _reasons(client: Client, task_id: int) -> list[Reason]:
+    return [Reason(**reason) for reason in client.why(task_id)]
+
+
 async def _task(connection: Connection, task_id: int) -> asyncpg.Record:
     row = await reads.get_task(connection, task_id)
     if row is None:
@@ -144,7 +192,7 @@ async def _task(connection: Connection, task_id: int) -> asyncpg.Record:
     return row
 
 
-def _line(row: asyncpg.Record) -> dict[str, Any]:
+def _line(row: Row) -> dict[str, Any]:
     return {
         "id": str(row["id"]),
         "type": row["type"],

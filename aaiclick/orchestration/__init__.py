@@ -30,12 +30,14 @@ from aaiclick.orchestration.factories import (
 )
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
+from aaiclick.orchestration.health import Health, health_check
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry import PermanentError, RetryPolicy
 from aaiclick.orchestration.trial import run_job_test
 
 __all__ = [
     "Group",
+    "Health",
     "Job",
     "JobStatus",
     "OrchContext",
@@ -57,6 +59,7 @@ __all__ = [
     "get_orch_context_session",
     "get_task",
     "handler",
+    "health_check",
     "job",
     "list_jobs",
     "list_workers",

@@ -12,14 +12,16 @@ from aaiclick.store.pauses import (
     resume_org,
     resume_queue,
     resume_type,
+    set_queue,
 )
-from aaiclick.store.revival import clear, redrive, retry_failed_tasks
+from aaiclick.store.revival import clear, discard, redrive, retry_failed_tasks
 from aaiclick.store.types import set_retry_policy
 
 __all__ = [
     "cancel_job",
     "cancel_tasks",
     "clear",
+    "discard",
     "pause_job",
     "pause_org",
     "pause_queue",
@@ -30,5 +32,6 @@ __all__ = [
     "resume_queue",
     "resume_type",
     "retry_failed_tasks",
+    "set_queue",
     "set_retry_policy",
 ]

@@ -1,4 +1,4 @@
-"""Pause and resume. A paused thing keeps what runs and starts nothing new.
+"""Pause and resume, and the limits of queues. A paused thing keeps what runs and starts nothing new.
 
 A queue or an org is skipped by claims as a whole. Tasks of a paused type or job stand among others: a claim that meets
 one sets it aside (HELD), so they are in nobody's way, and resuming lets go of all of them.
@@ -12,11 +12,22 @@ from uuid import UUID
 from aaiclick.errors import NotFoundError
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.orgs import Limits
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
+
+
+async def set_queue(connection: Connection, name: str, limits: Limits, org_id: UUID = DEFAULT_ORG_ID) -> None:
+    """Give a queue its share and its limits; those that `limits` does not name are lifted."""
+    async with connection.transaction():
+        await connection.execute(
+            statement("set_queue"),
+            org_id, name, limits.weight, limits.max_running, limits.rate_per_second, limits.burst,
+        )  # fmt: skip
+        await notify_ready(connection, {name})
 
 
 async def pause_queue(connection: Connection, name: str, org_id: UUID = DEFAULT_ORG_ID) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -59,9 +60,9 @@ async def job_progress(connection: Connection, job_id: int) -> list[asyncpg.Reco
     return await connection.fetch(statement("job_progress"), job_id)
 
 
-async def queue_depths(connection: Connection) -> list[asyncpg.Record]:
+async def queue_depths(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
     """Every queue with its depth, limits and pause."""
-    return await connection.fetch(statement("queue_depths"))
+    return await connection.fetch(statement("queue_depths"), org_id)
 
 
 async def list_dead_letters(
@@ -69,12 +70,73 @@ async def list_dead_letters(
     *,
     type: str | None = None,  # noqa: A002  (the column's name)
     fingerprint: str | None = None,
+    org_id: UUID | None = None,
+    before: tuple[datetime, int] | None = None,
     limit: int = 100,
 ) -> list[asyncpg.Record]:
-    """Newest first."""
-    return await connection.fetch(statement("list_dead_letters"), type, fingerprint, limit)
+    """Newest first; the end and id of the last are the `before` of the next page."""
+    ended, last_id = before or (None, None)
+    return await connection.fetch(statement("list_dead_letters"), org_id, type, fingerprint, ended, last_id, limit)
 
 
-async def group_dead_letters(connection: Connection) -> list[asyncpg.Record]:
+async def group_dead_letters(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
     """By fingerprint, most frequent first."""
-    return await connection.fetch(statement("group_dead_letters"))
+    return await connection.fetch(statement("group_dead_letters"), org_id)
+
+
+async def tasks_of_job(
+    connection: Connection,
+    org_id: UUID,
+    job_id: int,
+    *,
+    status: str | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    after: int = 0,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """In the order of their ids; the last id is the `after` of the next page."""
+    return await connection.fetch(statement("tasks_of_job"), org_id, job_id, after, status, type, limit)
+
+
+async def tasks_of_org(
+    connection: Connection,
+    org_id: UUID,
+    *,
+    status: str | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    queue: str | None = None,
+    before: int = LAST_ID,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """Newest first. There is no index for what the filters leave out: rare things are better asked for by their job."""
+    return await connection.fetch(statement("tasks_of_org"), org_id, before, status, type, queue, limit)
+
+
+async def task_of_key(
+    connection: Connection,
+    org_id: UUID,
+    type: str,  # noqa: A002  (the column's name)
+    idempotency_key: str,
+) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("task_of_key"), org_id, type, idempotency_key)
+
+
+async def task_attempts(connection: Connection, task_id: int) -> list[asyncpg.Record]:
+    """What became of the attempts of a task that did not succeed."""
+    return await connection.fetch(statement("task_attempts"), task_id)
+
+
+async def job_attempts(connection: Connection, job_id: int, *, limit: int = 1_000) -> list[asyncpg.Record]:
+    """Attempts of a job that did not succeed, latest first."""
+    return await connection.fetch(statement("job_attempts"), job_id, limit)
+
+
+async def workers_of(
+    connection: Connection, org_id: UUID, *, stopped: bool = False, after: int = 0, limit: int = 100
+) -> list[asyncpg.Record]:
+    """Workers that serve an org: its own, and those that serve everybody."""
+    return await connection.fetch(statement("list_workers_of"), org_id, after, stopped, limit)
+
+
+async def worker_of(connection: Connection, org_id: UUID, worker_id: int) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("get_worker_of"), org_id, worker_id)

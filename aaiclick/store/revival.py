@@ -77,6 +77,21 @@ async def redrive(
     return back
 
 
+async def discard(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    org_id: UUID | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int = REDRIVEN_AT_ONCE,
+) -> set[int]:
+    """Give dead letters up: these, or all that match. They have failed for good; their jobs do not change."""
+    ids = None if task_ids is None else list(task_ids)
+    rows = await connection.fetch(statement("discard"), org_id, type, fingerprint, ids, limit)
+    return {row["id"] for row in rows}
+
+
 async def _revive(
     connection: Connection, job_id: int | None, roots: Sequence[int], spacing: float, now: datetime | None
 ) -> set[int]:
@@ -108,7 +123,7 @@ async def clear(connection: Connection, task_id: int, *, now: datetime | None = 
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
             await release_results(connection, tasks)
             if job_id is None:
-                rows = await connection.fetch(statement("unblock"), task_id, now)
+                rows = await connection.fetch(statement("unblock"), task_id)
                 await _make_ready(connection, rows)
             else:
                 await recount(connection, job_id, tasks, now)

@@ -6,6 +6,7 @@ import pytest
 
 PUBLIC = {
     "aaiclick": ["__version__"],
+    "aaiclick.client": ["AsyncClient", "Client"],
     "aaiclick.local": [
         "clickhouse_target",
         "close_leases",
@@ -19,6 +20,7 @@ PUBLIC = {
     "aaiclick.operators": ["CHUNK_ROWS", "Handle", "foreach", "map", "reduce"],
     "aaiclick.orchestration": [
         "Group",
+        "Health",
         "Job",
         "JobStatus",
         "OrchContext",
@@ -40,6 +42,7 @@ PUBLIC = {
         "get_orch_context_session",
         "get_task",
         "handler",
+        "health_check",
         "job",
         "list_jobs",
         "list_workers",

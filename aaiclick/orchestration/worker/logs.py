@@ -222,8 +222,11 @@ def _submit_in_context(
 def read_log(path: Path, attempt: int | None = None) -> str:
     """A task's log, or the part of one attempt."""
     text = path.read_text(errors="replace")
-    if attempt is None:
-        return text
+    return text if attempt is None else attempt_of(text, attempt)
+
+
+def attempt_of(text: str, attempt: int) -> str:
+    """The part of a log that one attempt wrote."""
     parts: dict[int, list[str]] = {}
     current: list[str] = []
     for line in text.splitlines(keepends=True):

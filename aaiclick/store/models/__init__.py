@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aaiclick.store.models import triggers as triggers
+from aaiclick.store.models import walls as walls
 from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, DEFAULT_QUEUE, metadata
 from aaiclick.store.models.catalog import (
     DagCurrentVersion,
@@ -33,7 +34,17 @@ from aaiclick.store.models.status import (
     WorkerStatus,
 )
 from aaiclick.store.models.tasks import Task
-from aaiclick.store.models.tenants import ApiKey, Org, OrgRole, OrgRoleMembership, Queue, TaskType, User
+from aaiclick.store.models.tenants import (
+    ApiKey,
+    AuditEntry,
+    IdempotencyKey,
+    Org,
+    OrgRole,
+    OrgRoleMembership,
+    Queue,
+    TaskType,
+    User,
+)
 from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.workers import Worker
 
@@ -43,6 +54,7 @@ __all__ = [
     "DEFAULT_QUEUE",
     "ApiKey",
     "AttemptOutcome",
+    "AuditEntry",
     "ColumnLineage",
     "DagCurrentVersion",
     "DagVersion",
@@ -52,6 +64,7 @@ __all__ = [
     "DefinitionStatus",
     "Dependency",
     "Group",
+    "IdempotencyKey",
     "Job",
     "JobDefinition",
     "JobStatus",

@@ -1,4 +1,4 @@
-"""Whose work it is and who may see it: orgs with their limits, users, roles, keys."""
+"""Whose work it is and who may see it: orgs with their limits, users, roles, keys, and the record of what they did."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, Double, Index, Integer, LargeBinary, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    UniqueConstraint,
+    text,
+)
+from sqlmodel import Field
 
 from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
 
 ROLES = "('reader', 'writer', 'admin')"
+SCOPES = "ARRAY['reader', 'writer', 'admin', 'worker']"
 
 
 class Org(Row, table=True):
@@ -134,7 +147,7 @@ class OrgRoleMembership(Row, table=True):
 
 
 class ApiKey(Row, table=True):
-    """A credential: only its hash is kept, `prefix` is what people recognise it by."""
+    """A credential: only the hash of its secret is kept, `prefix` is what it is found and recognised by."""
 
     __tablename__ = "api_keys"
 
@@ -144,7 +157,6 @@ class ApiKey(Row, table=True):
     name: str = words()
     prefix: str = words()
     key_hash: bytes = column(LargeBinary())
-    role: str = words()
     scopes: list[str] = many_words()
     created_at: datetime = now()
     last_used_at: datetime | None = moment()
@@ -152,8 +164,41 @@ class ApiKey(Row, table=True):
     revoked_at: datetime | None = moment()
 
     __table_args__ = (
-        UniqueConstraint("key_hash"),
-        CheckConstraint(f"role IN {ROLES}", name="role"),
-        Index("api_keys_org", "org_id"),
+        UniqueConstraint("prefix"),
+        CheckConstraint(f"scopes <@ {SCOPES} AND cardinality(scopes) > 0", name="scopes"),
+        Index("api_keys_org", "org_id", "id"),
         Index("api_keys_user", "user_id"),
     )
+
+
+class AuditEntry(Row, table=True):
+    """Who did what to which thing. Rows are added and never changed."""
+
+    __tablename__ = "audit_log"
+
+    id: int = Field(default=None, sa_column=Column(BigInteger(), Identity(always=True), primary_key=True))
+    org_id: UUID = org()
+    at: datetime = now()
+    actor: str = words()
+    action: str = words()
+    target: str = words()
+    request_id: str | None = words(null=True)
+    detail: dict[str, Any] = document()
+
+    __table_args__ = (Index("audit_log_org", "org_id", "id"),)
+
+
+class IdempotencyKey(Row, table=True):
+    """What a request was answered, so that its repetition gets the same answer and does nothing."""
+
+    __tablename__ = "idempotency_keys"
+
+    org_id: UUID = org(primary_key=True)
+    route: str = words(primary_key=True)
+    key: str = words(primary_key=True)
+    body_hash: bytes = column(LargeBinary())
+    status: int = column(Integer())
+    body: str = words()
+    created_at: datetime = now()
+
+    __table_args__ = (Index("idempotency_keys_age", "created_at"),)

@@ -8,17 +8,18 @@ a successor must end the old term and begin its own in one transaction.
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Index, Integer, Sequence, text
 
-from aaiclick.store.models.base import Row, busy, column, many_words, metadata, moment, now, snowflake_key, words
+from aaiclick.store.models.base import Row, busy, column, many_words, metadata, moment, now, snowflake_key, uuid, words
 from aaiclick.store.models.status import WORKER_STATUS, WorkerStatus
 
 LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 
 
 class Worker(Row, table=True):
-    """A process that runs tasks."""
+    """A process that runs tasks: of every org, or of `org_id` alone if it came with that org's credential."""
 
     __tablename__ = "workers"
 
@@ -37,6 +38,7 @@ class Worker(Row, table=True):
     hostname: str = words()
     version: str | None = words(null=True)
     queues: list[str] = many_words()
+    org_id: UUID | None = uuid("orgs.id", null=True)
 
     __table_args__ = (
         CheckConstraint("pool_size >= 1", name="pool_size"),

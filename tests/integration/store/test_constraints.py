@@ -58,7 +58,7 @@ ROWS: dict[str, dict[str, str]] = {
     "queues": {"org_id": ORG, "name": "'x'"},
     "task_types": {"org_id": ORG, "name": "'x'"},
     "users": {"org_id": ORG, "external_id": "'e'", "role": "'reader'"},
-    "api_keys": {"org_id": ORG, "name": "'x'", "prefix": "'p'", "key_hash": "'h'", "role": "'reader'"},
+    "api_keys": {"org_id": ORG, "name": "'x'", "prefix": "'p'", "key_hash": "'h'", "scopes": "'{reader}'"},
     "job_definitions": SOURCE,
     "datasets": {
         "org_id": ORG,
@@ -196,7 +196,8 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("queues", "max_running", {"max_running": "-1"}),
     ("queues", "rate", {"rate_burst": "0"}),
     ("users", "role", {"role": "'owner'"}),
-    ("api_keys", "role", {"role": "'owner'"}),
+    ("api_keys", "scopes", {"scopes": "'{reader,owner}'"}),
+    ("api_keys", "scopes", {"scopes": "'{}'"}),
     ("job_definitions", "activation", {"activation": "'other'", "source": "NULL", "status": "'Running'"}),
     ("job_definitions", "runtime", {"runtime": "'kubernetes'"}),
     ("job_definitions", "source", {"source": "NULL"}),

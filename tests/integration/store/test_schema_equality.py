@@ -35,6 +35,11 @@ CATALOG = {
     "functions": """
         SELECT proname, pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname = 'public'""",
+    "walls": f"""
+        SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, p.polname, p.polpermissive, p.polcmd,
+               pg_get_expr(p.polqual, c.oid), pg_get_expr(p.polwithcheck, c.oid)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_policy p ON p.polrelid = c.oid
+        WHERE {OURS} AND c.relkind = 'r'""",
     "enums": """
         SELECT t.typname, array_agg(e.enumlabel ORDER BY e.enumsortorder)
         FROM pg_enum e JOIN pg_type t ON t.oid = e.enumtypid GROUP BY t.typname""",
@@ -68,7 +73,7 @@ async def test_alembic_sees_no_difference(migrated: PostgresTarget) -> None:
     await check(migrated)
 
 
-@pytest.mark.parametrize("part", ["columns", "constraints", "indexes", "triggers", "functions", "enums"])
+@pytest.mark.parametrize("part", ["columns", "constraints", "indexes", "triggers", "functions", "walls", "enums"])
 async def test_the_catalog_has_something_to_compare(template: PostgresTarget, part: str) -> None:
     assert (await catalog(template))[part]
 

@@ -19,7 +19,7 @@ TABLES = """
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_versions, datasets, job_definitions, dag_current_versions, dag_versions,
-    api_keys, org_role_memberships, org_roles, users, task_types, queues, orgs
+    idempotency_keys, audit_log, api_keys, org_role_memberships, org_roles, users, task_types, queues, orgs
 """
 TYPES = """
     job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
@@ -35,6 +35,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute(f"DROP TABLE {TABLES}")
-    op.execute("DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references()")
+    op.execute(
+        "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), aaiclick_org_id()"
+    )
     op.execute("DROP SEQUENCE leader_terms")
     op.execute(f"DROP TYPE {TYPES}")

@@ -123,22 +123,51 @@ CREATE TABLE api_keys (
     name text NOT NULL,
     prefix text NOT NULL,
     key_hash bytea NOT NULL,
-    role text NOT NULL,
     scopes text[] NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now(),
     last_used_at timestamptz,
     expires_at timestamptz,
     revoked_at timestamptz,
     CONSTRAINT api_keys_pkey PRIMARY KEY (id),
-    CONSTRAINT api_keys_key_hash_key UNIQUE (key_hash),
+    CONSTRAINT api_keys_prefix_key UNIQUE (prefix),
     CONSTRAINT api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT api_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
-    CONSTRAINT api_keys_role CHECK (role IN ('reader', 'writer', 'admin'))
+    CONSTRAINT api_keys_scopes CHECK
+        (scopes <@ ARRAY['reader', 'writer', 'admin', 'worker'] AND cardinality(scopes) > 0)
 );
 
-CREATE INDEX api_keys_org ON api_keys (org_id);
+CREATE INDEX api_keys_org ON api_keys (org_id, id);
 
 CREATE INDEX api_keys_user ON api_keys (user_id);
+
+CREATE TABLE audit_log (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    actor text NOT NULL,
+    action text NOT NULL,
+    target text NOT NULL,
+    request_id text,
+    detail jsonb NOT NULL DEFAULT '{}',
+    CONSTRAINT audit_log_pkey PRIMARY KEY (id),
+    CONSTRAINT audit_log_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id)
+);
+
+CREATE INDEX audit_log_org ON audit_log (org_id, id);
+
+CREATE TABLE idempotency_keys (
+    org_id uuid NOT NULL,
+    route text NOT NULL,
+    key text NOT NULL,
+    body_hash bytea NOT NULL,
+    status integer NOT NULL,
+    body text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (org_id, route, key),
+    CONSTRAINT idempotency_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id)
+);
+
+CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
 -- DAG versions, definitions, datasets
 CREATE TABLE dag_versions (
@@ -504,7 +533,9 @@ CREATE TABLE workers (
     hostname text NOT NULL,
     version text,
     queues text[] NOT NULL DEFAULT '{}',
+    org_id uuid,
     CONSTRAINT workers_pkey PRIMARY KEY (id),
+    CONSTRAINT workers_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT workers_pool_size CHECK (pool_size >= 1),
     CONSTRAINT workers_counters CHECK (tasks_completed >= 0 AND tasks_failed >= 0),
     CONSTRAINT workers_stopped CHECK ((status = 'STOPPED') = (stopped_at IS NOT NULL)),
@@ -687,7 +718,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
 CREATE TRIGGER forget_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
 
-CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql AS
+CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE names text[]; changes bigint[];
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -716,5 +748,123 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 
 CREATE TRIGGER count_changed AFTER UPDATE ON table_references REFERENCING NEW TABLE AS added OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
+
+-- What the API's role may see: rows of the org that its session names
+CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
+$$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$;
+
+ALTER TABLE orgs ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE queues ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE task_types ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE users ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE org_roles ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE org_role_memberships ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE api_keys ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE audit_log ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE idempotency_keys ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dag_versions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dag_current_versions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE job_definitions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE datasets ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dataset_versions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dag_version_datasets ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE groups ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dependencies ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE task_additions ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE task_attempts ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE column_lineage ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE operator_state ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE table_refcounts ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE table_references ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE table_sessions ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY org ON orgs USING (id = aaiclick_org_id());
+
+CREATE POLICY org ON queues USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON task_types USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON users USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON org_roles USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON org_role_memberships USING (EXISTS (SELECT FROM org_roles r WHERE r.id = role_id));
+
+CREATE POLICY org ON api_keys USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON audit_log USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON idempotency_keys USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON dag_versions USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON dag_current_versions USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON job_definitions USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON datasets USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON dataset_versions USING (EXISTS (SELECT FROM datasets d WHERE d.id = dataset_uuid));
+
+CREATE POLICY org ON dag_version_datasets USING (EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id));
+
+CREATE POLICY org ON jobs USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON groups USING (EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
+
+CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON dependencies USING (EXISTS (SELECT FROM tasks t WHERE t.id = next_id) OR EXISTS (SELECT FROM groups g WHERE g.id = next_id));
+
+CREATE POLICY org ON task_attempts USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON task_additions USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON table_references USING (EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
+
+CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
+
+CREATE POLICY shared ON workers FOR SELECT USING (org_id IS NULL);
+
+CREATE POLICY org ON outbox USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON column_lineage USING (EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid));
+
+CREATE POLICY org ON operator_state USING (org_id = aaiclick_org_id());
 
 INSERT INTO orgs (id, name, slug) VALUES ('00000000-0000-4000-8000-000000000001', 'Default', 'default');

@@ -1,0 +1,95 @@
+"""`aaiclick key`: API keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import click
+
+from aaiclick.cli.database import moment, with_database
+from aaiclick.cli.org import EVERYTHING, org_id_of
+from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.store import audit, keys
+from aaiclick.store.keys import SCOPES, NewKey
+from aaiclick.store.models import DEFAULT_ORG_SLUG
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+ACTOR = "command line"
+org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
+
+
+@click.group()
+def key() -> None:
+    """Make, list and revoke API keys."""
+
+
+@key.command()
+@click.argument("name")
+@click.option("--scope", "scopes", type=click.Choice(SCOPES), multiple=True, required=True, help="Once or more often.")
+@click.option("--days", type=click.FloatRange(0, min_open=True), default=None, help="How long it opens anything.")
+@org_option
+@output_option
+def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, output: str) -> None:
+    """Make a key and show it, this once."""
+
+    async def work(connection: Connection) -> NewKey:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            seconds = None if days is None else days * 86_400
+            made = await keys.create_key(connection, org_id=org_id, name=name, scopes=scopes, lifetime_seconds=seconds)
+            await _note(connection, org_id, "key.create", made.row["prefix"])
+        return made
+
+    made = with_database(work)
+    print_records([{"key": made.text} | _line(made.row)], output)
+    note("Keep the key: it is not shown again.")
+
+
+@key.command()
+@org_option
+@output_option
+def ls(org: str, output: str) -> None:
+    """List keys, without their secrets."""
+
+    async def work(connection: Connection) -> list[asyncpg.Record]:
+        return await keys.list_keys(connection, await org_id_of(connection, org), limit=EVERYTHING)
+
+    print_records([_line(row) for row in with_database(work)], output)
+
+
+@key.command()
+@click.argument("key_id", type=click.UUID)
+@org_option
+def revoke(key_id: UUID, org: str) -> None:
+    """Let a key open nothing any more."""
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            row = await keys.revoke_key(connection, org_id, key_id)
+            await _note(connection, org_id, "key.revoke", row["prefix"])
+
+    with_database(work)
+    note(f"Key {key_id} is revoked.")
+
+
+async def _note(connection: Connection, org_id: UUID, action: str, target: str) -> None:
+    await audit.write_audit(connection, org_id=org_id, actor=ACTOR, action=action, target=target)
+
+
+def _line(row: asyncpg.Record) -> dict[str, object]:
+    return {
+        "id": str(row["id"]),
+        "name": row["name"],
+        "prefix": f"{keys.MARK}_{row['prefix']}",
+        "scopes": ",".join(row["scopes"]),
+        "created": moment(row["created_at"]),
+        "used": moment(row["last_used_at"]),
+        "expires": moment(row["expires_at"]),
+        "revoked": moment(row["revoked_at"]),
+    }

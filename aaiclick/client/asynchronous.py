@@ -1,0 +1,194 @@
+"""The client for asynchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from aaiclick.client import calls
+from aaiclick.client.calls import Call
+from aaiclick.errors import SettingsError, UnreachableError
+from aaiclick.settings import get_settings
+
+TRIES = 3
+"""A request whose connection breaks is sent again; those that make something carry an Idempotency-Key."""
+
+PAUSE_SECONDS = 0.3
+LOOK_SECONDS = 0.5
+
+
+class AsyncClient:
+    """Speaks to one server; `url` and `key` come from AAICLICK_SERVER and AAICLICK_API_KEY unless given.
+
+    async with AsyncClient() as client:
+        async for job in client.jobs(status="FAILED"):
+            print(job["name"])
+    """
+
+    def __init__(self, url: str | None = None, key: str | None = None, *, timeout_seconds: float = 60.0) -> None:
+        settings = get_settings()
+        found = url or settings.server
+        if found is None:
+            raise SettingsError("No server is named.", remedy="Give its URL, or set AAICLICK_SERVER.")
+        secret = key or (settings.api_key.get_secret_value() if settings.api_key else None)
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        self._url = found
+        self._http = httpx.AsyncClient(base_url=found, headers=headers, timeout=timeout_seconds)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def call(self, call: Call) -> Any:
+        """Send one request; the answer's JSON, or the error that it stands for."""
+        for attempt in range(TRIES):
+            try:
+                response = await self._http.request(
+                    call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
+                )
+            except httpx.TransportError as error:
+                if attempt == TRIES - 1 or not _repeatable(call):
+                    raise self._away(error) from error
+            else:
+                return _read(response)
+            await asyncio.sleep(PAUSE_SECONDS * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def _away(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
+            f"The server at {self._url} does not answer: {error or type(error).__name__}.",
+            remedy="Check AAICLICK_SERVER, and that 'aaiclick server start' or 'aaiclick up' runs there.",
+        )
+
+    async def pages(self, call: Call) -> AsyncGenerator[dict[str, Any]]:
+        """Everything that a listing has, page after page."""
+        while True:
+            page: dict[str, Any] = await self.call(call)
+            for item in page["items"]:
+                yield item
+            if page["next"] is None:
+                return
+            call = Call(call.method, call.path, {**call.query, "cursor": page["next"]})
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def create_job(
+        self,
+        name: str,
+        entrypoint: str | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        tasks: Sequence[Mapping[str, Any]] | None = None,
+        groups: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> int:
+        """Submit a job: one entry point, or a graph of `tasks` and `groups`; returns its id."""
+        answer = await self.call(calls.create_job(name, entrypoint, kwargs, tasks, groups, options))
+        return int(answer["id"])
+
+    async def get_job(self, job_id: int) -> dict[str, Any]:
+        return await self.call(calls.get(calls.named("jobs", job_id)))
+
+    def jobs(self, status: str | None = None, *, limit: int = 100) -> AsyncGenerator[dict[str, Any]]:
+        """Jobs, newest first; `limit` is the size of a page."""
+        return self.pages(calls.get("/v1/jobs", status=status, limit=limit))
+
+    async def cancel_job(self, job_id: int) -> bool:
+        """End a job; False if it was over already."""
+        return bool((await self.call(calls.post(calls.named("jobs", job_id, "cancel"))))["ended"])
+
+    async def retry_job(self, job_id: int) -> int:
+        """Start over what failed in a job; how many tasks came back."""
+        return int((await self.call(calls.post(calls.named("jobs", job_id, "retry"))))["count"])
+
+    async def pause_job(self, job_id: int) -> None:
+        """Let nothing more of a job begin."""
+        await self.call(calls.post(calls.named("jobs", job_id, "pause")))
+
+    async def resume_job(self, job_id: int) -> None:
+        """Let a paused job go on."""
+        await self.call(calls.post(calls.named("jobs", job_id, "resume")))
+
+    async def wait_for_job(self, job_id: int) -> dict[str, Any]:
+        """The job when it has ended."""
+        while True:
+            job = await self.get_job(job_id)
+            if job["status"] in calls.ENDED:
+                return job
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    async def enqueue(self, items: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Put items into queues, all or none; each has a `type` and perhaps a `payload` and more."""
+        answer = await self.call(calls.post("/v1/tasks", {"items": list(items)}, once=True))
+        return [int(task_id) for task_id in answer["ids"]]
+
+    async def get_task(self, task_id: int) -> dict[str, Any]:
+        return await self.call(calls.get(calls.named("tasks", task_id)))
+
+    def tasks(self, job_id: int | None = None, **filters: Any) -> AsyncGenerator[dict[str, Any]]:
+        """Tasks of a job in their order, or all, newest first."""
+        return self.pages(calls.get("/v1/tasks", job_id=job_id, **filters))
+
+    async def why(self, task_id: int) -> list[dict[str, str]]:
+        """What stands between a task and its end."""
+        return await self.call(calls.get(calls.named("tasks", task_id, "why")))
+
+    async def cancel_task(self, task_id: int) -> bool:
+        return bool((await self.call(calls.post(calls.named("tasks", task_id, "cancel"))))["ended"])
+
+    async def clear_task(self, task_id: int) -> int:
+        """Run a task and everything after it again; how many that are."""
+        return int((await self.call(calls.post(calls.named("tasks", task_id, "clear"))))["count"])
+
+    async def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
+        """A part of a task's log: `text`, `next_offset`, `ended`."""
+        return await self.call(calls.get(calls.named("tasks", task_id, "log"), offset=offset, limit=limit))
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def dead_letters(self, **filters: Any) -> AsyncGenerator[dict[str, Any]]:
+        return self.pages(calls.get("/v1/dead-letters", **filters))
+
+    async def redrive(self, **choice: Any) -> int:
+        """Start dead letters over: `ids`, `type`, `fingerprint`, or `all=True`; how many that were."""
+        return int((await self.call(calls.post("/v1/dead-letters/redrive", choice)))["count"])
+
+    async def queues(self) -> list[dict[str, Any]]:
+        return await self.call(calls.get("/v1/queues"))
+
+    async def pause_queue(self, name: str) -> None:
+        await self.call(calls.post(calls.named("queues", name, "pause")))
+
+    async def resume_queue(self, name: str) -> None:
+        await self.call(calls.post(calls.named("queues", name, "resume")))
+
+    def workers(self, *, stopped: bool = False) -> AsyncGenerator[dict[str, Any]]:
+        return self.pages(calls.get("/v1/workers", stopped=stopped))
+
+    async def whoami(self) -> dict[str, Any]:
+        return await self.call(calls.get("/v1/whoami"))
+
+
+def _repeatable(call: Call) -> bool:
+    return call.method != "POST" or "Idempotency-Key" in call.headers
+
+
+def _read(response: httpx.Response) -> Any:
+    if response.is_success:
+        return response.json() if response.content else None
+    try:
+        problem = response.json()
+    except json.JSONDecodeError:
+        problem = None
+    raise calls.error_of(response.status_code, problem)

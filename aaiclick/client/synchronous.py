@@ -1,0 +1,147 @@
+"""The client for ordinary code: the asynchronous one, run on a loop of its own in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from aaiclick.client.asynchronous import AsyncClient
+from aaiclick.client.calls import Call
+
+T = TypeVar("T")
+
+
+class Client:
+    """`AsyncClient`, waiting for each answer. Safe to use from several threads."""
+
+    def __init__(self, url: str | None = None, key: str | None = None, *, timeout_seconds: float = 60.0) -> None:
+        self._client = AsyncClient(url, key, timeout_seconds=timeout_seconds)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="aaiclick-client")
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        if self._loop.is_closed():
+            return
+        self._run(self._client.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _each(self, source: AsyncGenerator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        async def following() -> dict[str, Any] | None:
+            return await anext(source, None)
+
+        while (item := self._run(following())) is not None:
+            yield item
+
+    def call(self, call: Call) -> Any:
+        """Send one request; the answer's JSON, or the error that it stands for."""
+        return self._run(self._client.call(call))
+
+    def pages(self, call: Call) -> Iterator[dict[str, Any]]:
+        """Everything that a listing has, page after page."""
+        return self._each(self._client.pages(call))
+
+    def create_job(
+        self,
+        name: str,
+        entrypoint: str | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        tasks: Sequence[Mapping[str, Any]] | None = None,
+        groups: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
+    ) -> int:
+        """Submit a job: one entry point, or a graph of `tasks` and `groups`; returns its id."""
+        return self._run(self._client.create_job(name, entrypoint, kwargs, tasks=tasks, groups=groups, **options))
+
+    def get_job(self, job_id: int) -> dict[str, Any]:
+        return self._run(self._client.get_job(job_id))
+
+    def jobs(self, status: str | None = None, *, limit: int = 100) -> Iterator[dict[str, Any]]:
+        """Jobs, newest first; `limit` is the size of a page."""
+        return self._each(self._client.jobs(status, limit=limit))
+
+    def cancel_job(self, job_id: int) -> bool:
+        """End a job; False if it was over already."""
+        return self._run(self._client.cancel_job(job_id))
+
+    def retry_job(self, job_id: int) -> int:
+        """Start over what failed in a job; how many tasks came back."""
+        return self._run(self._client.retry_job(job_id))
+
+    def pause_job(self, job_id: int) -> None:
+        """Let nothing more of a job begin."""
+        self._run(self._client.pause_job(job_id))
+
+    def resume_job(self, job_id: int) -> None:
+        """Let a paused job go on."""
+        self._run(self._client.resume_job(job_id))
+
+    def wait_for_job(self, job_id: int) -> dict[str, Any]:
+        """The job when it has ended."""
+        return self._run(self._client.wait_for_job(job_id))
+
+    def enqueue(self, items: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Put items into queues, all or none; each has a `type` and perhaps a `payload` and more."""
+        return self._run(self._client.enqueue(items))
+
+    def get_task(self, task_id: int) -> dict[str, Any]:
+        return self._run(self._client.get_task(task_id))
+
+    def tasks(self, job_id: int | None = None, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Tasks of a job in their order, or all, newest first."""
+        return self._each(self._client.tasks(job_id, **filters))
+
+    def why(self, task_id: int) -> list[dict[str, str]]:
+        """What stands between a task and its end."""
+        return self._run(self._client.why(task_id))
+
+    def cancel_task(self, task_id: int) -> bool:
+        return self._run(self._client.cancel_task(task_id))
+
+    def clear_task(self, task_id: int) -> int:
+        """Run a task and everything after it again; how many that are."""
+        return self._run(self._client.clear_task(task_id))
+
+    def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
+        """A part of a task's log: `text`, `next_offset`, `ended`."""
+        return self._run(self._client.log(task_id, offset=offset, limit=limit))
+
+    def dead_letters(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        return self._each(self._client.dead_letters(**filters))
+
+    def redrive(self, **choice: Any) -> int:
+        """Start dead letters over: `ids`, `type`, `fingerprint`, or `all=True`; how many that were."""
+        return self._run(self._client.redrive(**choice))
+
+    def queues(self) -> list[dict[str, Any]]:
+        return self._run(self._client.queues())
+
+    def pause_queue(self, name: str) -> None:
+        self._run(self._client.pause_queue(name))
+
+    def resume_queue(self, name: str) -> None:
+        self._run(self._client.resume_queue(name))
+
+    def workers(self, *, stopped: bool = False) -> Iterator[dict[str, Any]]:
+        return self._each(self._client.workers(stopped=stopped))
+
+    def whoami(self) -> dict[str, Any]:
+        return self._run(self._client.whoami())

@@ -1,0 +1,124 @@
+"""Looking at Objects from outside of any context: which there are, what is in them. Changes nothing, keeps nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, cast
+from uuid import UUID
+
+from aaiclick.data.client import connect
+from aaiclick.data.errors import ObjectNotFoundError
+from aaiclick.data.frame import KEY
+from aaiclick.data.tables import NAMED, Shape, is_temporary, read_definition
+from aaiclick.data.types import quote_name
+from aaiclick.settings import ClickHouseTarget
+
+_OBJECTS = """
+SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
+    toString(metadata_modification_time) AS changed
+FROM system.tables
+WHERE database = {d:String} AND name > {after:String}
+    AND (match(name, '^t[0-9]{1,19}$') OR startsWith(name, {named:String}))
+ORDER BY name LIMIT {limit:UInt32}
+"""
+_COLUMNS = "SELECT name, type FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position"
+_ONE = """
+SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
+    toString(metadata_modification_time) AS changed
+FROM system.tables WHERE database = {d:String} AND name = {t:String}
+"""
+LIMITS = {"readonly": 2, "max_execution_time": 20, "max_result_bytes": 64_000_000, "result_overflow_mode": "throw"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One Object as ClickHouse has it."""
+
+    table: str
+    rows: int
+    bytes: int
+    changed: str
+
+    @property
+    def name(self) -> str | None:
+        """The name of a named Object."""
+        return self.table.removeprefix(NAMED) if self.table.startswith(NAMED) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An Object with its columns."""
+
+    seen: Seen
+    shape: Shape
+    columns: tuple[tuple[str, str], ...]
+
+
+async def list_objects(target: ClickHouseTarget, *, after: str = "", limit: int = 100) -> list[Seen]:
+    """Objects of a database, by the name of their table."""
+    client = await connect(target.with_database("default"))  # an org that has made nothing yet has no database
+    parameters = {"d": target.database, "after": after, "named": NAMED, "limit": limit}
+    found = await client.read_text(_OBJECTS, parameters, LIMITS)
+    return [_seen(row) for row in cast("list[dict[str, str]]", found.to_pylist())]
+
+
+async def describe_object(target: ClickHouseTarget, table: str) -> Described:
+    """One Object; raises ObjectNotFoundError."""
+    if not is_temporary(table) and not table.startswith(NAMED):
+        raise _missing(table)
+    client = await connect(target.with_database("default"))
+    parameters = {"d": target.database, "t": table}
+    heads = cast("list[dict[str, str]]", (await client.read_text(_ONE, parameters, LIMITS)).to_pylist())
+    if not heads:
+        raise _missing(table)
+    rows = cast("list[dict[str, str]]", (await client.read_text(_COLUMNS, parameters, LIMITS)).to_pylist())
+    columns, shape = read_definition(heads[0]["comment"], ((row["name"], row["type"]) for row in rows))
+    return Described(_seen(heads[0]), shape, tuple((name, str(kind)) for name, kind in columns))
+
+
+async def preview_object(
+    target: ClickHouseTarget, table: str, *, offset: int = 0, limit: int = 100
+) -> list[dict[str, Any]]:
+    """Rows of an Object in their order, as values that JSON has."""
+    described = await describe_object(target, table)
+    client = await connect(target.with_database("default"))
+    names = ", ".join(quote_name(name) for name, _ in described.columns) or "1"
+    place = f"{quote_name(target.database)}.{quote_name(table)}"
+    key = quote_name(KEY)
+    text = f"SELECT {names} FROM {place} WHERE {key} >= {{first:UInt64}} AND {key} < {{last:UInt64}} ORDER BY {key}"  # noqa: S608
+    found = await client.read_text(text, {"first": offset, "last": offset + limit}, LIMITS)
+    return [cast("dict[str, Any]", to_json(row)) for row in found.to_pylist()]
+
+
+def to_json(value: Any) -> Any:
+    """A value as JSON has it: what JSON cannot say exactly becomes text, what is no number becomes null."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return value if abs(value) < 2**53 else str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Decimal() | UUID() | timedelta():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(key): to_json(item) for key, item in cast("dict[Any, Any]", value).items()}
+        case list() | tuple():
+            return [to_json(item) for item in cast("list[Any]", value)]
+        case _:
+            return str(value)
+
+
+def _seen(row: dict[str, str]) -> Seen:
+    return Seen(row["name"], int(row["rows"]), int(row["bytes"]), row["changed"])
+
+
+def _missing(table: str) -> ObjectNotFoundError:
+    return ObjectNotFoundError(f"There is no Object {table!r}.", remedy="It was dropped, or is another organisation's.")

@@ -1,0 +1,131 @@
+"""The figures of `/metrics`, in Prometheus' form: counted from the database, kept for a moment.
+
+They are what the tables say: what retention deleted is not counted any more, which Prometheus takes for a restart.
+Labels are bounded: at most QUEUES_SHOWN queues and the workers that are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+
+from aaiclick.store.figures import BUCKETS, Figures, count_all
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+KEEP_SECONDS = 5.0
+SHARE = 20
+"""Counting takes at most a twentieth of the time: the larger the tables, the rarer."""
+
+
+class Scraped:
+    """What a scrape gets."""
+
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Connection]]) -> None:
+        self._connect = connect
+        self._lock = asyncio.Lock()
+        self._text = b""
+        self._good_until = float("-inf")
+
+    async def text(self) -> bytes:
+        """The figures, at most KEEP_SECONDS old (or twenty times as old as counting them takes)."""
+        async with self._lock:
+            if time.monotonic() > self._good_until:
+                started = time.monotonic()
+                async with self._connect() as connection:
+                    found = await count_all(connection)
+                self._text = render(found)
+                self._good_until = time.monotonic() + max(KEEP_SECONDS, SHARE * (time.monotonic() - started))
+            return self._text
+
+
+def render(figures: Figures) -> bytes:
+    """Figures as text in Prometheus' format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(figures))  # pyright: ignore[reportArgumentType]
+    return generate_latest(registry)
+
+
+class _Collector:
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures
+        jobs = _by_status(figures.jobs)
+        yield CounterMetricFamily("jobs_created", "Jobs that were submitted.", sum(jobs.values()))
+        yield CounterMetricFamily("jobs_completed", "Jobs that completed.", jobs["COMPLETED"])
+        yield CounterMetricFamily("jobs_failed", "Jobs that failed.", jobs["FAILED"])
+        yield CounterMetricFamily("jobs_cancelled", "Jobs that were cancelled.", jobs["CANCELLED"])
+        yield _histogram("job_duration_seconds", "From the start of a completed job to its end.", figures.jobs)
+        tasks = _by_status(row for row in figures.tasks if not row["retried"])
+        created = sum(row["count"] for row in figures.tasks)
+        failed = tasks["FAILED"] + tasks["DEAD_LETTER"]
+        yield CounterMetricFamily("tasks_created", "Tasks that were submitted or enqueued.", created)
+        yield CounterMetricFamily("tasks_completed", "Tasks that completed.", tasks["COMPLETED"])
+        yield CounterMetricFamily("tasks_failed", "Tasks that failed for good, dead letters included.", failed)
+        yield _histogram("task_duration_seconds", "From the start of a completed task to its end.", figures.tasks)
+        depth = GaugeMetricFamily("task_queue_depth", "Tasks that wait for a worker.", labels=["queue"])
+        for row in figures.queues:
+            depth.add_metric([row["queue"]], row["ready"])
+        yield depth
+        yield GaugeMetricFamily("workers_active", "Workers that are there.", len(figures.workers))
+        yield _execution(figures)
+        age = GaugeMetricFamily("worker_heartbeat_age", "Seconds since a worker was heard of.", labels=["worker"])
+        for row in figures.workers:
+            age.add_metric([str(row["id"])], max(0.0, row["age"]))
+        yield age
+
+
+def _by_status(rows: Iterable[asyncpg.Record]) -> dict[str, int]:
+    counted: dict[str, int] = defaultdict(int)
+    for row in rows:
+        counted[row["status"]] += row["count"]
+    return counted
+
+
+def _histogram(name: str, words: str, rows: Iterable[Any]) -> HistogramMetricFamily:
+    """`width_bucket` n means: at least the n-th bound. Prometheus counts what is at most a bound, cumulatively."""
+    counts, seconds = [0] * (len(BUCKETS) + 1), 0.0
+    for row in rows:
+        if row["bucket"] is not None:
+            counts[row["bucket"]] += row["count"]
+            seconds += row["seconds"]
+    bounds = [*(f"{bound:g}" for bound in BUCKETS), "+Inf"]
+    total, buckets = 0, list[tuple[str, float]]()
+    for bound, count in zip(bounds, counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, words, buckets=buckets, sum_value=seconds)
+
+
+def _execution(figures: Figures) -> SummaryMetricFamily:
+    """How long the tasks took that each worker completed."""
+    counts: dict[int, int] = defaultdict(int)
+    seconds: dict[int, float] = defaultdict(float)
+    for row in figures.tasks:
+        if row["bucket"] is not None:
+            counts[row["worker_id"]] += row["count"]
+            seconds[row["worker_id"]] += row["seconds"]
+    family = SummaryMetricFamily(
+        "worker_task_execution_time", "Seconds that completed tasks took, by worker.", labels=["worker"]
+    )
+    for row in figures.workers:
+        family.add_metric([str(row["id"])], counts[row["id"]], seconds[row["id"]])
+    return family

@@ -1,0 +1,179 @@
+"""The gate that every request passes: an id, a limit on its size and depth, one line in the log, no traceback outside.
+
+Plain ASGI, around everything else. The log line has the route's template and no header, no query and no body: nothing
+secret can be in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from http import HTTPStatus
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aaiclick.server.problems import (
+    MalformedError,
+    MediaTypeError,
+    TooLargeError,
+    answer,
+    respond,
+    translate,
+)
+
+log = logging.getLogger("aaiclick.server")
+access = logging.getLogger("aaiclick.server.access")
+
+DEEPEST = 64
+"""Nested arrays and objects in a body."""
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Gate:
+    """Wraps the application."""
+
+    def __init__(self, app: ASGIApp, *, body_bytes: int) -> None:
+        self._app = app
+        self._body_bytes = body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        request_id = _accepted_id(headers.get(b"x-request-id", b"")) or uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        told = _Told(send, request_id)
+        started = time.monotonic()
+        try:
+            body = await self._read(receive, headers)
+            await self._app(scope, receive if body is None else _again(body, receive), told)
+        except Exception as error:  # noqa: BLE001  (the last wall: a caller never sees a traceback)
+            await self._explain(error, scope, receive, told, request_id)
+        finally:
+            _write_line(scope, told.status, request_id, time.monotonic() - started)
+
+    async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
+        """The whole body, if there is one and it is acceptable."""
+        length = headers.get(b"content-length", b"0")
+        if length == b"0" and b"transfer-encoding" not in headers:
+            return None
+        if length.isdigit() and int(length) > self._body_bytes:
+            raise self._too_large()
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                raise MalformedError("The request ended before its body did.")
+            body += message.get("body", b"")
+            if len(body) > self._body_bytes:
+                raise self._too_large()
+            if not message.get("more_body"):
+                break
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if body and kind != b"application/json":
+            raise MediaTypeError("The body is not application/json.", remedy="Set Content-Type: application/json.")
+        check_text(body)
+        return bytes(body)
+
+    def _too_large(self) -> TooLargeError:
+        return TooLargeError(
+            f"The body is larger than {self._body_bytes} bytes.",
+            remedy="Send it in parts, or raise AAICLICK_SERVER_BODY_BYTES.",
+        )
+
+    async def _explain(self, error: Exception, scope: Scope, receive: Receive, told: _Told, request_id: str) -> None:
+        known = translate(error)
+        if known is None:
+            log.exception("request %s failed", request_id, exc_info=error)
+        if told.status:  # the answer had begun: all that is left is to break it off
+            return
+        if known is None:
+            response = respond(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The service met an error of its own.", request_id
+            )
+        else:
+            response = answer(known, request_id)
+        await response(scope, receive, told)
+
+
+class _Told:
+    """`send`, with our headers; remembers the status."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            present = {name.lower() for name, _ in message["headers"]}
+            added = [(b"x-request-id", self._request_id.encode()), *_HEADERS]
+            if b"cache-control" not in present:
+                added.append((b"cache-control", b"no-store"))
+            message["headers"] = [*message["headers"], *added]
+        await self._send(message)
+
+
+def check_text(body: bytes | bytearray) -> None:
+    """Refuse what is not UTF-8, and what is nested deeper than anything sensible is, before anything parses it."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        raise MalformedError("The body is not UTF-8.", remedy="Send UTF-8 JSON.") from None
+    depth = 0
+    for token in _TOKEN.finditer(body):
+        first = token.group()[:1]
+        if first in b"[{":
+            depth += 1
+            if depth > DEEPEST:
+                raise MalformedError(f"The body is nested deeper than {DEEPEST} levels.", remedy="Make it flatter.")
+        elif first in b"]}":
+            depth -= 1
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that hands out the body that was read already, then whatever comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _accepted_id(value: bytes) -> str | None:
+    text = value.decode("latin-1")
+    return text if _REQUEST_ID.fullmatch(text) else None
+
+
+def _write_line(scope: Scope, status: int, request_id: str, seconds: float) -> None:
+    route = scope.get("route")
+    principal = scope["state"].get("principal")
+    access.info(
+        json.dumps(
+            {
+                "request_id": request_id,
+                "method": scope["method"],
+                "route": getattr(route, "path", None),
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+                "org": str(principal.org_id) if principal else None,
+                "actor": principal.actor if principal else None,
+            }
+        )
+    )

@@ -1,0 +1,85 @@
+"""What several resources do alike: find something of the caller's org, note a deed, answer 304."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from aaiclick.errors import NotFoundError
+from aaiclick.server import shapes
+from aaiclick.server.routing import Call
+from aaiclick.store import audit, reads
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+SHOWN_IDS = 1_000
+
+
+@asynccontextmanager
+async def reading(call: Call) -> AsyncGenerator[Connection]:
+    """A connection that sees the caller's org."""
+    async with call.service.tenant(call.principal.org_id) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def changing(call: Call) -> AsyncGenerator[Connection]:
+    """The same, in one transaction: what is done and the record of it."""
+    async with reading(call) as connection, connection.transaction():
+        yield connection
+
+
+async def note(
+    call: Call, connection: Connection, action: str, target: object, detail: Mapping[str, Any] | None = None
+) -> None:
+    """Write a deed of the caller's into the audit log."""
+    await audit.write_audit(
+        connection,
+        org_id=call.principal.org_id,
+        actor=call.principal.actor,
+        action=action,
+        target=str(target),
+        request_id=call.request_id,
+        detail=detail,
+    )
+
+
+async def own_job(call: Call, connection: Connection, job_id: int) -> asyncpg.Record:
+    """A job of the caller's org; another org's does not exist."""
+    row = await reads.get_job(connection, job_id)
+    if row is None or row["org_id"] != call.principal.org_id:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="GET /v1/jobs lists the jobs there are.")
+    return row
+
+
+async def own_task(call: Call, connection: Connection, task_id: int) -> asyncpg.Record:
+    """A task of the caller's org; another org's does not exist."""
+    row = await reads.get_task(connection, task_id)
+    if row is None or row["org_id"] != call.principal.org_id:
+        raise NotFoundError(f"There is no task {task_id}.", remedy="GET /v1/tasks lists the tasks there are.")
+    return row
+
+
+def changed(ids: Iterable[int]) -> shapes.Changed:
+    found = sorted(ids)
+    return shapes.Changed(count=len(found), ids=[str(task_id) for task_id in found[:SHOWN_IDS]])
+
+
+def tagged(request: Request, response: Response, item_id: int, updated_at: datetime) -> bool:
+    """Put the ETag of something on its answer; True if the caller has this version already."""
+    tag = f'W/"{item_id}-{updated_at.timestamp():.6f}"'
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = "private, no-cache"
+    return tag in (part.strip() for part in request.headers.get("if-none-match", "").split(","))
+
+
+def text_id(value: int | None) -> str | None:
+    return None if value is None else str(value)

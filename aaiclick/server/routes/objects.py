@@ -1,0 +1,53 @@
+"""Objects: which there are, their columns, their first rows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from aaiclick.data import inspect
+from aaiclick.server import shapes
+from aaiclick.server.paging import Cursor, Limit, Page, page, read_cursor
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routing import Caller, Routes
+
+routes = Routes("objects")
+
+TableId = Annotated[shapes.Name, Path(description="`t` and a snowflake, or `named_` and a name")]
+
+
+@routes.get("/v1/objects", Permission.READER)
+async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page[shapes.ObjectHead]:
+    """List the Objects of the organisation."""
+    target = await call.service.clickhouse(call.principal.org_id)
+    after = str(read_cursor(cursor) or "")
+    found = await inspect.list_objects(target, after=after, limit=limit + 1)
+    return page(found, limit, _head, lambda seen: seen.table)
+
+
+@routes.get("/v1/objects/{table_id:path}/rows", Permission.READER)
+async def preview(
+    call: Caller,
+    table_id: TableId,
+    offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> shapes.Preview:
+    """Show rows of an Object in their order."""
+    target = await call.service.clickhouse(call.principal.org_id)
+    return shapes.Preview(rows=await inspect.preview_object(target, table_id, offset=offset, limit=limit))
+
+
+@routes.get("/v1/objects/{table_id:path}", Permission.READER)
+async def show(call: Caller, table_id: TableId) -> shapes.ObjectSchema:
+    """Show an Object with its columns."""
+    target = await call.service.clickhouse(call.principal.org_id)
+    described = await inspect.describe_object(target, table_id)
+    columns = [shapes.ColumnOut(name=name, type=kind) for name, kind in described.columns]
+    return shapes.ObjectSchema(**_head(described.seen).model_dump(), shape=described.shape, columns=columns)
+
+
+def _head(seen: inspect.Seen) -> shapes.ObjectHead:
+    return shapes.ObjectHead(
+        table_id=seen.table, name=seen.name, rows=seen.rows, bytes=seen.bytes, changed_at=seen.changed
+    )

@@ -1,0 +1,93 @@
+"""Running the server, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import uvicorn
+
+from aaiclick.server.app import create_app
+from aaiclick.server.service import Service
+from aaiclick.settings import PostgresTarget, Settings
+
+GRACE_SECONDS = 10
+HEADERS_BYTES = 64_000
+
+
+async def serve(settings: Settings, postgres: PostgresTarget, opened: socket.socket, *, auth: bool = True) -> None:
+    """Serve until SIGTERM or SIGINT; requests that run then are finished, streams are ended."""
+    service = Service(settings, postgres, auth=auth)
+    config = uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        http="h11",
+        ws="none",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=HEADERS_BYTES,
+    )
+    server = _Server(config, service)
+    await server.serve(sockets=[opened])
+    if service.failure is not None:
+        raise service.failure
+
+
+class _Server(uvicorn.Server):
+    """Tells streams to end as soon as a signal comes: uvicorn waits for them otherwise."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sign, self._stop)
+        try:
+            yield
+        finally:
+            for sign in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(sign)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit  # the second signal does not wait
+        self.should_exit = True
+        self._service.close_streams()
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line; what is JSON already is taken in."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        message = record.getMessage()
+        if record.name == "aaiclick.server.access":
+            return json.dumps(line | json.loads(message))
+        if record.exc_info:
+            message += "\n" + self.formatException(record.exc_info)
+        return json.dumps(line | {"message": message})
+
+
+def log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    ours = logging.getLogger("aaiclick.server")
+    ours.setLevel(logging.INFO)
+    ours.addHandler(handler)
+    ours.propagate = False
+    logging.getLogger("uvicorn.error").addHandler(handler)

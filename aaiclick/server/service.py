@@ -1,0 +1,119 @@
+"""What the routes work with: connections to the databases, and who is asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
+
+from starlette.requests import Request
+
+from aaiclick.errors import AaiclickError, ForbiddenError
+from aaiclick.local import clickhouse_target
+from aaiclick.server.address import is_loopback
+from aaiclick.server.figures import Scraped
+from aaiclick.server.identity import Identity, bearer_token
+from aaiclick.server.live import Live
+from aaiclick.server.permissions import Principal
+from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
+from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
+from aaiclick.store.engine import create_pool
+from aaiclick.store.keys import SCOPES
+from aaiclick.store.models import DEFAULT_ORG_ID
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection, Pool
+
+API_CONNECTIONS = 16
+OWNER_CONNECTIONS = 8
+
+ANYBODY = Principal(DEFAULT_ORG_ID, "anybody (no authentication)", frozenset(SCOPES))
+
+
+class Service:
+    """Everything that outlives a request."""
+
+    def __init__(self, settings: Settings, postgres: PostgresTarget, *, auth: bool = True) -> None:
+        self.settings = settings
+        self.postgres = postgres
+        self.auth = auth
+        self._identity = Identity(settings)
+        self._api: Pool | None = None
+        self._owner: Pool | None = None
+        self.closing = asyncio.Event()
+        self.live = Live(postgres, self.closing)
+        self.figures = Scraped(self.owner)
+        self.failure: AaiclickError | None = None
+        """Why it could not start, for whoever waits for it."""
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except AaiclickError as error:
+            self.failure = error
+            raise
+
+    async def _start(self) -> None:
+        self._owner = create_pool(self.postgres, size=OWNER_CONNECTIONS)
+        self._api = create_api_pool(
+            self.postgres, size=API_CONNECTIONS, statement_seconds=self.settings.server_statement_seconds
+        )
+        await self._owner
+        await self._api
+        async with self.owner() as connection:
+            await ensure_api_role(connection)
+        async with self.tenant(DEFAULT_ORG_ID):
+            pass  # a session that cannot be walled in is refused now, not at the first request
+
+    def close_streams(self) -> None:
+        """Streams end: the server is about to stop."""
+        self.closing.set()
+        self._ending = asyncio.ensure_future(self.live.wake_all())
+
+    async def stop(self) -> None:
+        self.closing.set()
+        for pool in (self._api, self._owner):
+            if pool is not None:
+                await pool.close()
+
+    @asynccontextmanager
+    async def tenant(self, org_id: UUID) -> AsyncGenerator[Connection]:
+        """A connection behind the wall: it sees this org and nothing else."""
+        assert self._api is not None  # noqa: S101
+        async with self._api.acquire() as connection:
+            plain = cast("Connection", connection)
+            await speak_for(plain, org_id)
+            yield plain
+
+    @asynccontextmanager
+    async def owner(self) -> AsyncGenerator[Connection]:
+        """A connection of the owner, whom no wall stops: for credentials, new work and the operator's business."""
+        assert self._owner is not None  # noqa: S101
+        async with self._owner.acquire() as connection:
+            yield cast("Connection", connection)
+
+    async def authenticate(self, request: Request) -> Principal | None:
+        """Who asks; None without a credential. A bad credential raises, also where none is needed."""
+        if not self.auth:
+            _refuse_foreign_host(request)
+            return ANYBODY
+        token = bearer_token(request.headers.getlist("authorization"))
+        if token is None:
+            return None
+        async with self.owner() as connection:
+            return await self._identity.identify(connection, token)
+
+    async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
+        """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""
+        target = await clickhouse_target(self.settings)
+        return target if org_id == DEFAULT_ORG_ID else target.with_database(f"{target.database}_{org_id.hex}")
+
+
+def _refuse_foreign_host(request: Request) -> None:
+    """Without authentication, a page of another site must not reach us by a name that it made point here."""
+    host = request.headers.get("host", "")
+    name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+    if not is_loopback(name):
+        raise ForbiddenError(f"Without authentication this server answers to loopback names only, not to {name!r}.")

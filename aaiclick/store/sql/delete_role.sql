@@ -1,0 +1,1 @@
+DELETE FROM org_roles WHERE org_id = $1 AND id = $2 RETURNING id

@@ -1,0 +1,59 @@
+"""Requests made from the OpenAPI document, as each role and with none: no 5xx, nothing that it does not say."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+ROLES = [None, "reader", "writer", "admin", "worker", "operator-admin"]
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+ENDLESS = {"/v1/events", "/v1/tasks/{task_id}/log/follow"}
+EXAMPLES = 5
+
+
+def document(site):
+    return schemathesis.openapi.from_dict(site.as_(None).get("/openapi.json").json())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_document_is_kept(site, role: str | None) -> None:
+    headers = {} if role is None else {"Authorization": f"Bearer {site.keys[role]}"}
+    schema = document(site)
+    tried = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path in ENDLESS:
+            continue
+
+        @settings(
+            max_examples=EXAMPLES, database=None, deadline=None, derandomize=True, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        def ask(case) -> None:
+            response = case.call(base_url=site.server.url, headers=headers)
+            case.validate_response(response, checks=CHECKS)
+
+        given(case=operation.as_strategy())(ask)()
+        tried += 1
+    assert tried > 40
+
+
+def test_every_operation_has_words_and_documents_its_errors(site) -> None:
+    paths = site.as_(None).get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        for method, operation in methods.items():
+            assert operation["summary"], (method, path)
+            assert {"401", "403", "404", "422", "503"} <= set(operation["responses"]), (method, path)
+            assert operation["x-permission"], (method, path)
+
+
+def test_the_address_of_the_document_is_the_only_one(site) -> None:
+    assert httpx.get(f"{site.server.url}/openapi.json").headers["content-type"] == "application/json"

@@ -1,0 +1,126 @@
+"""Every route and everybody who may ask: the answer is the one that the route declares."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from fastapi.routing import APIRoute
+
+from aaiclick.server.app import create_app
+from aaiclick.server.permissions import Permission, permissions_of
+from aaiclick.server.routes import ALL
+from aaiclick.server.routing import MARK
+from aaiclick.server.service import Service
+from aaiclick.settings import PostgresTarget, Settings
+
+ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]
+SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-reader", "operator-admin")
+NOBODYS = {
+    "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org_id": str(uuid4()),
+    "user_id": str(uuid4()), "role_id": str(uuid4()), "key_id": str(uuid4()),
+}  # fmt: skip
+
+
+def fill(path: str, values: dict[str, str]) -> str:
+    return path.replace(":path", "").format(**values)
+
+
+def ask(client, method: str, path: str) -> int:
+    """The status alone: some answers are streams that do not end."""
+    with client.stream(method, path) as response:
+        return response.status_code
+
+
+def app():
+    return create_app(Service(Settings(), PostgresTarget("nowhere", 1, "nobody", "none")))
+
+
+async def test_every_route_declares_its_permission() -> None:
+    served = {(method, route.path) for route in app().routes for method in getattr(route, "methods", ["?"])}
+    assert served == {(method, path) for method, path, _ in ROUTES}
+    assert all(isinstance(route, APIRoute) and route.openapi_extra[MARK] for route in app().routes)
+
+
+async def test_a_route_without_a_permission_cannot_be_served() -> None:
+    async def forgotten() -> None: ...
+
+    with pytest.raises(KeyError, match=MARK):
+        app().add_api_route("/v1/forgotten", forgotten)
+
+
+@pytest.mark.parametrize(("method", "path", "permission"), ROUTES)
+def test_the_guard_answers_as_declared(site, method: str, path: str, permission: Permission) -> None:
+    url = fill(path, NOBODYS)
+    assert (ask(site.as_(None), method, url) == 401) == (permission is not Permission.PUBLIC)
+    for who in SOMEBODY:
+        allowed = permissions_of([who.rpartition("-")[2]], operates=who.startswith("operator"))
+        status = ask(site.as_(who), method, url)
+        assert (status == 403) == (permission not in allowed), (who, status)
+        assert status != 401
+        assert status < 500
+
+
+@pytest.fixture(scope="module")
+def ours(site):
+    """Something of each kind in our organisation."""
+    admin = site.as_("admin")
+    job = admin.post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
+    task = admin.post("/v1/tasks", json={"items": [{"type": "t"}]}).json()["ids"][0]
+    user = admin.post("/v1/users", json={"external_id": "ada", "role": "reader"}).json()["id"]
+    role = admin.post("/v1/roles", json={"slug": "r", "name": "R"}).json()["id"]
+    assert admin.put(f"/v1/roles/{role}/members/{user}").status_code == 200
+    key = admin.get("/v1/keys").json()["items"][0]["id"]
+    worker = site.sql("INSERT INTO workers (id, hostname, pid, org_id) VALUES (77, 'h', 1, $1) RETURNING id", site.org)[
+        0
+    ]["id"]
+    return {
+        "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
+        "org_id": str(site.org), "name": "default", "table_id": "t1",
+    }  # fmt: skip
+
+
+OF_ONE = [
+    (method, path)
+    for method, path, permission in ROUTES
+    if "{" in path and "{name" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
+]
+BODIES = {"PUT": {"role": "admin"}}
+
+
+@pytest.mark.parametrize(("method", "path"), OF_ONE)
+def test_what_is_anothers_does_not_exist(site, ours, method: str, path: str) -> None:
+    """404 and not 403: whether an id is taken is nobody else's business."""
+    with site.as_("other-admin").stream(method, fill(path, ours), json=BODIES.get(method)) as response:
+        assert response.status_code == 404
+        assert response.read()
+        assert "ours" not in response.text.lower()
+
+
+@pytest.mark.parametrize("path", [path for method, path, _ in ROUTES if method == "GET" and "{" not in path])
+def test_no_listing_shows_anything_of_another_org(site, ours, path: str) -> None:
+    if path in ("/v1/events", "/metrics", "/openapi.json", "/health/live", "/health/ready"):
+        return
+    mine = site.as_("admin").get(path).text
+    theirs = site.as_("other-admin").get(path).text
+    for name, value in ours.items():
+        if name in ("job_id", "task_id", "user_id", "role_id", "key_id", "worker_id"):
+            assert f'"{value}"' not in theirs
+    assert mine != theirs or path in ("/v1/dead-letters", "/v1/dead-letters/groups", "/v1/objects")
+
+
+def test_nothing_of_ours_was_changed_by_others(site, ours) -> None:
+    """After all those attempts: jobs run on, users, keys and roles are as they were."""
+    assert site.as_("admin").get(f"/v1/jobs/{ours['job_id']}").json()["status"] == "PENDING"
+    assert site.as_("admin").get(f"/v1/users/{ours['user_id']}").json()["role"] == "reader"
+    assert site.as_("admin").get(f"/v1/keys/{ours['key_id']}").json()["revoked_at"] is None
+    assert len(site.as_("admin").get(f"/v1/roles/{ours['role_id']}/members").json()["items"]) == 1
+
+
+def test_a_credential_cannot_choose_its_organisation(site) -> None:
+    """Neither a header nor a field of the body is heard."""
+    client = site.as_("admin", **{"X-Org-Id": str(site.other), "Org": str(site.other)})
+    assert client.get("/v1/whoami").json()["org_id"] == str(site.org)
+    refused = client.post("/v1/jobs", json={"name": "x", "entrypoint": "m.f", "org_id": str(site.other)})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["where"] == "body.org_id"

@@ -1,0 +1,114 @@
+"""The server as a process: where it listens, how it stops, what it says of itself, and the command line around it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+
+import httpx
+import pytest
+
+from tests.integration.server.conftest import environment_for, start_server
+
+
+@pytest.fixture
+def environment(aaiclick_postgres, aaiclick_stack, tmp_path):
+    return environment_for(aaiclick_postgres, aaiclick_stack.lease.clickhouse().url, tmp_path)
+
+
+def run(environment, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aaiclick", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+
+
+def test_nobody_outside_is_let_in_without_authentication(environment) -> None:
+    result = run(environment, "server", "start", "--no-auth", "--host", "0.0.0.0", "--port", "0")
+    assert result.returncode == 2
+    assert "Without authentication the server listens on loopback only" in result.stderr
+
+
+def test_a_taken_port_is_said_so(environment, site) -> None:
+    port = site.server.url.rpartition(":")[2]
+    result = run(environment, "server", "start", "--port", port)
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False)
+    assert f"cannot listen at 127.0.0.1:{port}" in result.stderr
+
+
+def test_the_first_key_is_printed_once_and_without_authentication_there_is_none(environment, tmp_path) -> None:
+    first = start_server(environment, tmp_path / "first.log")
+    assert first.first_key is not None
+    with httpx.Client(base_url=first.url, headers={"Authorization": f"Bearer {first.first_key}"}) as client:
+        assert client.post("/v1/orgs", json={"name": "x", "slug": "x"}).status_code == 201
+    assert first.stop() == 0
+    second = start_server(environment, tmp_path / "second.log", "--no-auth")
+    assert second.first_key is None
+    assert "WITHOUT authentication" in second.log.read_text()
+    with httpx.Client(base_url=second.url) as client:
+        assert client.get("/v1/whoami").json()["actor"].startswith("anybody")
+        rebound = client.get("/v1/whoami", headers={"Host": "evil.example.org"})
+        assert rebound.status_code == 403
+        assert client.get("/v1/whoami", headers={"Host": "[::1]:80"}).status_code == 200
+    assert second.stop() == 0
+
+
+def test_keys_orgs_and_users_by_the_command_line(environment) -> None:
+    assert "acme" in run(environment, "org", "create", "acme", "--max-running", "2").stdout
+    made = run(environment, "key", "create", "ci", "--org", "acme", "--scope", "writer", "--days", "1")
+    assert re.search(r"aai_\w{12}_\w{43}", made.stdout)
+    listed = run(environment, "key", "ls", "--org", "acme", "-o", "json")
+    assert not re.search(r"aai_\w{12}_\w{43}", listed.stdout)
+    key_id = re.search(r"[0-9a-f-]{36}", listed.stdout).group()
+    assert "revoked" in run(environment, "key", "revoke", key_id, "--org", "acme").stderr
+    user = run(environment, "user", "create", "sub|1", "--org", "acme", "--role", "admin", "-o", "json")
+    assert "sub|1" in run(environment, "user", "ls", "--org", "acme").stdout
+    user_id = re.search(r"[0-9a-f-]{36}", user.stdout).group()
+    assert run(environment, "user", "rm", user_id, "--org", "acme").returncode == 0
+    assert run(environment, "org", "pause", "nowhere").returncode == 3
+
+
+def test_a_stop_ends_streams_and_finishes_requests(environment, tmp_path) -> None:
+    server = start_server(environment, tmp_path / "server.log")
+    headers = {"Authorization": f"Bearer {server.first_key}"}
+    with httpx.Client(base_url=server.url, headers=headers) as client, client.stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == ": hello"
+        stopped = threading.Thread(target=server.stop)
+        stopped.start()
+        assert [line for line in lines if line.startswith("event:")] == []  # and it ended
+        stopped.join()
+    assert server.process.returncode == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(server.url + "/health/live")
+
+
+def test_live_and_ready_name_what_they_looked_at(site) -> None:
+    assert site.as_(None).get("/health/live").json()["status"] == "ok"
+    ready = site.as_(None).get("/health/ready").json()
+    assert ready["ok"]
+    assert {check["name"]: check["ok"] for check in ready["checks"]} == {
+        "database": True, "workers": False, "stale_tasks": True,
+    }  # fmt: skip
+
+
+def test_a_database_that_went_away_is_a_503_and_comes_back(
+    environment, aaiclick_stack, aaiclick_postgres, tmp_path
+) -> None:
+    """Connections that are cut, and a database that takes none for a while."""
+    server = start_server(environment, tmp_path / "server.log")
+    name, headers = aaiclick_postgres.database, {"Authorization": f"Bearer {server.first_key}"}
+    with httpx.Client(base_url=server.url, headers=headers) as client:
+        assert client.get("/v1/jobs").status_code == 200
+        aaiclick_stack.run(aaiclick_stack.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
+        aaiclick_stack.run(
+            aaiclick_stack.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        )
+        answers = [client.get("/v1/jobs") for _ in range(3)]
+        assert {answer.status_code for answer in answers} == {503}
+        assert answers[0].json()["code"] == "unavailable"
+        assert name not in answers[0].text
+        assert httpx.get(f"{server.url}/health/ready").status_code == 503
+        aaiclick_stack.run(aaiclick_stack.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
+        assert client.get("/v1/jobs").status_code == 200
+    assert server.stop() == 0
