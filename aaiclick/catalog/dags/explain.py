@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -18,7 +18,7 @@ _PATTERNS = {
     model.DATASET_NAME: "Use lower-case letters, digits and _, at most 63, beginning with a letter.",
     model.RUNTIME: "Use pool, dispatcher, lambda or ecs_NAME.",
     model.IDLE_TIMEOUT: "Use never, 0, or a number with a unit: 30s, 5m, 2h, 1d.",
-    model.SECRET_REFERENCE: "A secret is a reference, never the value itself: env:VARIABLE or file:/path.",
+    model.REFERENCE: "A secret is a reference, never the value itself: env:VARIABLE or file:/path.",
 }
 _KINDS = {
     "string_type": "text",
@@ -67,7 +67,7 @@ def _said(detail: ErrorDetails, shape: type[BaseModel]) -> tuple[str, str]:
         return f"{_shown(detail['input'])} is out of range.", f"It must be {words} {context[key]}."
     special = _SPECIAL.get(kind)
     if special is not None:
-        return special(detail, context, shape)
+        return special(detail, shape)
     return f"{_sentence(detail['msg'])}", str(context.get("remedy", ""))
 
 
@@ -97,13 +97,13 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-def _missing(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 return f"{detail['loc'][-1]!r} is missing.", f"Add {detail['loc'][-1]}: …"
+def _missing(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
+    return f"{detail['loc'][-1]!r} is missing.", f"Add {detail['loc'][-1]}: …"
 
 
-def _unknown(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 key = str(detail["loc"][-1]) return f"There is no key {key!r:.60} here.", nearest(key, _keys(shape,
-detail["loc"][:-1]))
+def _unknown(detail: ErrorDetails, shape: type[BaseModel]) -> tuple[str, str]:
+    key = str(detail["loc"][-1])
+    return f"There is no key {key!r:.60} here.", nearest(key, _keys(shape, detail["loc"][:-1]))
 
 
 def _keys(shape: Any, loc: tuple[int | str, ...]) -> list[str]:
@@ -118,14 +118,14 @@ def _inner(shape: Any, part: int | str) -> Any:
     for each in _models(shape):
         if isinstance(part, str) and part in each.model_fields:
             return each.model_fields[part].annotation
-        if isinstance(part, str) and (each.__name__ == part or _tag(each) == part):
+        if isinstance(part, str) and part in (each.__name__, _tag(each)):
             return each
     return shape
 
 
 def _tag(shape: type[BaseModel]) -> str | None:
     kind = shape.model_fields.get("kind")
-    values = getattr(kind.annotation, "__args__", ()) if kind else ()
+    values = get_args(kind.annotation) if kind else ()
     return values[0] if len(values) == 1 else None
 
 
@@ -133,34 +133,41 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     """The models that an annotation mentions, through lists, unions and Annotated."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in getattr(annotation, "__args__", ()) for found in _models(part)]
+    return [found for part in get_args(annotation) for found in _models(part)]
 
 
-def _literal(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 value, expected = detail["input"], str(context["expected"]) if value == "Bulk": return "Bulk is not
-supported.", "Use PerUpdate or PerPartition." known = [part.strip(" '") for part in expected.replace(" or ",
-",").split(",")] return f"{_shown(value)} is not possible here.", nearest(value, known) if isinstance(value, str) else
-( f"It must be {expected}." )
+def _literal(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
+    value, expected = detail["input"], str(detail.get("ctx", {})["expected"])
+    if value == "Bulk":
+        return "Bulk is not supported.", "Use PerUpdate or PerPartition."
+    known = [part.strip(" '") for part in expected.replace(" or ", ",").split(",")]
+    remedy = nearest(value, known) if isinstance(value, str) else f"It must be {expected}."
+    return f"{_shown(value)} is not possible here.", remedy
 
 
-def _tagged(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 if detail["type"] == "union_tag_not_found": return "'kind' is missing.", f"Add kind: one of {',
-'.join(_SOURCES)}." return f"There is no kind {_shown(context['tag'])}.", nearest(str(context["tag"]), _SOURCES)
+def _tagged(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
+    if detail["type"] == "union_tag_not_found":
+        return "'kind' is missing.", f"Add kind: one of {', '.join(_SOURCES)}."
+    tag = str(detail.get("ctx", {})["tag"])
+    return f"There is no kind {tag!r:.60}.", nearest(tag, _SOURCES)
 
 
-def _pattern(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 pattern = str(context["pattern"]) remedy = _PATTERNS.get(pattern, "Write package.module:function." if ":" in
-pattern else f"It must match {pattern}.") # What may be a secret itself is not repeated. shown = "This" if pattern ==
-model.SECRET_REFERENCE else _shown(detail["input"]) return f"{shown} cannot be used here.", remedy
+def _pattern(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
+    pattern = str(detail.get("ctx", {})["pattern"])
+    remedy = _PATTERNS.get(pattern, "Write package.module:function." if ":" in pattern else f"It must match {pattern}.")
+    # What may be a secret itself is not repeated.
+    shown = "This" if pattern == model.REFERENCE else _shown(detail["input"])
+    return f"{shown} cannot be used here.", remedy
 
 
-def _length(detail: ErrorDetails, context: Mapping[str, Any], shape: type[BaseModel]) -> tuple[str, str]:  # noqa:
-ARG001 kind = detail["type"] if "short" in kind: return f"{'The list' if kind.startswith('too') else 'The text'} is
-empty.", "Write at least one." limit = context.get("max_length", "") return f"{'The list' if kind.startswith('too')
-else 'The text'} is too long.", f"At most {limit} fit."
+def _length(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
+    what = "The list" if detail["type"].startswith("too") else "The text"
+    if "short" in detail["type"]:
+        return f"{what} is empty.", "Write at least one."
+    return f"{what} is too long.", f"At most {detail.get('ctx', {}).get('max_length')} fit."
 
 
-_SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any], type[BaseModel]], tuple[str, str]]] = {
+_SPECIAL: dict[str, Callable[[ErrorDetails, type[BaseModel]], tuple[str, str]]] = {
     "missing": _missing,
     "extra_forbidden": _unknown,
     "literal_error": _literal,

@@ -25,7 +25,7 @@ NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 DATASET_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 RUNTIME = r"^(pool|dispatcher|lambda|ecs_[a-z0-9_]{1,40})$"
 IDLE_TIMEOUT = r"^(never|0|[1-9][0-9]{0,8}[smhd])$"
-SECRET_REFERENCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"
+REFERENCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"
 BIGGEST_INT = (1 << 31) - 1
 
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -186,7 +186,7 @@ class Defaults(Part):
     heartbeat_timeout_seconds: Seconds | None = None
     max_attempts: Attempts = 3
     memoize: bool = True
-    secrets: dict[Name, Annotated[str, StringConstraints(pattern=SECRET_REFERENCE)]] = {}
+    secrets: dict[Name, Annotated[str, StringConstraints(pattern=REFERENCE)]] = {}
 
 
 class JobSpec(Part):
@@ -216,7 +216,7 @@ class JobSpec(Part):
     max_attempts: Attempts = 3
     memoize: Annotated[bool, Field(description="Reuse what was made from the same inputs and settings.")] = True
     secrets: Annotated[
-        dict[Name, Annotated[str, StringConstraints(pattern=SECRET_REFERENCE)]],
+        dict[Name, Annotated[str, StringConstraints(pattern=REFERENCE)]],
         Field(description="Names of secrets and where they are: env:VARIABLE or file:/path. Never the secret itself."),
     ] = {}
 
