@@ -93,10 +93,7 @@ def _written(tree: exp.Query, tables: Mapping[str, PhysicalTable]) -> str:
     _drop_qualifiers(tree, {table_name(table) for table, own in found if not own})
     for table, own in found:
         alias = table.alias or table.name
-        if own:
-            physical = sql.table(OWN + table.name, alias)
-        else:
-            physical = tables[table_name(table)].tree(alias)
+        physical = sql.table(OWN + table.name, alias) if own else tables[table_name(table)].tree(alias)
         target = table
         if isinstance(table.parent, exp.Final):
             target = table.parent

@@ -165,7 +165,7 @@ class _Tracer:
             elif with_.args.get("recursive"):
                 known[part.alias] = self._recursive(part, known, outer)
             else:
-                known[part.alias] = _renamed(part, self.relation(part.this, known, outer))
+                known[part.alias] = self.relation(part.this, known, outer)
         return known
 
     def _recursive(self, part: exp.CTE, defined: Mapping[str, _Relation], outer: _Scope | None) -> _Relation:
@@ -174,9 +174,9 @@ class _Tracer:
         first = query
         while isinstance(first, exp.SetOperation | exp.Subquery):
             first = first.this
-        relation = _renamed(part, self.relation(first, defined, outer))
+        relation = self.relation(first, defined, outer)
         for _ in range(MAX_ROUNDS):
-            following = _renamed(part, self.relation(query, {**defined, part.alias: relation}, outer))
+            following = self.relation(query, {**defined, part.alias: relation}, outer)
             if following == relation:
                 return relation
             relation = following
@@ -460,16 +460,6 @@ def _found(tables: list[tuple[str, _Relation]], name: str) -> Refs | None:
                 if found is not None:
                     return found
     return None
-
-
-def _renamed(part: exp.CTE, relation: _Relation) -> _Relation:
-    """WITH name (a, b) AS …"""
-    names = [each.name for each in part.args["alias"].args.get("columns") or ()]
-    if not names:
-        return relation
-    if len(names) != len(relation.columns):
-        raise LineageError(f"{part.alias!r:.60} names {len(names)} columns of {len(relation.columns)}.")
-    return _Relation(dict(zip(names, relation.columns.values(), strict=True)), relation.rows)
 
 
 def _free(name: str, taken: Mapping[str, Refs]) -> str:
