@@ -52,7 +52,7 @@ def problems_of(error: ValidationError, root: Node, base: Path, shape: type[Base
         if several and ("", found) in seen:
             continue
         seen.add(("", found) if several else (detail["type"], found))
-        shown = (*found, path[-1]) if absent else found
+        shown = (*(found if len(found) >= len(base) else base), path[-1]) if absent else found
         what, remedy = _said(detail, shape)
         problems.append(Problem(place, field_of(shown), what, remedy))
     return problems
@@ -72,7 +72,9 @@ def _said(detail: ErrorDetails, shape: type[BaseModel]) -> tuple[str, str]:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    first = text.split(" ")[0]
+    start = text if "_" in first else text[:1].upper() + text[1:]
+    return start + ("" if text.endswith(".") else ".")
 
 
 def _hint(kind: str, value: Any) -> str:

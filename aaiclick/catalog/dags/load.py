@@ -47,15 +47,22 @@ def load_dag(content: bytes | str, file: str = "dag.yaml", registry: Registry | 
     if not isinstance(root, Mapping):
         problems.append(Problem(root.place, "", "The file is not a mapping.", "Begin with name: and jobs:."))
         raise DagError(file, problems)
-    problems.extend(_shape(data, root))
+    found_before = {problem.place for problem in problems}
+    problems.extend(problem for problem in _checked(data, root, registry) if problem.place not in found_before)
+    if problems:
+        raise DagError(file, problems[:MAX_PROBLEMS])
+    return Dag.model_validate(_filled(data))
+
+
+def _checked(data: Data, root: Node, registry: Registry | None) -> list[Problem]:
+    """What is wrong with the data of a file."""
+    problems = _shape(data, root)
     known = registry or default_registry()
     found = [*findings(_with_inputs(data)), *_operators(data, known)]
     problems.extend(_located(finding, root) for finding in found)
     for index, job in enumerate(items(data.get("jobs"))):
         problems.extend(_settings(mapping(job), ("jobs", index), root, known))
-    if problems:
-        raise DagError(file, problems[:MAX_PROBLEMS])
-    return Dag.model_validate(_filled(data))
+    return problems
 
 
 def _shape(data: Data, root: Node) -> list[Problem]:

@@ -161,7 +161,9 @@ def _events(text: str, reading: Reading) -> Iterator[Event]:
         while loader.check_event():
             yield loader.get_event()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # What was opened and never closed is noticed far from where it begins.
+        opened = "flow" in str(error.context) or "quoted" in str(error.context)
+        mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place()
         line = text.splitlines()[place.line - 1] if place.line <= len(text.splitlines()) else ""
         reading.problems.append(Problem(place, "", *_syntax(error, line)))

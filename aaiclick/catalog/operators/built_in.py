@@ -118,9 +118,9 @@ def _is_web_address(url: str) -> str:
     except ValueError:
         good, secret = False, False
     if not good:
-        raise PydanticCustomError("web_address", "is not an http or https address")
+        raise PydanticCustomError("web_address", "this is not an http or https address")
     if secret:
-        raise PydanticCustomError("web_address", "carries a password; use headers with {secret: …}")
+        raise PydanticCustomError("web_address", "the address carries a password; use headers with a secret")
     return url
 
 
