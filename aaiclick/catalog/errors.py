@@ -3,6 +3,7 @@
 AaiclickError
 └── CatalogError
     ├── DagError             a DAG file has errors: all of them, each with its place
+    ├── DeployError          a DAG is right in itself, but cannot be deployed as things are
     ├── ScheduleError        a cron expression or a time zone cannot be used
     ├── OperatorError        there is no such operator, or a plug-in is broken
     └── QueryRefusedError    a query is not one plain SELECT over datasets that may be read
@@ -58,6 +59,10 @@ class DagError(CatalogError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.file, self.problems)
+
+
+class DeployError(CatalogError):
+    """A DAG is right in itself, but cannot be deployed as things are."""
 
 
 class ScheduleError(CatalogError):

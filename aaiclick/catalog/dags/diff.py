@@ -10,6 +10,7 @@ from aaiclick.catalog.dags.identity import (
     canonical_job,
     config_hash,
     dataset_hashes,
+    places,
     producers,
     version_hash,
 )
@@ -67,7 +68,8 @@ def diff_dags(before: Dag | None, after: Dag) -> DagDiff:
     }
     rebuilt = _rebuilt(before, after)
     again = {each.dataset for each in rebuilt}
-    old_outputs = set(producers(before)) if before else set[str]()
+    old_places = places(before) if before else {}
+    still_made = set(places(after).values())
     return DagDiff(
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),
@@ -75,7 +77,7 @@ def diff_dags(before: Dag | None, after: Dag) -> DagDiff:
         dag_fields=tuple(_changes(_outer(before) if before else {}, _outer(after), "")),
         rebuilt=rebuilt,
         kept=tuple(name for name in producers(after) if name not in again),
-        dropped=tuple(sorted(old_outputs - set(producers(after)))),
+        dropped=tuple(sorted(name for name, place in old_places.items() if place not in still_made)),
     )
 
 
@@ -97,20 +99,21 @@ def _changes(before: Any, after: Any, field: str) -> list[FieldChange]:
 
 
 def _rebuilt(before: Dag | None, after: Dag) -> tuple[Rebuild, ...]:
-    old_hashes = dataset_hashes(before) if before else {}
-    old_producers = producers(before) if before else {}
-    new_hashes, new_producers = dataset_hashes(after), producers(after)
+    old_hashes = {places(before)[name]: each for name, each in dataset_hashes(before).items()} if before else {}
+    old_jobs = {job.name: job for job in before.jobs} if before else {}
+    new_hashes, new_producers, new_places = dataset_hashes(after), producers(after), places(after)
     causes: dict[str, set[str]] = {}
     rebuilt: list[Rebuild] = []
     for name, now in new_hashes.items():
         job = new_producers[name]
-        if old_hashes.get(name) == now:
+        place = new_places[name]
+        if old_hashes.get(place) == now:
             causes[name] = set()
             continue
         due_to = {each for entry in job.inputs if entry.output for each in causes[entry.output]}
-        if name not in old_hashes:
+        if place not in old_hashes:
             why: Why = "new"
-        elif config_hash(job) == config_hash(old_producers[name]) and due_to:
+        elif config_hash(job) == config_hash(old_jobs[job.name]) and due_to:
             why = "downstream"
         else:
             why = "changed"

@@ -57,6 +57,11 @@ def producers(dag: Dag) -> dict[str, JobSpec]:
     return {output.name: job for job in dag.jobs for output in job.outputs}
 
 
+def places(dag: Dag) -> dict[str, tuple[str, int]]:
+    """What makes an output the same dataset in another version: its job, and which of the job's outputs it is."""
+    return {output.name: (job.name, index) for job in dag.jobs for index, output in enumerate(job.outputs)}
+
+
 def upstream(dag: Dag) -> dict[str, list[str]]:
     """The jobs that each job reads from."""
     made_by = producers(dag)
@@ -75,5 +80,5 @@ def dataset_hashes(dag: Dag) -> dict[str, str]:
         )
         for index, output in enumerate(job.outputs):
             shape = output.model_dump(mode="json", exclude_defaults=True, exclude={"description", "lineage", "name"})
-            hashes[output.name] = digest([config_hash(job), inputs, index, shape])
+            hashes[output.name] = digest([job.name, index, config_hash(job), inputs, shape])
     return hashes

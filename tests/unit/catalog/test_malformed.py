@@ -91,7 +91,8 @@ def is_answered(content: bytes):
 VALID = EXAMPLE.read_bytes()
 PIECES = [
     b"- ", b": ", b"[", b"]", b"{", b"}", b"'", b'"', b"*a", b"&a ", b"!x ", b"\t", b"\n", b"  ", b"null", b"<<: ",
-    b"? ", b"| ", b"> ", b"%", b"@", b"\xff", b"\x00", b"---\n", b"...\n", b"~", b"1e999", b"0x", b"\\u0000", b"name", b"jobs:",
+    b"? ", b"| ", b"> ", b"%", b"@", b"\xff", b"\x00", b"---\n", b"...\n", b"~", b"1e999", b"0x", b"\\u0000", b"name",
+    b"jobs:",
 ]  # fmt: skip
 
 
