@@ -120,5 +120,5 @@ def _changes(found: DagDiff) -> list[dict[str, Any]]:
 
 
 def _short(value: object) -> str:
-    text = "–" if value is None else str(value)
+    text = "nothing" if value is None else str(value)
     return text if len(text) <= 60 else text[:59] + "…"

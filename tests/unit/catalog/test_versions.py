@@ -146,7 +146,7 @@ def test_how_a_job_runs_is_a_new_version_that_rebuilds_nothing(old, new):
         ("outputs: [orders]", "outputs: [{name: orders, partition_by: day}]", "orders daily report"),
         ("name: clean", "name: tidy", "orders daily report"),
         ("{dataset: rates}", "{dataset: prices}", "report"),
-        ("outputs: [people, people_log]", "outputs: [people_log, people]", "people people_log report"),
+        ("outputs: [people, people_log]", "outputs: [people_log, people]", "report"),
         ("config: {function: \"shop.jobs:report\"}", "config: {function: \"shop.jobs:report\", version: 2}", "report"),
     ],
 )  # fmt: skip
