@@ -298,7 +298,8 @@ class _Tracer:
         elif isinstance(node, exp.Alias):
             yield node.alias, self._aliased(node.alias, node.this, scope), True
         elif isinstance(node, exp.Column):
-            yield node.name, self.refs(node, scope), True
+            table = node.text("table")
+            yield _shown(table, node.name, scope) if table else node.name, self.refs(node, scope), True
         else:
             yield sql.to_text(node.copy()), self.refs(node, scope), False
 
@@ -313,9 +314,10 @@ class _Tracer:
             if relation.unknown is not None:
                 raise _columns_unknown(relation.unknown)
             for name, refs in relation.columns.items():
-                if name in left_out or (table is None and name in seen and name in scope.merged):
+                merged = table is None and name in scope.merged
+                if name in left_out or (merged and name in seen):
                     continue
-                shown = f"{alias}.{name}" if table is None and name in seen else name
+                shown = name if merged else _shown(alias, name, scope)
                 seen.add(name)
                 found = scope.merged.get(name, refs) if table is None else refs
                 if name in replaced:
@@ -460,6 +462,17 @@ def _found(tables: list[tuple[str, _Relation]], name: str) -> Refs | None:
                 if found is not None:
                     return found
     return None
+
+
+def _shown(alias: str, name: str, scope: _Scope) -> str:
+    """The name that ClickHouse gives to a column of one table: the table's is before it where another has it too.
+
+    Of two tables the left one's column keeps its plain name; of three or more none does.
+    """
+    holders = [each for each, relation in scope.tables if name in relation.columns]
+    if alias not in holders or len(holders) < 2 or (len(scope.tables) == 2 and alias == holders[0]):
+        return name
+    return f"{alias}.{name}"
 
 
 def _free(name: str, taken: Mapping[str, Refs]) -> str:

@@ -63,26 +63,26 @@ def test_names_become_tables(query, runs):
     assert text(query) == runs
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT toStartOfHour(t) AS h, count(DISTINCT x) AS n FROM orders GROUP BY h WITH TOTALS HAVING n > 1",
-        "SELECT x::Nullable(Int64) AS a, CAST(x AS Decimal(10, 2)) AS b, t + INTERVAL 1 DAY AS c FROM orders",
-        "SELECT CASE WHEN x > 1 THEN 'a' ELSE s END AS a, x ? 1 : 2 AS b, NOT x AS c, -x AS d, x BETWEEN 1 AND 2 AS e "
-        "FROM orders",
-        "SELECT row_number() OVER (PARTITION BY k ORDER BY t DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n "
-        "FROM orders",
-        "SELECT * FROM orders UNION ALL SELECT * FROM people",
-        "SELECT dateDiff('day', t, now()) AS d, formatDateTime(t, '%Y-%m') AS f, s LIKE 'a%' AS l FROM orders",
-        "SELECT x FROM orders ORDER BY x WITH FILL FROM 1 TO 10 STEP 1",
-        "SELECT k FROM orders GROUP BY ROLLUP(k)",
-        "SELECT uniqExact(k) AS u, argMax(x, t) AS a, groupArray(10)(x) AS g, anyLast(s) AS l, "
-        "sumMapIf(arr, arr, x) AS m FROM orders",
-        "SELECT arr[1] AS a, map('k', x)['k'] AS b, tuple(x, s).1 AS c, [1, 2] AS d FROM orders",
-        "SELECT JSONExtractString(s, 'a') AS j, splitByChar(',', s) AS p, trim(s) AS r, s || 'x' AS c FROM orders",
-        "SELECT o.x FROM orders o ASOF LEFT JOIN people p ON o.k = p.k AND o.t >= p.t",
-    ],
-)  # fmt: skip
+ORDINARY = [
+    "SELECT toStartOfHour(t) AS h, count(DISTINCT x) AS n FROM orders GROUP BY h WITH TOTALS HAVING n > 1",
+    "SELECT x::Nullable(Int64) AS a, CAST(x AS Decimal(10, 2)) AS b, t + INTERVAL 1 DAY AS c FROM orders",
+    "SELECT CASE WHEN x > 1 THEN 'a' ELSE s END AS a, x > 1 ? 1 : 2 AS b, NOT x AS c, -x AS d, x BETWEEN 1 AND 2 AS e "
+    "FROM orders",
+    "SELECT row_number() OVER (PARTITION BY k ORDER BY t DESC ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS n "
+    "FROM orders",
+    "SELECT * FROM orders UNION ALL SELECT * FROM people",
+    "SELECT dateDiff('day', t, now()) AS d, formatDateTime(t, '%Y-%m') AS f, s LIKE 'a%' AS l FROM orders",
+    "SELECT x FROM orders ORDER BY x WITH FILL FROM 1 TO 10 STEP 1",
+    "SELECT k FROM orders GROUP BY ROLLUP(k)",
+    "SELECT uniqExact(k) AS u, argMax(x, t) AS a, groupArray(10)(x) AS g, anyLast(s) AS l, "
+    "sumMapIf(arr, arr, x > 1) AS m FROM orders",
+    "SELECT arr[1] AS a, map('k', x)['k'] AS b, tuple(x, s).1 AS c, [1, 2] AS d FROM orders",
+    "SELECT JSONExtractString(s, 'a') AS j, splitByChar(',', s) AS p, trim(s) AS r, s || 'x' AS c FROM orders",
+    "SELECT o.x FROM orders o ASOF LEFT JOIN people p ON o.k = p.k AND o.t >= p.t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ORDINARY)
 def test_ordinary_queries_run(query):
     assert "`t" in text(query)
 

@@ -44,10 +44,19 @@ CASES = {
     "one side's star": (
         "SELECT c.*, o.amount FROM orders o LEFT JOIN customers c ON c.id = o.customer_id WHERE o.currency = 'EUR'",
         {
-            "id": "customers.id", "name": "customers.name", "country": "customers.country",
+            "c.id": "customers.id", "name": "customers.name", "country": "customers.country",
             "parent_id": "customers.parent_id", "signed_at": "customers.signed_at", "amount": "orders.amount",
         },
         "customers.id orders.customer_id orders.currency",
+    ),
+    "three tables": (
+        "SELECT a.id, b.id, c.* FROM customers a JOIN customers b ON b.id = a.parent_id "
+        "JOIN shop.items c ON c.sku = a.name",
+        {
+            "a.id": "customers.id", "b.id": "customers.id", "sku": "shop.items.sku", "title": "shop.items.title",
+            "price": "shop.items.price",
+        },
+        "customers.id customers.parent_id shop.items.sku customers.name",
     ),
     "chained WITH": (
         """
@@ -176,7 +185,7 @@ CASES = {
         "customers.parent_id customers.id",
     ),
     "positions, limits and order": (
-        "SELECT kind, count() AS n FROM events GROUP BY 1 ORDER BY 2 DESC, session LIMIT 5",
+        "SELECT kind, count() AS n FROM events GROUP BY 1 ORDER BY 2 DESC, max(session) LIMIT 5",
         {"kind": "events.kind", "n": ""},
         "events.kind events.session",
     ),
