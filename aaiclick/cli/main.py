@@ -42,6 +42,7 @@ COMMANDS = {
     "dlq": Entry("dlq", "List dead letters and give them another chance."),
     "queues": Entry("queues", "Show, pause and resume queues."),
     "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
+    "dag": Entry("dag", "Check, compare, deploy and roll back DAGs."),
     "worker": Entry("worker", "Run tasks."),
     "server": Entry("server", "Serve the HTTP API."),
     "workers": Entry("queues", "Show workers."),

@@ -1,0 +1,1 @@
+"""The catalogue: which tasks exist. DAGs from YAML, their versions, datasets, lineage, schedules, operators."""

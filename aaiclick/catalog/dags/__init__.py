@@ -1,0 +1,1 @@
+"""DAGs as YAML files: read with places, checked as a whole, identified by content, compared."""

@@ -1,0 +1,210 @@
+"""Deploying a DAG: a new version beside the old one, then one swap.
+
+`prepare` adds the version, its definitions, its datasets and the generations they point to; what is made in the same
+way as before keeps its generation. `serve` lets a version serve. Both take the caller's transaction and the DAG's
+lock. A rollback is `serve` of an older version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from aaiclick.catalog.dags.diff import DagDiff, diff_dags
+from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
+from aaiclick.catalog.dags.load import load_dag
+from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
+from aaiclick.catalog.errors import DeployError
+from aaiclick.catalog.schedule import parse_schedule
+from aaiclick.errors import NotFoundError
+from aaiclick.store import catalog_dags as store
+from aaiclick.store.models import DEFAULT_ORG_ID
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What a deploy or a rollback did. `built` are the datasets with a generation that did not exist."""
+
+    version_id: UUID
+    version_hash: str
+    previous: UUID | None
+    is_new: bool
+    built: tuple[str, ...]
+    diff: DagDiff
+
+    @property
+    def changed(self) -> bool:
+        return self.previous != self.version_id
+
+
+async def deploy(
+    connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID, by: UUID | None = None
+) -> Deployed:
+    """Check, prepare and serve a DAG in one transaction."""
+    dag = load_dag(text, file)
+    async with connection.transaction():
+        await store.lock_dag(connection, org_id, dag.name)
+        before = await store.find_version(connection, org_id, dag.name)
+        version_id, is_new, built = await _prepare(connection, org_id, dag, text, by)
+        await _serve(connection, org_id, dag, version_id)
+    diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
+    previous = before["id"] if before else None
+    return Deployed(version_id, version_hash(dag), previous, is_new, built, diff)
+
+
+async def roll_back(
+    connection: Connection, dag_name: str, to: str | None = None, *, org_id: UUID = DEFAULT_ORG_ID
+) -> Deployed:
+    """Let an older version serve again: the one whose hash begins with `to`, or the one before."""
+    async with connection.transaction():
+        await store.lock_dag(connection, org_id, dag_name)
+        before = await store.find_version(connection, org_id, dag_name)
+        target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
+        found = await store.find_version(connection, org_id, dag_name, target)
+        if before is None or found is None:
+            raise _no_dag(dag_name)
+        dag = load_dag(found["yaml"])
+        await _serve(connection, org_id, dag, found["id"])
+    diff = diff_dags(load_dag(before["yaml"]), dag)
+    return Deployed(found["id"], found["yaml_hash"], before["id"], False, (), diff)
+
+
+async def compare(
+    connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID
+) -> DagDiff:
+    """What a deploy would change."""
+    dag = load_dag(text, file)
+    before = await store.find_version(connection, org_id, dag.name)
+    return diff_dags(load_dag(before["yaml"]) if before else None, dag)
+
+
+def _no_dag(dag_name: str) -> NotFoundError:
+    return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
+
+
+def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUID:
+    """The version to go back to."""
+    serving = next((index for index, row in enumerate(versions) if row["serving"]), None)
+    if serving is None:
+        raise _no_dag(dag_name)
+    if to is None:
+        if serving + 1 == len(versions):
+            raise DeployError(f"The DAG {dag_name!r} has no version before the one that serves.")
+        return versions[serving + 1]["id"]
+    matching = [row for row in versions if row["yaml_hash"].startswith(to)]
+    if len(matching) != 1:
+        count = "no version" if not matching else f"{len(matching)} versions"
+        raise DeployError(
+            f"The DAG {dag_name!r} has {count} whose hash begins with {to!r:.70}.",
+            remedy=f"'aaiclick dag versions {dag_name}' lists them.",
+        )
+    return matching[0]["id"]
+
+
+async def _prepare(
+    connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None
+) -> tuple[UUID, bool, tuple[str, ...]]:
+    identity = version_hash(dag)
+    added = await store.add_version(connection, org_id, dag.name, identity, text, by)
+    if added is None:
+        versions = await store.list_versions(connection, org_id, dag.name)
+        return next(row["id"] for row in versions if row["yaml_hash"] == identity), False, ()
+    external = await _external(connection, org_id, dag)
+    hashes, ids, built = dataset_hashes(dag), dict[str, UUID](), list[str]()
+    for job in dag.jobs:
+        for index, output in enumerate(job.outputs):
+            storage = output.storage.model_dump(exclude_defaults=True)
+            ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, job.name, index, storage)
+            fresh = uuid4()
+            generation, made = await store.ensure_dataset_version(
+                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh)
+            )
+            if made:
+                built.append(output.name)
+            await store.point(connection, added, ids[output.name], generation)
+    definitions = [_definition(job, ids, external) for job in dag.jobs]
+    await store.add_definitions(connection, org_id, dag.name, added, definitions)
+    return added, True, tuple(built)
+
+
+async def _external(connection: Connection, org_id: UUID, dag: Dag) -> dict[str, UUID]:
+    """The datasets of other DAGs that this one reads."""
+    wanted = sorted({each.dataset for job in dag.jobs for each in job.inputs if each.dataset})
+    found = await store.datasets_named(connection, org_id, wanted)
+    for name in wanted:
+        if name not in found:
+            raise DeployError(
+                f"The DAG {dag.name!r} reads the dataset {name!r}, which nobody publishes.",
+                remedy="Deploy the DAG that publishes it first.",
+            )
+    return {name: row["id"] for name, row in found.items()}
+
+
+def _location(output: Output, generation: UUID) -> str:
+    """Where a generation is kept: a table, or a prefix of files."""
+    if output.storage.kind == "parquet":
+        return f"{str(output.storage.prefix).rstrip('/')}/{generation}/"
+    return f"dataset_{generation.hex}"
+
+
+def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -> store.NewDefinition:
+    def dumped(part: Any) -> dict[str, Any] | None:
+        return None if part is None else part.model_dump(mode="json")
+
+    inputs = [external[each.dataset] if each.dataset else ids[str(each.output)] for each in job.inputs]
+    return store.NewDefinition(
+        name=job.name,
+        activation=job.activation,
+        runtime=job.runtime,
+        operator=job.operator,
+        source=dumped(job.source),
+        bootstrap=dumped(job.bootstrap),
+        execution_strategy=job.execution_strategy,
+        idle_timeout=job.idle_timeout,
+        config=job.config,
+        config_hash=config_hash(job),
+        input_datasets=[str(each) for each in inputs],
+        output_datasets=[str(ids[output.name]) for output in job.outputs],
+        update_strategy=job.update_strategy,
+        unique_key=job.unique_key or None,
+        scaling=dumped(job.scaling),
+        timeout_seconds=job.timeout_seconds,
+        heartbeat_timeout_seconds=job.heartbeat_timeout_seconds,
+        max_attempts=job.max_attempts,
+        status="Pending" if job.activation == "source" else "Idle",
+    )
+
+
+async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUID) -> None:
+    published = {each.output: each.name or each.output for each in dag.publish}
+    names = {place: published.get(output, f"{dag.name}.{output}") for output, place in places(dag).items()}
+    await _check_names(connection, org_id, dag, set(names.values()))
+    now = await store.database_now(connection)
+    next_runs = {
+        job.name: following
+        for job in dag.jobs
+        if isinstance(job.source, CronSource)
+        and (following := parse_schedule(job.source.schedule, job.source.timezone).next_run(now)) is not None
+    }
+    try:
+        await store.swap(connection, org_id, dag.name, version_id, names, next_runs)
+    except asyncpg.UniqueViolationError:  # another DAG took the name since the check
+        raise DeployError(
+            f"Another DAG published a dataset under a name of {dag.name!r} meanwhile.",
+            remedy="Publish under another name.",
+        ) from None
+
+
+async def _check_names(connection: Connection, org_id: UUID, dag: Dag, names: set[str]) -> None:
+    for name, row in (await store.datasets_named(connection, org_id, sorted(names))).items():
+        if row["producer_dag_name"] != dag.name:
+            raise DeployError(
+                f"The dataset {name!r} is published by the DAG {row['producer_dag_name']!r}.",
+                remedy="A dataset has one producer: publish it under another name.",
+            )

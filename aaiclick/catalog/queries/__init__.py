@@ -1,0 +1,1 @@
+"""SQL over datasets: read, checked, rewritten to tables, traced from columns to columns."""

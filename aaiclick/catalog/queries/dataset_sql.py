@@ -1,0 +1,120 @@
+"""A query over datasets by name, as the query that ClickHouse runs over tables.
+
+Which table stands for which name is the caller's decision, after it has looked at what the reader may see. A name
+that is not in the mapping is not there: the answer is the same for a dataset that does not exist and for one that is
+hidden.
+"""
+
+# sqlglot's trees are loosely typed.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportPrivateImportUsage=false, reportArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from aaiclick.catalog.queries.lineage import Lineage, trace_tree
+from aaiclick.catalog.queries.parse import check_words, parse_select, references, shallow, table_name
+from aaiclick.data import sql
+
+# Names that a query defines itself get this prefix: ClickHouse must never take one for a table.
+OWN = "with "
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalTable:
+    """Where a version of a dataset is, and its columns; `final` for tables whose newest row of a key counts."""
+
+    table: str
+    columns: tuple[str, ...]
+    database: str | None = None
+    final: bool = False
+
+    def tree(self, alias: str) -> exp.Expr:
+        table = sql.table(self.table, alias)
+        if self.database is not None:
+            table.set("db", sql.name(self.database))
+        return exp.Final(this=table) if self.final else table
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query may use."""
+
+    seconds: float = 30
+    result_rows: int = 100_000
+    result_bytes: int = 1 << 28
+    read_rows: int = 10_000_000_000
+    memory_bytes: int = 4 << 30
+    threads: int | None = None
+
+    def settings(self) -> dict[str, str | int | float]:
+        """As settings of ClickHouse: it stops at the limit and says so, it never cuts a result short."""
+        settings: dict[str, str | int | float] = {
+            "readonly": 2,
+            "max_execution_time": self.seconds,
+            "timeout_overflow_mode": "throw",
+            "max_result_rows": self.result_rows,
+            "max_result_bytes": self.result_bytes,
+            "result_overflow_mode": "throw",
+            "max_rows_to_read": self.read_rows,
+            "read_overflow_mode": "throw",
+            "max_memory_usage": self.memory_bytes,
+            "allow_introspection_functions": 0,
+            "allow_ddl": 0,
+        }
+        return settings if self.threads is None else settings | {"max_threads": self.threads}
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """What runs, with which settings, and which datasets it reads."""
+
+    text: str
+    settings: dict[str, str | int | float]
+    lineage: Lineage
+
+
+def prepare_query(text: str, tables: Mapping[str, PhysicalTable], limits: Limits | None = None) -> PreparedQuery:
+    """The query to run; raises QueryRefusedError for one that is not allowed or names what is not in `tables`."""
+    with shallow():
+        tree = parse_select(text)
+        # Every name must be a known column: ClickHouse takes one that is not for a function.
+        lineage = trace_tree(tree, {name: each.columns for name, each in tables.items()})
+        written = _written(tree, tables)
+        check_words(written)
+    return PreparedQuery(written, (limits or Limits()).settings(), lineage)
+
+
+def _written(tree: exp.Query, tables: Mapping[str, PhysicalTable]) -> str:
+    found = list(references(tree))
+    _drop_qualifiers(tree, {table_name(table) for table, own in found if not own})
+    for table, own in found:
+        alias = table.alias or table.name
+        physical = sql.table(OWN + table.name, alias) if own else tables[table_name(table)].tree(alias)
+        target = table
+        if isinstance(table.parent, exp.Final):
+            target = table.parent
+            physical = physical if isinstance(physical, exp.Final) else exp.Final(this=physical)
+        _keep_joins(table, physical)
+        target.replace(physical)
+    for part in tree.find_all(exp.CTE):
+        if not part.args.get("scalar"):
+            part.args["alias"].set("this", sql.name(OWN + part.alias))
+    return sql.to_text(tree)
+
+
+def _drop_qualifiers(tree: exp.Expr, used: set[str]) -> None:
+    """`dag.name.column` is `name.column` once the table has an alias."""
+    for column in tree.find_all(exp.Column):
+        if column.args.get("db") is not None and f"{column.text('db')}.{column.text('table')}" in used:
+            column.set("db", None)
+
+
+def _keep_joins(table: exp.Table, physical: exp.Expr) -> None:
+    joins = table.args.get("joins")
+    if joins:
+        inner = physical.this if isinstance(physical, exp.Final) else physical
+        inner.set("joins", joins)

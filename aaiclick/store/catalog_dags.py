@@ -1,0 +1,148 @@
+"""Versions of DAGs and the datasets they point to, in PostgreSQL.
+
+All of it happens under the DAG's advisory lock, inside the caller's transaction: deploys of one DAG follow each
+other, and a deploy that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+@dataclass(frozen=True)
+class NewDefinition:
+    """A job definition with its datasets found; every field is a column."""
+
+    name: str
+    activation: str
+    runtime: str
+    operator: str
+    source: dict[str, Any] | None
+    bootstrap: dict[str, Any] | None
+    execution_strategy: str | None
+    idle_timeout: str | None
+    config: dict[str, Any]
+    config_hash: str
+    input_datasets: list[str]
+    output_datasets: list[str]
+    update_strategy: str
+    unique_key: list[str] | None
+    scaling: dict[str, Any] | None
+    timeout_seconds: int | None
+    heartbeat_timeout_seconds: int | None
+    max_attempts: int
+    status: str
+
+
+async def lock_dag(connection: Connection, org_id: UUID, dag_name: str) -> None:
+    await connection.execute(statement("lock_dag"), org_id, dag_name)
+
+
+async def add_version(
+    connection: Connection, org_id: UUID, dag_name: str, yaml_hash: str, yaml: str, created_by: UUID | None
+) -> UUID | None:
+    """The id of a new version; None if there is one of this content."""
+    return await connection.fetchval(
+        statement("insert_dag_version"), uuid4(), org_id, dag_name, yaml_hash, yaml, created_by
+    )
+
+
+async def list_versions(connection: Connection, org_id: UUID, dag_name: str | None = None) -> list[asyncpg.Record]:
+    return await connection.fetch(statement("dag_versions"), org_id, dag_name)
+
+
+async def find_version(
+    connection: Connection, org_id: UUID, dag_name: str, version_id: UUID | None = None
+) -> asyncpg.Record | None:
+    """Id, hash and text of a version, or of the one that serves."""
+    return await connection.fetchrow(statement("dag_version_yaml"), org_id, dag_name, version_id)
+
+
+async def ensure_dataset(
+    connection: Connection, org_id: UUID, dag_name: str, job_name: str, index: int, storage: dict[str, Any]
+) -> UUID:
+    hidden = f"{dag_name}.{job_name}.{index}"
+    found: UUID = await connection.fetchval(
+        statement("ensure_dataset"), uuid4(), org_id, hidden, dag_name, job_name, index, json.dumps(storage)
+    )
+    return found
+
+
+async def ensure_dataset_version(
+    connection: Connection, dataset_id: UUID, config_hash: str, version_id: UUID, location: str
+) -> tuple[UUID, bool]:
+    """The generation made in this way, and whether it is new."""
+    row = await connection.fetchrow(statement("ensure_dataset_version"), version_id, dataset_id, location, config_hash)
+    assert row is not None  # noqa: S101  (one of the two branches always answers, under the DAG's lock)
+    return row["id"], row["made"]
+
+
+async def point(connection: Connection, version_id: UUID, dataset_id: UUID, dataset_version: UUID) -> None:
+    await connection.execute(statement("point_dataset"), version_id, dataset_id, dataset_version)
+
+
+async def add_definitions(
+    connection: Connection, org_id: UUID, dag_name: str, version_id: UUID, definitions: Sequence[NewDefinition]
+) -> None:
+    def text(value: dict[str, Any] | None) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    await connection.executemany(
+        statement("insert_definition"),
+        [
+            (
+                uuid4(), org_id, each.name, dag_name, version_id, each.activation, each.runtime, each.operator,
+                text(each.source), text(each.bootstrap), each.execution_strategy, each.idle_timeout, text(each.config),
+                each.config_hash, each.input_datasets, each.output_datasets, each.update_strategy, each.unique_key,
+                text(each.scaling), each.timeout_seconds, each.heartbeat_timeout_seconds, each.max_attempts,
+                each.status,
+            )
+            for each in definitions
+        ],
+    )  # fmt: skip
+
+
+async def swap(
+    connection: Connection,
+    org_id: UUID,
+    dag_name: str,
+    version_id: UUID,
+    names: dict[tuple[str, int], str],
+    next_runs: dict[str, datetime],
+) -> None:
+    """Let a version serve: the pointer, the names of its datasets, and the next runs, all or nothing.
+
+    A reader finds the datasets through the pointer, so it sees one version or the other.
+    """
+    await connection.execute(statement("swap_dag"), org_id, dag_name, version_id)
+    await connection.execute(statement("unname_datasets"), org_id, dag_name)
+    jobs, indexes = [job for job, _ in names], [index for _, index in names]
+    await connection.execute(statement("name_datasets"), org_id, dag_name, jobs, indexes, list(names.values()))
+    moments = list(next_runs.values())
+    await connection.execute(statement("schedule_definitions"), org_id, dag_name, version_id, list(next_runs), moments)
+
+
+async def datasets_named(connection: Connection, org_id: UUID, names: Sequence[str]) -> dict[str, asyncpg.Record]:
+    rows = await connection.fetch(statement("dataset_producers"), org_id, list(names))
+    return {row["name"]: row for row in rows}
+
+
+async def serving_datasets(connection: Connection, org_id: UUID, dag_name: str) -> list[asyncpg.Record]:
+    return await connection.fetch(statement("serving_datasets"), org_id, dag_name)
+
+
+async def database_now(connection: Connection) -> datetime:
+    now: datetime = await connection.fetchval(statement("database_now"))
+    return now

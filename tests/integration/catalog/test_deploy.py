@@ -1,0 +1,237 @@
+"""Deploys against a real PostgreSQL: all or nothing, one after the other, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+from click.testing import CliRunner
+
+from aaiclick.catalog.deploy import deploy, roll_back
+from aaiclick.catalog.errors import DagError, DeployError
+from aaiclick.cli.dag import dag as dag_command
+from aaiclick.errors import NotFoundError
+from aaiclick.store import catalog_dags
+from aaiclick.store.engine import connect
+from aaiclick.store.models import DEFAULT_ORG_ID
+
+SHOP = """
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {kind: cron, schedule: "0 6 * * *", timezone: Europe/Berlin}
+    outputs: [raw]
+    update_strategy: append
+    unique_key: [id]
+    bootstrap: {reset_outputs: true}
+    config: {function: "shop:fetch"}
+  - name: clean
+    activation: reactive
+    operator: sql
+    idle_timeout: 5m
+    scaling: {max_concurrency: 3}
+    outputs: [orders]
+    config: {query: SELECT id FROM raw WHERE id > 0}
+  - name: sums
+    activation: reactive
+    operator: sql
+    outputs: [{name: daily, storage: {kind: parquet, prefix: "s3://bucket/daily"}}]
+    config: {query: SELECT count() AS n FROM orders}
+publish: [{output: daily, name: shop_daily}]
+"""
+CHANGED = SHOP.replace("id > 0", "id > 1")
+
+
+@pytest.fixture
+async def db(aaiclick_postgres):
+    connection = await connect(aaiclick_postgres)
+    yield connection
+    await connection.close()
+
+
+async def serving(db):
+    rows = await catalog_dags.serving_datasets(db, DEFAULT_ORG_ID, "shop")
+    return {row["name"]: row["version"] for row in rows}
+
+
+async def count(db, table):
+    return await db.fetchval(f"SELECT count(*) FROM {table}")
+
+
+async def test_a_deploy_writes_the_version_its_definitions_and_its_datasets(db):
+    done = await deploy(db, SHOP)
+    assert done.built == ("raw", "orders", "daily")
+    rows = await db.fetch("SELECT * FROM job_definitions ORDER BY name")
+    clean, fetch, sums = rows
+    assert (fetch["activation"], fetch["status"], clean["status"]) == ("source", "Pending", "Idle")
+    assert json.loads(fetch["source"])["timezone"] == "Europe/Berlin"
+    assert json.loads(fetch["bootstrap"]) == {"reset_outputs": True}
+    assert (fetch["unique_key"], fetch["update_strategy"]) == (["id"], "append")
+    assert (clean["execution_strategy"], clean["idle_timeout"]) == ("PerUpdate", "5m")
+    assert json.loads(clean["scaling"]) == {"max_concurrency": 3}
+    assert clean["input_datasets"] == fetch["output_datasets"]
+    assert sums["input_datasets"] == clean["output_datasets"]
+    assert fetch["next_run_at"] is not None
+    assert clean["next_run_at"] is None
+    assert set(await serving(db)) == {"shop.raw", "shop.orders", "shop_daily"}
+    location = await db.fetchval("SELECT storage_location FROM dataset_versions WHERE storage_location LIKE 's3:%'")
+    assert location.startswith("s3://bucket/daily/")
+    assert location.endswith("/")
+
+
+async def test_the_same_again_changes_nothing(db):
+    first = await deploy(db, SHOP)
+    again = await deploy(db, "# the same\n" + SHOP)
+    assert not again.changed
+    assert again.version_id == first.version_id
+    assert (await count(db, "dag_versions"), await count(db, "job_definitions")) == (1, 3)
+
+
+async def test_a_change_makes_new_generations_downstream_and_a_rollback_serves_the_old_ones(db):
+    await deploy(db, SHOP)
+    old = await serving(db)
+    done = await deploy(db, CHANGED)
+    new = await serving(db)
+    assert done.built == ("orders", "daily")
+    assert new["shop.raw"] == old["shop.raw"]
+    assert new["shop.orders"] != old["shop.orders"]
+    assert new["shop_daily"] != old["shop_daily"]
+    back = await roll_back(db, "shop")
+    assert await serving(db) == old
+    assert back.previous == done.version_id
+    forth = await deploy(db, CHANGED)
+    assert (forth.is_new, forth.built) == (False, ())
+    assert await serving(db) == new
+    assert await count(db, "dataset_versions") == 5
+
+
+async def test_only_the_definitions_that_serve_have_a_next_run(db):
+    first = await deploy(db, SHOP)
+    second = await deploy(db, CHANGED)
+    due = "SELECT dag_version_id FROM job_definitions WHERE next_run_at IS NOT NULL"
+    assert await db.fetch(due) == [(second.version_id,)]
+    await roll_back(db, "shop", first.version_hash[:10])
+    assert await db.fetch(due) == [(first.version_id,)]
+
+
+async def test_a_deploy_that_fails_half_way_leaves_the_old_version_serving(db):
+    await deploy(db, SHOP)
+    before = await serving(db), await count(db, "dag_versions"), await count(db, "dataset_versions")
+    await db.execute("ALTER TABLE job_definitions ADD CONSTRAINT refuse CHECK (config_hash = 'x') NOT VALID")
+    with pytest.raises(Exception, match="refuse"):
+        await deploy(db, CHANGED)
+    with pytest.raises(DagError):
+        await deploy(db, CHANGED.replace("operator: sql", "operator: sqll"))
+    with pytest.raises(DeployError, match="nobody publishes"):
+        await deploy(db, CHANGED.replace("id > 1}", "id > 1}\n    inputs: [raw, {dataset: rates}]").replace(
+            "operator: sql\n    idle", "operator: python\n    idle").replace("{query: SELECT id FROM raw WHERE id > 1}",
+            "{function: a:b}"))  # fmt: skip
+    assert (await serving(db), await count(db, "dag_versions"), await count(db, "dataset_versions")) == before
+
+
+async def test_names_have_one_producer_and_change_hands_within_a_dag(db):
+    await deploy(db, SHOP)
+    with pytest.raises(DeployError, match="'shop_daily' is published by the DAG 'shop'"):
+        await deploy(db, SHOP.replace("name: shop\n", "name: other\n", 1))
+    renamed = SHOP.replace(
+        "publish: [{output: daily, name: shop_daily}]", "publish: [{output: orders, name: shop_daily}]"
+    )
+    old = await serving(db)
+    await deploy(db, renamed)
+    assert (await serving(db))["shop_daily"] == old["shop.orders"]
+    other = SHOP.replace("name: shop\n", "name: other\n", 1).replace("name: shop_daily", "name: other_daily")
+    await deploy(db, other)
+    reader = """
+name: reader
+jobs:
+  - name: read
+    activation: reactive
+    operator: sql
+    inputs: [{dataset: other_daily}]
+    outputs: [copy]
+    config: {query: SELECT n FROM other_daily}
+"""
+    await deploy(db, reader)
+    expected = await db.fetchval("SELECT id::text FROM datasets WHERE name = 'other_daily'")
+    assert await db.fetchval("SELECT input_datasets FROM job_definitions WHERE dag_name = 'reader'") == [expected]
+
+
+async def test_deploys_at_once_follow_each_other(db, aaiclick_postgres):
+    async with AsyncExitStack() as stack:
+        sessions = [await connect(aaiclick_postgres) for _ in range(6)]
+        for session in sessions:
+            stack.push_async_callback(session.close)
+        texts = [SHOP, CHANGED] * 3
+        await asyncio.gather(*(deploy(session, text) for session, text in zip(sessions, texts, strict=True)))
+    assert (await count(db, "dag_versions"), await count(db, "dataset_versions")) == (2, 5)
+    assert await count(db, "dag_current_versions") == 1
+
+
+async def test_a_second_deploy_waits_for_the_first(db, aaiclick_postgres):
+    other = await connect(aaiclick_postgres)
+    async with db.transaction():
+        await catalog_dags.lock_dag(db, DEFAULT_ORG_ID, "shop")
+        waiting = asyncio.create_task(deploy(other, SHOP))
+        while not await db.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+            pass
+        assert not waiting.done()
+    await waiting
+    await other.close()
+
+
+async def test_readers_see_one_version_or_the_other_through_a_hundred_swaps(db, aaiclick_postgres):
+    await deploy(db, SHOP)
+    old = await serving(db)
+    await deploy(db, CHANGED)
+    new = await serving(db)
+    done = asyncio.Event()
+    seen = set()
+
+    async def read():
+        reader = await connect(aaiclick_postgres)
+        while not done.is_set():
+            seen.add(frozenset((await serving(reader)).items()))
+        await reader.close()
+
+    reading = asyncio.create_task(read())
+    for _ in range(50):
+        await roll_back(db, "shop")
+        await deploy(db, CHANGED)
+    done.set()
+    await reading
+    assert seen <= {frozenset(old.items()), frozenset(new.items())}
+
+
+async def test_a_rollback_of_what_is_not_there_says_so(db):
+    with pytest.raises(NotFoundError, match="no DAG 'shop'"):
+        await roll_back(db, "shop")
+    await deploy(db, SHOP)
+    with pytest.raises(DeployError, match="no version before"):
+        await roll_back(db, "shop")
+    with pytest.raises(DeployError, match="no version whose hash"):
+        await roll_back(db, "shop", "zzz")
+
+
+def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env, tmp_path):
+    def run(*words):
+        return CliRunner().invoke(dag_command, list(words), catch_exceptions=False)
+
+    file = tmp_path / "shop.yaml"
+    file.write_text(SHOP)
+    assert "shop, 3 jobs" in run("validate", str(file)).stderr
+    assert [line["change"] for line in json.loads(run("diff", str(file), "-o", "json").stdout)][:3] == ["added"] * 3
+    assert "New generations: raw, orders, daily" in run("deploy", str(file)).stderr
+    assert "nothing was changed" in run("deploy", str(file)).stderr
+    file.write_text(CHANGED)
+    lines = json.loads(run("diff", str(file), "-o", "json").stdout)
+    assert [(line["name"], line["change"]) for line in lines] == [
+        ("clean", "config.query"), ("orders", "rebuilt"), ("daily", "rebuilt"),
+    ]  # fmt: skip
+    assert "New generations: orders, daily" in run("deploy", str(file)).stderr
+    assert "serves" in run("rollback", "shop").stderr
+    versions = json.loads(run("versions", "shop", "-o", "json").stdout)
+    assert [bool(line["serves since"]) for line in versions] == [False, True]
