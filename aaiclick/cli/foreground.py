@@ -29,15 +29,16 @@ def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -
     postgres, clickhouse = find_both(settings)
     first = asyncio.run(_prepare(settings, postgres, clickhouse))
     home = Home(settings.home)
-    with kept_server(open_somewhere(settings), home.log_of("server")) as url, _drop_tables() as dropping:
+    with kept_server(open_somewhere(settings), home.log_of("server")) as url:
         told(url)
         _say(time.monotonic() - started, postgres, clickhouse, url, first)
         if background:
             _leave_terminal(home)
         else:
             note("Ctrl-C stops it.")
-        os.read(stop, 1)
-        dropping.terminate()
+        with _drop_tables() as dropping:  # not earlier: it would hold on to the terminal that we leave
+            os.read(stop, 1)
+            dropping.terminate()
     close_leases()
     stopped = stop_stack(settings, unless_used=True)
     others = stack_status(settings)
