@@ -1,0 +1,134 @@
+"""Does a test notice when a guard of the engine is taken away? `python -m tests.mutations [WORDS]`
+
+Each mutation removes one guard from a copy of the package, and runs the tests that stand for it on that copy until one
+fails. A guard that no test misses is printed as such, and the exit code says so. WORDS choose among them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ENGINE = "tests/integration/engine"
+FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One guard, where it stands, and the tests that should miss it."""
+
+    guard: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+SQL = "aaiclick/store/sql"
+MUTATIONS = (
+    Mutation(
+        "the token in `complete.sql`", f"{SQL}/complete.sql", " AND t.lease_token = p.token", "",
+        (f"{ENGINE}/test_outcomes.py",),
+    ),
+    Mutation(
+        "the attempt and the token in `finish.sql`", f"{SQL}/finish.sql", FENCE, "AND t.lease_token IS NOT NULL",
+        (f"{ENGINE}/test_outcomes.py",),
+    ),
+    Mutation(
+        "the fence in `fail.sql`", f"{SQL}/fail.sql", FENCE, "AND t.lease_token IS NOT NULL",
+        (f"{ENGINE}/test_outcomes.py", f"{ENGINE}/test_fences.py"),
+    ),
+    Mutation(
+        "the fence in `release.sql`", f"{SQL}/release.sql", FENCE, "AND t.lease_token IS NOT NULL",
+        (f"{ENGINE}/test_fences.py",),
+    ),
+    Mutation(
+        "the fence in `start.sql`", f"{SQL}/start.sql", FENCE, "AND t.lease_token IS NOT NULL",
+        (f"{ENGINE}/test_fences.py",),
+    ),
+    Mutation(
+        "the fence in `heartbeat.sql`", f"{SQL}/heartbeat.sql", FENCE, "AND t.lease_token IS NOT NULL",
+        (f"{ENGINE}/test_fences.py",),
+    ),
+    Mutation(
+        "the fence of additions, `hold_lease.sql`", f"{SQL}/hold_lease.sql", "AND attempt = $2 AND lease_token = $3",
+        "AND ($2::int, $3::uuid) IS NOT NULL", (f"{ENGINE}/test_fences.py",),
+    ),
+    Mutation(
+        "SKIP LOCKED in `claim.sql`", f"{SQL}/claim.sql", "LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED",
+        "LIMIT $2::int FOR NO KEY UPDATE", (f"{ENGINE}/test_turns.py",),
+    ),
+    Mutation(
+        "the row lock in `claim.sql`", f"{SQL}/claim.sql", "LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED",
+        "LIMIT $2::int", (f"{ENGINE}/test_turns.py", f"{ENGINE}/test_interleavings.py"),
+    ),
+    Mutation(
+        "the counters' (graph) lock, `lock_jobs.sql`", f"{SQL}/lock_jobs.sql",
+        "CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL\n"
+        "                      ELSE pg_advisory_xact_lock_shared(job_id) IS NULL END",
+        "false", (f"{ENGINE}/test_interleavings.py",),
+    ),
+    Mutation(
+        "the reaper's second look at the expiry", f"{SQL}/fail.sql",
+        "(NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now()))", "true",
+        (f"{ENGINE}/test_outcomes.py",),
+    ),
+    Mutation(
+        "saying again what PostgreSQL may not have heard", "aaiclick/orchestration/worker/process.py",
+        "self._outcomes = outcomes + self._outcomes", "self._outcomes = self._outcomes",
+        ("tests/integration/worker/test_commits.py",),
+    ),
+    Mutation(
+        "giving back a claim whose answer was lost", "aaiclick/orchestration/worker/process.py",
+        "if row.old and task_id not in known", "if False and task_id not in known",
+        ("tests/integration/worker/test_commits.py",),
+    ),
+)  # fmt: skip
+
+
+def run(mutation: Mutation, directory: Path) -> str | None:
+    """The test that fails without the guard, if there is one."""
+    copy = directory / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    for name in ("aaiclick", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    place = copy / mutation.file
+    text = place.read_text()
+    if mutation.old not in text:
+        raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations.py up to date.")
+    place.write_text(text.replace(mutation.old, mutation.new))
+    command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *mutation.tests]
+    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(directory / "home")}
+    ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) \S+::(.+?)(?: - .*)?$", ran.stdout, re.MULTILINE)
+    if failed:
+        return failed.group(1)
+    return re.findall(r"^\S+::(.+?)(?: PASSED.*)?$", ran.stdout, re.MULTILINE)[-1]  # it waits for ever, and was killed
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    missed = 0
+    print("| taken away | what failed |\n|---|---|")
+    with tempfile.TemporaryDirectory(prefix="aaiclick-mutations-", ignore_cleanup_errors=True) as directory:
+        for mutation in MUTATIONS:
+            if words and not any(word in mutation.guard for word in words):
+                continue
+            failed = run(mutation, Path(directory))
+            missed += failed is None
+            print(f"| {mutation.guard} | {f'`{failed}`' if failed else '**nothing**'} |", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
