@@ -53,6 +53,7 @@ def seconds(start: datetime | None, end: datetime | None) -> str:
 
 
 def first_line(text: Any) -> str:
-    """What tells most of a traceback in a table: its last line that is not a remedy."""
+    """What tells most of an error in a table: the line behind the last place of a traceback, or else the first."""
     lines = [line for line in str(text or "").splitlines() if line.strip()]
-    return lines[-1][:160] if lines else ""
+    last = max((n for n, line in enumerate(lines) if line.startswith('  File "')), default=-1)
+    return next((line[:160] for line in lines[last + 1 :] if not line.startswith(" ")), "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.jobs import pace
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.worker import make_plan
-from aaiclick.errors import EXIT_FAILED, EntrypointError
+from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.worker.supervisor import Supervisor
@@ -66,14 +67,25 @@ async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wai
 
 async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) -> Job:
     module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
+    if not module:
+        raise EntrypointError(
+            f"{entrypoint!r} names a module at most.", remedy=f"Say which function of it: {entrypoint}.FUNCTION"
+        )
     try:
-        found = getattr(importlib.import_module(module), attribute) if module else None
+        found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise EntrypointError(
             f"{entrypoint!r} cannot be imported: {error}.", remedy="Run this where the module is, or install it."
         ) from None
     if isinstance(found, JobFunction):
         made = found  # pyright: ignore[reportUnknownVariableType]
+        try:
+            inspect.signature(made.function).bind(**arguments)
+        except TypeError as error:
+            raise SubmitError(
+                f"{entrypoint} cannot be called so: {error}.",
+                remedy=f"It is {made.name}{inspect.signature(made.function)}; give --arg NAME=VALUE.",
+            ) from None
         return await create_job(name or made.name, made.build(**arguments))
     return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
 

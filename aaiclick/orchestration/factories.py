@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 
+NAME_CHARACTERS = 1_000
+
+
 def create_task(callback: str | Callable[..., Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> Task:
     """A task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
     return Task(callback if isinstance(callback, str) else entrypoint_of(callback), kwargs, **options)
@@ -59,11 +62,17 @@ async def create_job(
     An iterator of tasks may be longer than memory is large: it is read as it is written, in one transaction, and tasks
     are let go of on the way. Each may wait for what came before it, and groups may go on growing.
     """
+    _check_name(name)
     if isinstance(entry, Iterator):
         return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
     nodes = [entry] if isinstance(entry, Node) else entry
     if isinstance(nodes, str) or callable(nodes):
         nodes = [create_task(nodes)]
+    for node in cast("Sequence[Node]", nodes):
+        if node.submitted:
+            raise SubmitError(
+                f"{node} belongs to job {node.job_id} already.", remedy="A job is made of new tasks: make another."
+            )
     found = closure(cast("Sequence[Node]", nodes))
     plan, names = make_plan(found)
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds
@@ -82,6 +91,14 @@ async def create_job(
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > NAME_CHARACTERS:
+        raise SubmitError(
+            f"A job cannot be called {str(name)[:50]!a}.",
+            remedy=f"A name has 1 to {NAME_CHARACTERS} printable characters, not only spaces.",
+        )
 
 
 async def _create_by_slices(

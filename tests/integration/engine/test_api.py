@@ -231,3 +231,16 @@ async def test_a_big_job_is_submitted_whole(context: OrchContext, engine: Engine
     job = await create_job("big", last)
     assert job.total_tasks == 100_001
     assert await engine.db.fetchval("SELECT unmet FROM tasks WHERE type = 'm.last'") == 100_000
+
+
+async def test_a_task_belongs_to_one_job(context: OrchContext) -> None:
+    one = create_task("tasks.one")
+    first = await create_job("first", one)
+    with pytest.raises(SubmitError, match=f"belongs to job {first.id} already"):
+        await create_job("second", one)
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b", "\ud800", "x" * 1001])
+async def test_a_job_has_a_name_that_can_be_kept(context: OrchContext, name: object) -> None:
+    with pytest.raises(SubmitError, match="cannot be called"):
+        await create_job(name, create_task("tasks.one"))  # pyright: ignore[reportArgumentType]
