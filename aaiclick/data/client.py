@@ -37,6 +37,7 @@ from aaiclick.settings import ClickHouseTarget
 
 OLDEST_MAJOR = 24
 KILL_SECONDS = 15
+KILL_AGAIN_SECONDS = 0.05
 FORM_BYTES = 100_000
 """The server takes 131,072 bytes in one field of a form."""
 
@@ -111,16 +112,11 @@ class Client:
         """Run a compiled query and read its result piece by piece; leaving the loop early stops the query."""
         query_id = query_id or new_query_id()
         merged = {**SETTINGS, **query.settings, "query_id": query_id}
-        try:
-            raw = await self._for(query.text)
-            stream = await raw.query_arrow_stream(
-                query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
-            )
-        except asyncio.CancelledError:
-            await asyncio.shield(self.kill(query_id))
-            raise
-        except Exception as error:
-            raise translate(error, self.target) from error
+        raw = await self._for(query.text)
+        work = raw.query_arrow_stream(
+            query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
+        )
+        stream = await self._guarded(work, query_id)
         finished, started = False, time.monotonic()
         try:
             async with stream:
@@ -176,13 +172,16 @@ class Client:
     ) -> None:
         """Run an INSERT … FORMAT whose data is a stream of bytes: the statement goes first, the data follows it."""
 
+        head = statement.encode() + b"\n"
+
         async def whole() -> AsyncIterator[bytes]:
-            yield statement.encode() + b"\n"
+            yield head
             async for piece in body:
                 yield piece
 
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **settings, "query_id": query_id}
+        # So many bytes the server reads before it begins: it would gather data up to the limit for long statements.
+        merged = {**SETTINGS, **settings, "query_id": query_id, "max_query_size": len(head) + 1024}
         await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
 
     async def stream_bytes(
@@ -192,9 +191,10 @@ class Client:
         query_id = query_id or new_query_id()
         merged = {**SETTINGS, **query.settings, **settings, "query_id": query_id}
         finished, tail, started = False, b"", time.monotonic()
+        raw = await self._for(query.text)
+        work = raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
+        stream = await self._guarded(work, query_id)
         try:
-            raw = await self._for(query.text)
-            stream = await raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
             async with stream:
                 async for chunk in stream:
                     piece = cast("bytes", chunk)
@@ -233,27 +233,46 @@ class Client:
             return reason
         return error
 
-    async def kill(self, query_id: str) -> None:
-        """End a query wherever it is; twice, because a request just sent may not have begun at the first look."""
-        for delay in (0.0, 0.05):
-            await asyncio.sleep(delay)
-            with suppress(Exception):
-                async with asyncio.timeout(KILL_SECONDS):
-                    rows = await self._raw.query_arrow(
-                        "KILL QUERY WHERE query_id = {id:String} AND user = currentUser() SYNC",
-                        parameters={"id": query_id},
-                    )
-                    if rows.num_rows:
-                        return
+    async def kill(self, query_id: str) -> bool:
+        """End a query that runs, and wait for its end; whether there was one."""
+        with suppress(Exception):
+            async with asyncio.timeout(KILL_SECONDS):
+                rows = await self._raw.query_arrow(
+                    "KILL QUERY WHERE query_id = {id:String} AND user = currentUser() SYNC",
+                    parameters={"id": query_id},
+                )
+                return rows.num_rows > 0
+        return False
 
     async def _guarded(self, work: Any, query_id: str) -> Any:
+        task = asyncio.ensure_future(work)
         try:
-            return await work
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.shield(self.kill(query_id))
+            await asyncio.shield(self._end(task, query_id))
             raise
         except Exception as error:
             raise translate(error, self.target) from error
+
+    async def _end(self, task: asyncio.Future[Any], query_id: str) -> None:
+        """Kill until the query was seen to end, or has answered.
+
+        A request may be on its way while its query has not begun: giving it up then would leave a query that nobody
+        knows.
+        """
+        ended = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILL_SECONDS):
+                while not (ended := await self.kill(query_id)) and not task.done():
+                    await asyncio.wait([task], timeout=KILL_AGAIN_SECONDS)
+        if not ended and task.done():
+            await self.kill(query_id)  # of a stream the answer has begun, not ended
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            answer = await task
+            if hasattr(answer, "__aexit__"):
+                async with answer:
+                    pass
 
     async def close(self) -> None:
         await self._raw.close()
