@@ -112,7 +112,7 @@ def test_what_waits_says_why(project):
         (["run", "no_such_module.job"], 1, "cannot be imported"),
         (["run", "project.no_such_job"], 1, "cannot be imported"),
         (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
-        (["run", "project.greet", "--arg", "wrods=[]"], 1, "greet(words: 'list[str]')"),
+        (["run", "project.greet", "--arg", "wrods=[]"], 2, "It is greet(words: list[str])"),
         (["run", "project"], 1, "Say which function of it"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
