@@ -55,7 +55,7 @@ async def test_a_killed_supervisor_takes_its_processes_along_and_they_give_back(
 
 
 async def test_told_to_stop_it_finishes_what_runs_and_gives_back_the_rest(bench):
-    ids = await bench.enqueue_many(6, "patient", '{"seconds": 1}')
+    ids = await bench.enqueue_many(6, "patient", '{"seconds": 3}')
     worker = bench.start("--concurrency", "2")
     await bench.until(ids[0], lambda row: row["status"] == "RUNNING")
     assert worker.stop() == 0
