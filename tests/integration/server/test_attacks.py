@@ -66,14 +66,17 @@ CREDENTIALS = {
 @pytest.mark.parametrize("credential", CREDENTIALS.values(), ids=CREDENTIALS)
 def test_a_bad_credential_opens_nothing(site, credential: str) -> None:
     headers = [(b"Authorization", credential.encode())]
-    response = httpx.get(f"{site.server.url}/v1/jobs", headers=headers)
+    response = httpx.get(f"{site.server.url}/v1/jobs", headers=headers, timeout=60)
     assert response.status_code == 401
     assert CANARY not in response.text
     assert response.headers["www-authenticate"].startswith("Bearer")
 
 
 def test_a_bad_credential_is_refused_where_none_is_needed(site) -> None:
-    assert httpx.get(f"{site.server.url}/health/live", headers={"Authorization": "Bearer x"}).status_code == 401
+    assert (
+        httpx.get(f"{site.server.url}/health/live", headers={"Authorization": "Bearer x"}, timeout=60).status_code
+        == 401
+    )
 
 
 def test_two_credentials_are_refused(site) -> None:

@@ -97,7 +97,7 @@ def oidc(provider, aaiclick_stack, _aaiclick_template, tmp_path_factory):
 
 
 def ask(server, token: str, path: str = "/v1/whoami") -> httpx.Response:
-    return httpx.get(server.url + path, headers={"Authorization": f"Bearer {token}"})
+    return httpx.get(server.url + path, headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
 
 def test_a_token_stands_for_the_user_whom_it_names(oidc, provider) -> None:

@@ -56,4 +56,4 @@ def test_every_operation_has_words_and_documents_its_errors(site) -> None:
 
 
 def test_the_address_of_the_document_is_the_only_one(site) -> None:
-    assert httpx.get(f"{site.server.url}/openapi.json").headers["content-type"] == "application/json"
+    assert httpx.get(f"{site.server.url}/openapi.json", timeout=60).headers["content-type"] == "application/json"

@@ -14,7 +14,9 @@ def test_the_operator_makes_an_organisation_and_its_first_admin(site) -> None:
     assert (org.json()["max_running"], org.json()["rate_burst"]) == (3, 1)
     assert operator.post("/v1/orgs", json={"name": "New", "slug": "new"}).status_code == 409
     made = operator.post(f"/v1/orgs/{org_id}/keys", json={"name": "admin", "scopes": ["admin"]}).json()
-    with httpx.Client(base_url=site.server.url, headers={"Authorization": f"Bearer {made['key']}"}) as admin:
+    with httpx.Client(
+        base_url=site.server.url, headers={"Authorization": f"Bearer {made['key']}"}, timeout=60
+    ) as admin:
         assert admin.get("/v1/whoami").json()["org_id"] == org_id
         assert [each["id"] for each in admin.get("/v1/orgs").json()["items"]] == [org_id]
         assert admin.get(f"/v1/orgs/{site.org}").status_code == 404
@@ -33,7 +35,9 @@ def test_a_key_is_shown_once_and_revoked_for_good(site) -> None:
     assert key["expires_at"] is not None
     assert key["key"] not in admin.get("/v1/keys").text
     assert "key_hash" not in admin.get(f"/v1/keys/{key['id']}").text
-    with httpx.Client(base_url=site.server.url, headers={"Authorization": f"Bearer {key['key']}"}) as client:
+    with httpx.Client(
+        base_url=site.server.url, headers={"Authorization": f"Bearer {key['key']}"}, timeout=60
+    ) as client:
         assert client.get("/v1/jobs").status_code == 200
         assert admin.delete(f"/v1/keys/{key['id']}").json()["revoked_at"] is not None
         assert client.get("/v1/jobs").status_code == 401
@@ -54,7 +58,7 @@ def test_a_user_is_added_changed_disabled_and_removed(site) -> None:
     assert admin.post("/v1/users", json={"external_id": "sub|1", "role": "reader"}).status_code == 409
     assert site.as_("other-admin").post("/v1/users", json={"external_id": "sub|1", "role": "admin"}).status_code == 409
     key = admin.post("/v1/keys", json={"name": "his", "scopes": ["reader"], "user_id": user["id"]}).json()
-    with httpx.Client(base_url=site.server.url, headers={"Authorization": f"Bearer {key['key']}"}) as his:
+    with httpx.Client(base_url=site.server.url, headers={"Authorization": f"Bearer {key['key']}"}, timeout=60) as his:
         assert his.get("/v1/jobs").status_code == 200
         changed = admin.put(f"/v1/users/{user['id']}", json={"role": "writer", "disabled": True}).json()
         assert (changed["role"], changed["disabled_at"] is None) == ("writer", False)

@@ -39,13 +39,13 @@ def test_a_taken_port_is_said_so(environment, site) -> None:
 def test_the_first_key_is_printed_once_and_without_authentication_there_is_none(environment, tmp_path) -> None:
     first = start_server(environment, tmp_path / "first.log")
     assert first.first_key is not None
-    with httpx.Client(base_url=first.url, headers={"Authorization": f"Bearer {first.first_key}"}) as client:
+    with httpx.Client(base_url=first.url, headers={"Authorization": f"Bearer {first.first_key}"}, timeout=60) as client:
         assert client.post("/v1/orgs", json={"name": "x", "slug": "x"}).status_code == 201
     assert first.stop() == 0
     second = start_server(environment, tmp_path / "second.log", "--no-auth")
     assert second.first_key is None
     assert "WITHOUT authentication" in second.log.read_text()
-    with httpx.Client(base_url=second.url) as client:
+    with httpx.Client(base_url=second.url, timeout=60) as client:
         assert client.get("/v1/whoami").json()["actor"].startswith("anybody")
         rebound = client.get("/v1/whoami", headers={"Host": "evil.example.org"})
         assert rebound.status_code == 403
@@ -71,7 +71,10 @@ def test_keys_orgs_and_users_by_the_command_line(environment) -> None:
 def test_a_stop_ends_streams_and_finishes_requests(environment, tmp_path) -> None:
     server = start_server(environment, tmp_path / "server.log")
     headers = {"Authorization": f"Bearer {server.first_key}"}
-    with httpx.Client(base_url=server.url, headers=headers) as client, client.stream("GET", "/v1/events") as stream:
+    with (
+        httpx.Client(base_url=server.url, headers=headers, timeout=60) as client,
+        client.stream("GET", "/v1/events") as stream,
+    ):
         lines = stream.iter_lines()
         assert next(lines) == ": hello"
         stopped = threading.Thread(target=server.stop)
@@ -80,7 +83,7 @@ def test_a_stop_ends_streams_and_finishes_requests(environment, tmp_path) -> Non
         stopped.join()
     assert server.process.returncode == 0
     with pytest.raises(httpx.ConnectError):
-        httpx.get(server.url + "/health/live")
+        httpx.get(server.url + "/health/live", timeout=60)
 
 
 def test_live_and_ready_name_what_they_looked_at(site) -> None:
@@ -98,7 +101,7 @@ def test_a_database_that_went_away_is_a_503_and_comes_back(
     """Connections that are cut, and a database that takes none for a while."""
     server = start_server(environment, tmp_path / "server.log")
     name, headers = aaiclick_postgres.database, {"Authorization": f"Bearer {server.first_key}"}
-    with httpx.Client(base_url=server.url, headers=headers) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
         assert client.get("/v1/jobs").status_code == 200
         aaiclick_stack.run(aaiclick_stack.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
         aaiclick_stack.run(
@@ -108,7 +111,7 @@ def test_a_database_that_went_away_is_a_503_and_comes_back(
         assert {answer.status_code for answer in answers} == {503}
         assert answers[0].json()["code"] == "unavailable"
         assert name not in answers[0].text
-        assert httpx.get(f"{server.url}/health/ready").status_code == 503
+        assert httpx.get(f"{server.url}/health/ready", timeout=60).status_code == 503
         aaiclick_stack.run(aaiclick_stack.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
         assert client.get("/v1/jobs").status_code == 200
     assert server.stop() == 0
