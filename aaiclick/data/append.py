@@ -29,6 +29,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.errors import DataError, ObjectNotFoundError, QueryError
+from aaiclick.data.tables import ADD_SOURCE
 from aaiclick.data.types import quote_name
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ LOOK_SECONDS = 1.0
 LONGEST_WAIT = 0.25
 LOCK = "aai_append"
 NOT_IMPLEMENTED = 48
+OTHER_STRUCTURE = 122
+"""What ATTACH PARTITION answers for a table that a map has filled: it has one column more."""
 
 _QUOTED = re.compile(r"`(?:[^`\\]|\\.)*`|'(?:[^'\\]|\\.)*'", re.DOTALL)
 _HOLDER = re.compile(rf"CONSTRAINT {LOCK}_(t\d+) ASSUME")
@@ -87,8 +90,19 @@ async def _nothing(table: str) -> None:
 
 
 async def _publish(context: DataContext, table: str, staging: str) -> None:
-    """Attach everything that is staged. Once begun it is finished: a cancellation waits for what came of it."""
+    """Attach everything that is staged."""
     attach = f"ALTER TABLE {quote_name(table)} ATTACH PARTITION tuple() FROM {quote_name(staging)}"
+    try:
+        await _finish(context, attach)
+    except QueryError as error:
+        if error.code != OTHER_STRUCTURE:
+            raise
+        await context.client.run(f"ALTER TABLE {quote_name(staging)} {ADD_SOURCE}", query_id=context.query_id())
+        await _finish(context, attach)
+
+
+async def _finish(context: DataContext, attach: str) -> None:
+    """Once begun it is finished: a cancellation waits for what came of it."""
     work = asyncio.ensure_future(context.client.run(attach, query_id=context.query_id()))
     try:
         await asyncio.shield(work)

@@ -31,20 +31,15 @@ from aaiclick.data.matching import shaped
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
-from aaiclick.data.tables import Columns, Shape, Table, comment_for
+from aaiclick.data.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, comment_for
 from aaiclick.data.types import DataType, parse_type, quote_name, quote_text
 from aaiclick.data.values import Rows, Schema, conform, rows_of
-
-SOURCE = "aai_source"
-"""The column that says who wrote a row: the writer's number and its attempt."""
 
 ATTEMPT_BITS = 20
 ROWS_PER_INSERT = 500_000
 ROWS_PER_COPY = 1_000_000
 
 _defining: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-_ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ async def create_gathering() -> Object:
     context = get_data_context()
 
     async def fill(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {_ADD_SOURCE}")
+        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
 
     table, _ = await context.create_table((), "table", fill)
     return Object.from_table(table)
@@ -157,7 +152,7 @@ async def seal(target: Object, parts: Sequence[Part], spare: tuple[Columns, Shap
         columns, shape = spare[0], "column" if spare[1] == "scalar" else spare[1]
 
     async def take_over(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {_ADD_SOURCE}")
+        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
         await context.client.run(
             f"ALTER TABLE {quote_name(name)} ATTACH PARTITION tuple() FROM {quote_name(gathering)}"
         )

@@ -108,6 +108,12 @@ def check_column_names(names: Iterable[Any]) -> None:
         seen.add(name)
 
 
+SOURCE = "aai_source"
+"""A column of tables that many have filled at once (`gather`): who wrote a row, the writer's number and its attempt."""
+
+ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
+
+
 def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
     """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
     check_column_names(column for column, _ in columns)
