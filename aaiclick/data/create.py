@@ -18,7 +18,7 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
 from aaiclick.data.execute import is_table, prepare, store, strip
 from aaiclick.data.frame import KEY
-from aaiclick.data.matching import shaped
+from aaiclick.data.matching import taken_as
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
@@ -187,7 +187,7 @@ async def _filling(context: DataContext, table: Table, value: Any) -> Callable[[
                 f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
             )
         context.check(value.relation)
-        shown = shaped(value.relation, dict(table.columns))
+        shown = taken_as(value.relation, table.columns)
 
         async def compute(name: str, start: int) -> None:
             query = compile_insert(await prepare(context, shown), name, start)

@@ -27,7 +27,7 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import DataError
 from aaiclick.data.execute import prepare, strip
 from aaiclick.data.frame import KEY
-from aaiclick.data.matching import shaped
+from aaiclick.data.matching import taken_as
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
@@ -109,7 +109,7 @@ async def _write_object(context: DataContext, table: Table, value: Object, sourc
     if rows:
         context.check(value.relation)
         columns = table.columns or await _define(context, table.name, *described(value))
-        relation = shaped(await prepare(context, value.relation), dict(columns))
+        relation = taken_as(await prepare(context, value.relation), columns)
         query = compile_insert(relation, table.name, start, (SOURCE, source))
         await context.client.run(query.text, query.parameters, query.settings, context.query_id())
     return rows

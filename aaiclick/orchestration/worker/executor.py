@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,9 +26,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
+from aaiclick.data.forms import forms_of, read_as
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.arguments import serialise_value, tasks_in
+from aaiclick.orchestration.arguments import found_in, is_plain, serialise_value
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
@@ -138,7 +140,7 @@ class Executor:
         )  # fmt: skip
         data = await self._enter_data(claim, tables)
         try:
-            arguments = await self._bind(claim, tables)
+            arguments = await self._bind(claim, function, tables)
             value = await self._call(running, function, arguments)
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
@@ -157,19 +159,22 @@ class Executor:
         except UnreachableError:
             return None
 
-    async def _bind(self, claim: Claim, tables: AttemptTables) -> dict[str, Any]:
+    async def _bind(self, claim: Claim, function: Callable[..., Any], tables: AttemptTables) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""
         if claim.kwargs == "{}":
             return {}
         given = json.loads(claim.kwargs)
         needed = results_needed(given)
+        holds_tables = MARK in claim.kwargs
         if needed and claim.job_id is not None:
             async with get_current_context().connection() as connection:
                 found = await reads.task_results(connection, claim.job_id, sorted(needed))
-            results = {task_id: text and json.loads(text) for task_id, text in found.items()}
-            given = resolve(given, results)
+            holds_tables = holds_tables or any(text is not None and MARK in text for text in found.values())
+            given = resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()})
+        if not holds_tables:
+            return cast("dict[str, Any]", given)
         tables.granted = tables_in(given)
-        return cast("dict[str, Any]", await _open(given))
+        return await _as_annotated(function, await _each_leaf(given, is_reference, open_reference))
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if _is_asynchronous(function):
@@ -188,22 +193,15 @@ class Executor:
 
     async def _publish(self, value: Any) -> tuple[str | None, tuple[int, ...]]:
         """A task's value as its result, and the tasks whose results it waits for."""
-        returned = [] if value is None else list(tasks_in(value))
-        if not returned:
+        if value is None or isinstance(value, Object | Record):
+            return await self._publish_value(value), ()
+        returned = list(found_in(value, Task))
+        if not returned and next(found_in(value, Object), None) is None:
             return await self._publish_value(value), ()
         await get_current_context().apply([task for task in returned if not task.submitted])
-        form, needed = serialise_value(await self._materialised(value), "The returned value")
+        stored = await _each_leaf(value, _is_object, _materialised)
+        form, needed = serialise_value(stored, "The returned value")
         return form, tuple({task.id for task in needed})
-
-    async def _materialised(self, value: Any) -> Any:
-        """A value that holds tasks: its Objects as tables."""
-        if isinstance(value, Object):
-            return value if isinstance(value, View) else await value.materialize()
-        if isinstance(value, dict):
-            return {name: await self._materialised(item) for name, item in cast("dict[Any, Any]", value).items()}
-        if isinstance(value, list | tuple):
-            return [await self._materialised(item) for item in cast("list[Any]", value)]
-        return value
 
     async def _publish_value(self, value: Any) -> str | None:
         """Nothing, an Object or View as it is, a record as JSON, anything else as a new Object."""
@@ -213,9 +211,7 @@ class Executor:
             return json.dumps(value)
         if not isinstance(value, Object):
             value = await create_object_from_value(value)
-        elif not isinstance(value, View):
-            value = await value.materialize()
-        return json.dumps(value.to_dict())
+        return json.dumps((await _materialised(value)).to_dict())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -223,14 +219,32 @@ def _is_asynchronous(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
-async def _open(value: Any) -> Any:
-    """A value with every reference in it as an Object or View of the current context."""
-    if is_reference(value):
-        return await open_reference(value)
+async def _materialised(value: Object) -> Object:
+    return value if isinstance(value, View) else await value.materialize()
+
+
+async def _as_annotated(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Objects in the form that the function takes: what a type checker was promised is what it gets."""
+    forms = forms_of(function)
+    return {
+        name: await _each_leaf(value, _is_object, functools.partial(read_as, form=forms.get(name, "object")))
+        for name, value in arguments.items()
+    }
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Object)
+
+
+async def _each_leaf(value: Any, matches: Callable[[Any], bool], change: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Nested lists and dicts with what matches replaced; a million numbers are passed over by their types."""
+    if matches(value):
+        return await change(value)
     if isinstance(value, dict):
-        return {name: await _open(item) for name, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [await _open(item) for item in cast("list[Any]", value)]
+        return {k: await _each_leaf(item, matches, change) for k, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        items = cast("list[Any]", value)
+        return items if is_plain(items) else [await _each_leaf(item, matches, change) for item in items]
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import polars as pl
 import pytest
 
 from aaiclick.data import DataContext, Object, create_object_from_value, open_reference
@@ -133,3 +134,38 @@ async def test_a_job_that_goes_on_for_ever_is_stopped(monkeypatch):
     assert done.status is JobStatus.FAILED
     assert "5 times in a row" in (done.error or "")
     assert done.total_tasks == 6
+
+
+@task
+async def parts() -> dict[str, Object]:
+    whole = await create_object_from_value({"n": [1, 2, 3]})
+    return {"odd": whole.filter(whole["n"] % 2 == 1), "all": whole}
+
+
+@task
+def mean(numbers: list[int]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+@task
+def told(means: list[float], rows: list[dict[str, int]], frame: pl.DataFrame, parts: dict[str, Object]) -> str:
+    return f"{means} {rows} {frame.shape} {sorted(parts)} {type(parts['odd']).__name__}"
+
+
+async def test_results_arrive_as_the_annotations_say(aaiclick_clickhouse):
+    numbers = create_task(count_up)
+    made = parts.task()
+    last = told.task([mean(numbers), mean(numbers)], pair_rows(), pair_rows(), made)
+    done = run_job_test(await create_job("annotated", last))
+    assert done.status is JobStatus.COMPLETED, done.error
+    said = await outcome(last.id, aaiclick_clickhouse)
+    assert said == "[2.0, 2.0] [{'a': 1, 'b': 2}] (1, 2) ['all', 'odd'] Object"
+
+
+def count_up() -> list[int]:
+    return [1, 2, 3]
+
+
+@task
+def pair_rows() -> dict[str, list[int]]:
+    return {"a": [1], "b": [2]}
