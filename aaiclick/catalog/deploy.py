@@ -21,7 +21,7 @@ from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.schedule import parse_schedule
 from aaiclick.errors import NotFoundError
 from aaiclick.store import catalog_dags as store
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

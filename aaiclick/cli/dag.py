@@ -13,7 +13,7 @@ from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.cli.database import moment, with_database
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.store import catalog_dags
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg

@@ -13,8 +13,8 @@ from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
-from aaiclick.store.models import JobStatus
 from aaiclick.store.tables import release_jobs
+from aaiclick.store.words import JobStatus
 
 if TYPE_CHECKING:
     import asyncpg

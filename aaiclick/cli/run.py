@@ -28,7 +28,7 @@ from aaiclick.orchestration import Job, OrchContext, create_job, create_task, ge
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.store import queue, reads
-from aaiclick.store.models import JobStatus, WorkerStatus
+from aaiclick.store.words import JobStatus, WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -11,7 +11,7 @@ from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Task, get_current_context, get_task
 from aaiclick.orchestration.decorators import note_built
 from aaiclick.orchestration.factories import entrypoint_of
-from aaiclick.store.models import TaskStatus
+from aaiclick.store.words import TaskStatus
 
 CHUNK_ROWS = 100_000
 """Rows in a chunk unless said otherwise; docs/operators.md has the measurements."""

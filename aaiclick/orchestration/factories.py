@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
-
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.arguments import serialise
@@ -22,12 +20,14 @@ from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
 from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
-from aaiclick.store.models import DEFAULT_QUEUE
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.store.words import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     from aaiclick.store.engine import Connection
 
 
@@ -307,13 +307,23 @@ async def _enqueue(
     if connection is None:
         async with any_context() as context, context.connection() as own:
             return await _insert(items, payloads, own)
+    return await _insert(items, payloads, await _driver_connection(connection))
+
+
+async def _driver_connection(connection: Connection | AsyncConnection | AsyncSession) -> Connection:
+    """asyncpg's own connection, in the transaction of the caller's."""
+    if "sqlalchemy.ext.asyncio" not in sys.modules:  # then it is none of SQLAlchemy's, which need not be loaded
+        return cast("Connection", connection)
+    from sqlalchemy import select
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     if isinstance(connection, AsyncSession):
         connection = await connection.connection()
-    if isinstance(connection, AsyncConnection):
-        await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
-        raw = await connection.get_raw_connection()
-        return await _insert(items, payloads, cast("Connection", raw.driver_connection))
-    return await _insert(items, payloads, connection)
+    if not isinstance(connection, AsyncConnection):
+        return connection
+    await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
+    raw = await connection.get_raw_connection()
+    return cast("Connection", raw.driver_connection)
 
 
 async def _insert(items: Sequence[NewTask], payloads: Sequence[Mapping[str, Any]], connection: Connection) -> list[int]:

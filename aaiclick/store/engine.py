@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
 from aaiclick.settings import PostgresTarget
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -85,6 +86,7 @@ def create_pool(target: PostgresTarget, *, size: int = 5) -> Pool:
 
 def create_engine(target: PostgresTarget, *, pool_size: int = 5, max_overflow: int = 10) -> AsyncEngine:
     """An engine whose connections come from `connect`; nothing is opened until it is used."""
+    from sqlalchemy.ext.asyncio import create_async_engine  # few use it, and all would wait for it
 
     async def open_connection() -> Connection:
         return await connect(target)

@@ -9,7 +9,8 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, UniqueConstraint, text
 
 from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
-from aaiclick.store.models.status import DEFINITION_STATUS, DefinitionStatus
+from aaiclick.store.models.status import DEFINITION_STATUS
+from aaiclick.store.words import DefinitionStatus
 
 
 class DagVersion(Row, table=True):
