@@ -77,7 +77,8 @@ _CATALOG = """(
         if(d.engine = 'Distributed', l.changed, d.metadata_modification_time) AS metadata_modification_time
     FROM (SELECT *, %(local_of)s AS local FROM system.tables WHERE NOT match(name, '^t[0-9]+_local$')) AS d
     LEFT JOIN (
-        SELECT database, name, sum(total_rows) AS rows, sum(total_bytes) AS bytes, max(metadata_modification_time) AS changed
+        SELECT database, name, sum(total_rows) AS rows, sum(total_bytes) AS bytes,
+            max(metadata_modification_time) AS changed
         FROM cluster(%(cluster)s, system.tables) WHERE match(name, '^t[0-9]+_local$') GROUP BY database, name
     ) AS l ON l.database = d.database AND l.name = d.local
     UNION ALL

@@ -79,11 +79,12 @@ class Node:
         deadline = time.monotonic() + 60
         while True:
             try:
-                self.admin().close()
-            except Exception:
+                for port in (self.http, self.tcp):
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            except OSError:
                 if time.monotonic() > deadline or (self.process and self.process.poll() is not None):
                     raise
-                time.sleep(0.05)
+                time.sleep(0.02)
             else:
                 return
 
