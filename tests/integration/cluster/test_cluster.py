@@ -72,6 +72,8 @@ async def test_rows_of_other_keys_are_brought_together(data):
     b = await create_object_from_value(list(range(100, 140)))
     assert await (a + b[3:33]).data() == [x + 103 + x for x in range(30)]
     assert await (a[3:23] + b[:20] + b[20:40]).data() == [3 + x + 100 + x + 120 + x for x in range(20)]
+    shifted = await View(a, 3, 20).materialize()
+    assert await View(shifted, 4, 4).data() == [7, 8, 9, 10], "rows lie where their new keys belong"
 
 
 # --- appends ----------------------------------------------------------------------------------------------------------
