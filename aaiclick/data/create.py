@@ -264,7 +264,7 @@ async def delete_object(name: str) -> None:
         raise await _unknown(name)
     context, table = get_data_context(), named_table(name)
     await context.lifecycle.unname(table, name)
-    await context.client.run(f"DROP TABLE {quote_name(table)} SYNC", query_id=context.query_id())
+    await context.client.layout.drop(table, context.query_id())
 
 
 async def _unknown(name: str) -> ObjectNotFoundError:

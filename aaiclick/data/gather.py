@@ -66,7 +66,7 @@ async def create_gathering() -> Object:
     context = get_data_context()
 
     async def fill(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
+        await context.client.layout.define(name, ADD_SOURCE)
 
     table, _ = await context.create_table((), "table", fill)
     return Object.from_table(table)
@@ -124,7 +124,7 @@ async def _define(context: DataContext, name: str, columns: Columns, shape: Shap
         shape = "column" if shape == "scalar" else shape
         added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {kind}" for column, kind in columns]
         comment = quote_text(comment_for(columns, shape))
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {', '.join(added)}, MODIFY COMMENT {comment}")
+        await context.client.layout.define(name, f"{', '.join(added)}, MODIFY COMMENT {comment}")
         return (await context.describe_table(name))[0]
 
 
@@ -152,10 +152,8 @@ async def seal(target: Object, parts: Sequence[Part], spare: tuple[Columns, Shap
         columns, shape = spare[0], "column" if spare[1] == "scalar" else spare[1]
 
     async def take_over(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
-        await context.client.run(
-            f"ALTER TABLE {quote_name(name)} ATTACH PARTITION tuple() FROM {quote_name(gathering)}"
-        )
+        await context.client.layout.define(name, ADD_SOURCE)
+        await context.client.layout.attach(name, gathering)
         await _remove_others(context, name, parts)
 
     if not any(part.rows for part in parts):
@@ -194,8 +192,8 @@ async def _remove_others(context: DataContext, name: str, parts: Sequence[Part])
                 remedy="ClickHouse has lost rows: run it again.",
             )
     if written:
-        delete = f"ALTER TABLE {quote_name(name)} DELETE WHERE {quote_name(SOURCE)} IN {{others:Array(UInt64)}}"
-        await context.client.run(delete, {"others": sorted(written)}, {"mutations_sync": 1})
+        others = f"{quote_name(SOURCE)} IN {{others:Array(UInt64)}}"
+        await context.client.layout.delete(name, others, {"others": sorted(written)})
 
 
 def _batches(parts: Sequence[Part]) -> list[list[Part]]:

@@ -108,6 +108,16 @@ def check_column_names(names: Iterable[Any]) -> None:
         seen.add(name)
 
 
+def check_columns(columns: Columns) -> None:
+    """Refuse what cannot be the columns of a table."""
+    check_column_names(column for column, _ in columns)
+    untyped = next((column for column, kind in columns if kind.is_unknown), None)
+    if untyped is not None:
+        raise DataTypeError(
+            f"Column {untyped!r} holds only NULL, which has no type.", remedy="Give it one: cast it, or pass schema=."
+        )
+
+
 SOURCE = "aai_source"
 """A column of tables that many have filled at once (`gather`): who wrote a row, the writer's number and its attempt."""
 
@@ -116,12 +126,7 @@ ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
 
 def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
     """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
-    check_column_names(column for column, _ in columns)
-    untyped = next((column for column, kind in columns if kind.is_unknown), None)
-    if untyped is not None:
-        raise DataTypeError(
-            f"Column {untyped!r} holds only NULL, which has no type.", remedy="Give it one: cast it, or pass schema=."
-        )
+    check_columns(columns)
     fields = [f"{quote_name(KEY)} UInt64 CODEC(Delta, LZ4)", *(f"{quote_name(n)} {kind}" for n, kind in columns)]
     sorting = f" ORDER BY {quote_name(KEY)}" if engine.endswith("MergeTree") else ""
     comment = quote_text(comment_for(columns, shape, session))
