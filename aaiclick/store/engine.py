@@ -55,7 +55,7 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
             f"The address of {target} cannot be used: {error}.",
             remedy="Correct AAICLICK_DATABASE_URL; 'aaiclick config' shows what is set.",
         ) from None
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
+    except (OSError, TimeoutError, UnicodeError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
         raise _explain(target, error) from error
 
 
@@ -123,6 +123,8 @@ def judge_server(target: PostgresTarget, major_version: int, description: str) -
 def _explain(target: PostgresTarget, error: Exception) -> AaiclickError:
     """Turn what a driver or the system says into what a user can act on."""
     match error:
+        case UnicodeError():
+            return SettingsError(f"{target.host[:60]!r} is no name of a host.", remedy=CHECK_PLACE)
         case asyncpg.InvalidCatalogNameError():
             return UnreachableError(
                 f"The server at {_place(target)} has no database {target.database!r}.",
