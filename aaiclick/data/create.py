@@ -22,7 +22,7 @@ from aaiclick.data.matching import taken_as
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
-from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, named_table
+from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, many, named_table
 from aaiclick.data.types import parse_type, quote_name
 from aaiclick.data.values import Schema, conform, rows_of
 
@@ -97,7 +97,7 @@ async def _from_batches(
             total += await append_arrow(context, table, pa.concat_tables(pending), total)
         return total
 
-    table, _ = await context.create_table(rows.columns, "table" if rows.shape == "table" else "column", fill)
+    table, _ = await context.create_table(rows.columns, many(rows.shape), fill)
     return await keep(context, Object.from_table(table), name, replace)
 
 
@@ -168,6 +168,8 @@ async def insert(target: Object, value: Any) -> int:
             "Rows are appended to a table, and this Object is an expression.", remedy="Use `obj = await obj` first."
         )
     table = relation.table
+    if table.shape == "scalar":
+        raise DataError("Rows are appended to a table or a column, and this Object is one value.")
     context = target.context
     context.check(relation)
     fill = await _filling(context, table, value)

@@ -22,7 +22,9 @@ from aaiclick.snowflake import get_snowflake_id
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
 
-Shape = Literal["scalar", "column", "table"]
+Shape = Literal["scalar", "column", "table", "record"]
+"""What `data()` gives: a value, a list, a dict of lists; a record is a table of one row, given as a dict of values."""
+
 Columns = tuple[tuple[str, DataType], ...]
 
 ENGINES = ("MergeTree", "Memory", "StripeLog", "TinyLog")
@@ -124,6 +126,11 @@ SOURCE = "aai_source"
 ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
 
 
+def many(shape: Shape) -> Shape:
+    """The shape of several of this one."""
+    return "column" if shape == "scalar" else "table" if shape == "record" else shape
+
+
 def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
     """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
     check_columns(columns)
@@ -155,4 +162,4 @@ def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple
         if not name.startswith(RESERVED)
     )
     shape = note.get("aaiclick", "table")
-    return columns, shape if shape in ("scalar", "column", "table") else "table"
+    return columns, shape if shape in ("scalar", "column", "table", "record") else "table"

@@ -12,7 +12,7 @@ missing list) is kept as JSON text and comes back as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -38,6 +38,13 @@ SCALARS = (bool, int, float, str, bytes, date, datetime, Decimal, UUID)
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A list or dict that is one value, and neither rows nor columns."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class Rows:
     """Values ready to be stored."""
 
@@ -52,7 +59,7 @@ def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False)
     if not columns:
         raise ConversionError("There are no columns.", remedy='Name at least one: {"x": []}.')
     check_column_names(columns)
-    wanted = {name: user_type(kind) for name, kind in (schema or {}).items()}
+    wanted = types_of(schema)
     unknown = next((name for name in wanted if name not in columns), None)
     if unknown is not None:
         raise ConversionError(
@@ -70,8 +77,21 @@ def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False)
     return Rows(pa.table(arrays), tuple(kinds), shape)
 
 
+def types_of(schema: Schema | None) -> dict[str, DataType]:
+    """A schema as users write it, read."""
+    if schema is not None and not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(
+            f"schema= is {schema!r:.60}.", remedy='It is a dict of columns and types, such as {"x": "Int64"}.'
+        )
+    return {name: user_type(kind) for name, kind in (schema or {}).items()}
+
+
 def conform(value: Any, columns: tuple[tuple[str, DataType], ...], place: str) -> pa.Table:
     """Another batch for a table whose columns are fixed."""
+    if isinstance(value, Iterator | AsyncIterator):
+        raise ConversionError(
+            f"{place} is an iterator, and one batch at a time is wanted here.", remedy="Give each batch by itself."
+        )
     _, given = _columns(value)
     names = [name for name, _ in columns]
     if sorted(given) != sorted(names):
@@ -123,6 +143,8 @@ def _columns(value: Any) -> tuple[Shape, dict[str, Any]]:
     """What kind of thing it is, and its columns as Arrow arrays or Python lists."""
     if value is None or isinstance(value, SCALARS) or _is_numpy_scalar(value):
         return "scalar", {VALUE: [value]}
+    if isinstance(value, Whole):
+        return "scalar", {VALUE: [value.value]}
     if isinstance(value, pa.Table | pa.RecordBatch):
         check_column_names(value.schema.names)
         return "table", {name: value.column(i) for i, name in enumerate(value.schema.names)}
@@ -147,7 +169,7 @@ def _mapping(value: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]]:
         raise ConversionError("An empty dict has no columns.", remedy='Name at least one: {"x": []}.')
     as_lists = {name: _as_list(column) for name, column in value.items()}
     if all(column is None for column in as_lists.values()):
-        return "table", {name: [each] for name, each in value.items()}
+        return "record", {name: [each] for name, each in value.items()}
     mixed = next((name for name, column in as_lists.items() if column is None), None)
     if mixed is not None:
         raise ConversionError(f"Column {mixed!r} is not a list, but others are.", remedy="Give every column as a list.")
@@ -274,9 +296,29 @@ def _from_arrow(name: str, array: pa.ChunkedArray, wanted: DataType | None) -> t
             array = array.cast(pa.decimal256(76, target.scale))  # Arrow asks for room for any integer first
         converted = array if array.type == target else array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ConversionError(f"Column {name!r} does not fit {kind}: {error}.", remedy="Choose a wider type.") from None
+        raise ConversionError(
+            f"Column {name!r} does not fit {kind}: {error}.", remedy="Choose a type that holds all its values."
+        ) from None
     fits(name, converted, kind)
+    _kept(name, array, converted, kind)
     return converted, kind
+
+
+def _kept(name: str, array: pa.ChunkedArray, converted: pa.ChunkedArray, kind: DataType) -> None:
+    """Arrow rounds floats into decimals, and makes large ones infinite, without a word."""
+    if not pa.types.is_floating(array.type) or array.type == converted.type:
+        return
+    back = converted.cast(pa.float64())
+    own = array.cast(pa.float64())
+    if pa.types.is_decimal(converted.type):
+        changed = pc.fill_null(pc.not_equal(back, own), False)  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        changed = pc.and_(pc.is_inf(back), pc.is_finite(own))  # pyright: ignore[reportAttributeAccessIssue]
+    if cast("Any", pc).any(changed).as_py():
+        raise ConversionError(
+            f"Column {name!r} does not fit {kind}: some of its values would become others.",
+            remedy="Choose a type that holds all its values, or round them first.",
+        )
 
 
 def _depth(kind: Any) -> int:
@@ -313,6 +355,10 @@ def _from_python(name: str, values: list[Any], wanted: DataType | None) -> tuple
     ):
         return _as_json(name, values)
     _one_kind(name, present)
+    if any(isinstance(each, Decimal) and not each.is_finite() for each in present):
+        raise ConversionError(
+            f"Column {name!r} holds a Decimal that is not a number.", remedy="Use None, or a float's NaN."
+        )
     try:
         array = pa.array(_prepared(present, values), from_pandas=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:

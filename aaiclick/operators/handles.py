@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from aaiclick.data import Object, View, open_reference
+from aaiclick.data.values import types_of
 from aaiclick.errors import SubmitError
 from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Task, get_current_context, get_task
@@ -75,6 +76,7 @@ def map(  # noqa: A001  (the word of the requirements)
     `schema` gives columns of the result other types than the first rows suggest; `options` are those of `create_task`
     for the tasks of the chunks.
     """
+    types_of(schema)  # a wrong one is told of at once
     spec = {"schema": None if schema is None else {name: _type_name(kind) for name, kind in schema.items()}}
     return _handle("map", callback, objects, chunk_rows, options, kwargs, spec)
 

@@ -25,14 +25,20 @@ def serialise(kwargs: Mapping[str, Any], where: str) -> tuple[str, list[Task]]:
     if not kwargs:
         return "{}", []
     needed: list[Task] = []
-    fields = {_text(key, where): _value(value, f"{where}: argument {key!r}", needed) for key, value in kwargs.items()}
-    return _bounded(json.dumps(fields), where), needed
+    try:
+        fields = {_text(key, where): _value(each, f"{where}: argument {key!r}", needed) for key, each in kwargs.items()}
+        return _bounded(json.dumps(fields), where), needed
+    except RecursionError:
+        raise _refusal(where, "is nested without an end, or too deeply") from None
 
 
 def serialise_value(value: Any, where: str) -> tuple[str, list[Task]]:
     """The JSON text of one value, and the tasks whose results it needs."""
     needed: list[Task] = []
-    return _bounded(json.dumps(_value(value, where, needed)), where), needed
+    try:
+        return _bounded(json.dumps(_value(value, where, needed)), where), needed
+    except RecursionError:
+        raise _refusal(where, "is nested without an end, or too deeply") from None
 
 
 def _bounded(text: str, where: str) -> str:

@@ -36,8 +36,17 @@ def closure(items: Iterable[Node]) -> list[Node]:
             if node.group is not None:
                 todo.append(node.group)
             if node.kwargs:
-                todo.extend(found_in(node.kwargs, Task))
+                todo.extend(_needed(node))
     return sorted(found.values(), key=lambda node: node.id)
+
+
+def _needed(task: Task) -> list[Task]:
+    try:
+        return list(found_in(task.kwargs, Task))
+    except RecursionError:
+        raise SubmitError(
+            f"The arguments of {task} are nested without an end, or too deeply.", remedy="Flatten them."
+        ) from None
 
 
 def slices(items: Iterator[Node], job_id: int, size: int = SLICE) -> Iterator[tuple[list[Node], Plan, dict[int, str]]]:

@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,13 +26,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
-from aaiclick.data.forms import forms_of, read_as
+from aaiclick.data.errors import ConversionError, ObjectNotFoundError
+from aaiclick.data.forms import annotations_of, given_as
+from aaiclick.data.values import Whole
 from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.arguments import found_in, is_plain, serialise_value
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
-from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
+from aaiclick.orchestration.retry import PermanentError, RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
@@ -165,16 +167,19 @@ class Executor:
             return {}
         given = json.loads(claim.kwargs)
         needed = results_needed(given)
-        holds_tables = MARK in claim.kwargs
+        found: dict[int, str | None] = {}
         if needed and claim.job_id is not None:
             async with get_current_context().connection() as connection:
                 found = await reads.task_results(connection, claim.job_id, sorted(needed))
-            holds_tables = holds_tables or any(text is not None and MARK in text for text in found.values())
             given = resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()})
-        if not holds_tables:
+        if MARK not in claim.kwargs and not any(text is not None and MARK in text for text in found.values()):
             return cast("dict[str, Any]", given)
         tables.granted = tables_in(given)
-        return await _as_annotated(function, await _each_leaf(given, is_reference, open_reference))
+        try:
+            opened = await _each_leaf(given, is_reference, open_reference)
+        except ObjectNotFoundError as error:
+            raise _released(error, found) from error
+        return await _as_annotated(function, opened)
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if _is_asynchronous(function):
@@ -210,7 +215,7 @@ class Executor:
         if isinstance(value, Record):
             return json.dumps(value)
         if not isinstance(value, Object):
-            value = await create_object_from_value(value)
+            value = await _stored(value)
         return json.dumps((await _materialised(value)).to_dict())
 
 
@@ -219,17 +224,40 @@ def _is_asynchronous(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
+async def _stored(value: Any) -> Object:
+    """A returned value as an Object: rows and columns where it has some, else as it is; trying again would not help."""
+    try:
+        return await create_object_from_value(value)
+    except ConversionError as error:
+        if not isinstance(value, dict | list | tuple):
+            raise PermanentError(f"What the task returned cannot be kept. {error.what}", remedy=error.remedy) from error
+    try:
+        return await create_object_from_value(Whole(cast("Any", value)))
+    except ConversionError as error:
+        raise PermanentError(f"What the task returned cannot be kept. {error.what}", remedy=error.remedy) from error
+
+
 async def _materialised(value: Object) -> Object:
     return value if isinstance(value, View) else await value.materialize()
 
 
+def _released(error: ObjectNotFoundError, results: Mapping[int, str | None]) -> PermanentError:
+    """An input is gone for good; whoever made it can make it again."""
+    made = [
+        task for task, text in results.items() if text is not None and any(name in error.what for name in _names(text))
+    ]
+    remedy = f"Make it again: aaiclick tasks clear {made[0]}" if made else "Make it again, and submit the task anew."
+    return PermanentError(f"An input of this task was released. {error.what}", remedy=remedy)
+
+
+def _names(text: str) -> set[str]:
+    return tables_in(json.loads(text))
+
+
 async def _as_annotated(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Objects in the form that the function takes: what a type checker was promised is what it gets."""
-    forms = forms_of(function)
-    return {
-        name: await _each_leaf(value, _is_object, functools.partial(read_as, form=forms.get(name, "object")))
-        for name, value in arguments.items()
-    }
+    annotations = annotations_of(function)
+    return {name: await given_as(value, annotations.get(name, Any)) for name, value in arguments.items()}
 
 
 def _is_object(value: Any) -> bool:

@@ -169,3 +169,40 @@ def count_up() -> list[int]:
 @task
 def pair_rows() -> dict[str, list[int]]:
     return {"a": [1], "b": [2]}
+
+
+@task
+def plain(which: str) -> Any:
+    return {"record": {"a": 1, "b": "x"}, "mixed": {"a": 1, "b": [1, 2]}, "list": [1, "a"], "none": {}}[which]
+
+
+@task
+def as_dict(value: dict[str, Any]) -> str:
+    return repr(value)
+
+
+@task
+def as_list(value: list[Any]) -> str:
+    return repr(value)
+
+
+async def test_plain_values_come_as_they_were_returned(aaiclick_clickhouse):
+    last = [as_dict.task(plain("record")), as_dict.task(plain("mixed")), as_list.task(plain("list"))]
+    last.append(as_dict.task(plain("none")))
+    done = run_job_test(await create_job("plain", last))
+    assert done.status is JobStatus.COMPLETED, done.error
+    said = [await outcome(each.id, aaiclick_clickhouse) for each in last]
+    assert said == ["{'a': 1, 'b': 'x'}", "{'a': 1, 'b': [1, 2]}", "[1, 'a']", "{}"]
+
+
+@task
+def hopeless() -> Any:
+    return {"x": object()}
+
+
+async def test_a_result_that_cannot_be_kept_is_not_tried_again():
+    made = hopeless.task()
+    run_job_test(await create_job("hopeless", made))
+    failed = await get_task(made.id)
+    assert failed.attempt == 1
+    assert "What the task returned cannot be kept" in (failed.error or "")

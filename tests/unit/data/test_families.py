@@ -97,3 +97,23 @@ def test_deep_values_are_refused_not_crashed_on():
         deep = [deep]
     with pytest.raises(ConversionError, match="deep"):
         rows_of({"a": [deep]})
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [([1.5], "Decimal(10, 0)"), ([1e300], "Float32"), ([0.1 + 0.2], "Decimal(10, 2)"), ([2.5], "Int64")],
+)
+def test_a_schema_never_rounds(values, kind):
+    with pytest.raises(ConversionError, match="does not fit"):
+        rows_of({"a": values}, {"a": kind})
+
+
+@pytest.mark.parametrize(("values", "kind"), [([1.25, None], "Decimal(10, 2)"), ([0.1], "Float32"), ([3.0], "Int64")])
+def test_a_schema_takes_what_fits(values, kind):
+    assert rows_of({"a": values}, {"a": f"Nullable({kind})"}).table.num_rows == len(values)
+
+
+@pytest.mark.parametrize("schema", ["Int64", ["Int64"], 5])
+def test_a_schema_is_a_dict(schema):
+    with pytest.raises(ConversionError, match="schema="):
+        rows_of({"a": [1]}, schema)

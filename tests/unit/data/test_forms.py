@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ("annotation", "form"),
     [
         (Object, "object"), (View, "object"), (Object | None, "object"), (list[Object], "object"), (Any, "object"),
-        (dict[str, Any], "object"), (float, "value"), (int | None, "value"), (list[float], "value"), (dict, "value"),
+        (dict[str, Any], "value"), (float, "value"), (int | None, "value"), (list[float], "value"), (dict, "value"),
         (Mapping[str, list[int]], "value"), (Sequence[int], "value"), (list[dict[str, int]], "rows"),
         (pa.Table, "arrow"), (pa.RecordBatch, "batch"), (pd.DataFrame, "pandas"), (pl.DataFrame | None, "polars"),
         (Annotated[float, "km"], "value"), (object, "unknown"), ("pl.DataFrame", "polars"), ("Object", "object"),
