@@ -109,6 +109,20 @@ class ClickHouseTarget:
         return replace(self, database=database, others=tuple(each.with_database(database) for each in self.others))
 
 
+@dataclass(frozen=True)
+class ServerTarget:
+    """An aaiclick server that speaks for the databases behind it, and the key that opens it."""
+
+    url: str
+    key: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"the server at {self.url}"
+
+
+WorkTarget = PostgresTarget | ServerTarget
+"""Where work comes from."""
+
 Seconds = Annotated[float, Field(gt=0, le=100 * 365 * 86400, allow_inf_nan=False)]
 """Added to timestamps by PostgreSQL, which knows no infinite interval before version 17."""
 

@@ -48,7 +48,7 @@ async def run_until_job_ends(job_id: int) -> Job:
                 log_directory=directory,
             )
             isolation, executor = Isolation(setup, 1), await make_executor(setup, threads=CONCURRENCY)
-            process = WorkerProcess(duty, postgres, executor, isolation)
+            process = WorkerProcess(duty, executor.transport, executor, isolation)
             work = asyncio.create_task(process.run())
             try:
                 while (row := await reads.get_job(connection, job_id)) is None or row["completed_at"] is None:

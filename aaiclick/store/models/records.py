@@ -18,13 +18,14 @@ from sqlalchemy import (
     Index,
     Integer,
     Text,
+    Uuid,
     text,
 )
 from sqlmodel import Field
 
 from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, uuid, words
 from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER
-from aaiclick.store.words import OutboxStatus, ReferenceOwner
+from aaiclick.store.words import DEFAULT_ORG_ID, OutboxStatus, ReferenceOwner
 
 
 class OutboxRow(Row, table=True):
@@ -118,12 +119,13 @@ class TableRefcount(Row, table=True):
     """A ClickHouse table that we made, from before it exists until after it is gone.
 
     `refcount` is the sum of its references. `dropping_at` marks that the drop has begun: from then on a new reference
-    is refused, so a table cannot be revived while it goes.
+    is refused, so a table cannot be revived while it goes. `org_id` says in whose database it is.
     """
 
     __tablename__ = "table_refcounts"
 
     table_name: str = words(primary_key=True)
+    org_id: UUID = column(Uuid(), default=DEFAULT_ORG_ID, server=f"'{DEFAULT_ORG_ID}'")
     refcount: int = column(Integer(), default=0, server="0")
     created_at: datetime = now()
     updated_at: datetime = now()

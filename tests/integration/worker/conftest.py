@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 import psutil
 import pytest
+import uvicorn
 
+from aaiclick.server.app import create_app
+from aaiclick.server.service import Service
+from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.keys import create_key
+from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
 from tests.integration.worker.nursery import Nursery
 
@@ -139,10 +148,47 @@ class Bench:
             await connection.close()
 
 
+over_both = pytest.mark.parametrize("bench", ["direct", "server"], indirect=True)
+"""Run a test with a worker that has the databases, and with one that has a server and a key."""
+
+
 @pytest.fixture
-def bench(aaiclick_env, aaiclick_postgres, tmp_path):
+def bench(request, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    made = Bench(aaiclick_postgres, tmp_path, dict(os.environ) | {"AAICLICK_LOG_DIR": str(tmp_path / "logs")})
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
+    get_settings.cache_clear()
+    with contextlib.ExitStack() as stack:
+        environment = dict(os.environ)
+        if getattr(request, "param", "direct") == "server":
+            environment = stack.enter_context(served(aaiclick_postgres))
+        yield from _bench(aaiclick_postgres, tmp_path, environment)
+
+
+@contextlib.contextmanager
+def served(target):
+    """A server in this process; the environment of a worker that knows nothing but it."""
+    key = asyncio.run(_worker_key(target))
+    opened = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(create_app(Service(get_settings(), target)), log_config=None, lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[opened])))
+    thread.start()
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AAICLICK_", "POSTGRES_"))}
+    url = f"http://127.0.0.1:{opened.getsockname()[1]}"
+    yield bare | {"AAICLICK_SERVER": url, "AAICLICK_API_KEY": key}
+    server.should_exit = True
+    thread.join()
+
+
+async def _worker_key(target) -> str:
+    connection = await connect(target)
+    made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="worker", scopes=["worker"])
+    await connection.close()
+    return made.text
+
+
+def _bench(target, directory, environment):
+    made = Bench(target, directory, environment)
     yield made
     for worker in made.workers:
         if worker.process.poll() is None:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.integration.worker.conftest import over_both
+
 
 async def test_asynchronous_and_ordinary_functions_run(bench):
     ids = [*await bench.enqueue_many(50, "nothing"), *await bench.enqueue_many(50, "nothing_sync")]
@@ -12,6 +14,7 @@ async def test_asynchronous_and_ordinary_functions_run(bench):
     assert {tuple(row) for row in rows} == {("COMPLETED", 1, 0)}
 
 
+@over_both
 async def test_a_value_becomes_an_object_that_outlives_the_worker(bench, aaiclick_clickhouse):
     from aaiclick.data import DataContext, open_reference
 
@@ -29,6 +32,7 @@ async def test_no_value_is_null(bench):
     assert (await bench.task(task_id))["result"] is None
 
 
+@over_both
 async def test_a_failure_is_retried_then_dead(bench):
     policy = json.dumps({"base_seconds": 0.01})
     task_id = await bench.enqueue("fail", max_attempts=3, retry_policy=policy)
@@ -77,6 +81,7 @@ async def test_leaving_by_sys_exit_is_a_failure_of_that_task_alone(bench):
     }
 
 
+@over_both
 async def test_everything_a_task_says_is_in_its_log(bench):
     task_id = await bench.enqueue("speak")
     silent = await bench.enqueue("nothing")
@@ -118,6 +123,7 @@ async def test_max_tasks_ends_the_worker(bench):
     assert len(await bench.rows("SELECT 1 FROM tasks WHERE status = 'COMPLETED'")) == 10
 
 
+@over_both
 async def test_isolated_tasks_end_alike(bench):
     good, bad = await bench.enqueue("echo", '{"word": 7}'), await bench.enqueue("fail", max_attempts=1)
     bench.drain("--isolation", "process")

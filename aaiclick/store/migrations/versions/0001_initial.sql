@@ -631,6 +631,7 @@ CREATE INDEX operator_state_definition ON operator_state (definition_id);
 
 CREATE TABLE table_refcounts (
     table_name text NOT NULL,
+    org_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001',
     refcount integer NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
