@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick.errors import AaiclickError
@@ -157,6 +157,12 @@ class DirectTransport(Transport):
         if self._tenants is None:
             raise AaiclickError("This worker knows no ClickHouse.", remedy="Set AAICLICK_CLICKHOUSE_URL.")
         return await self._tenants.ready(org_id)
+
+    def tell(self) -> dict[str, Any]:
+        return {}
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        """Everything is known from the start."""
 
     async def close(self) -> None:
         """Nothing is shared."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import asyncpg
@@ -159,6 +159,13 @@ class Transport(ABC):
 
     @abstractmethod
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget: ...
+
+    @abstractmethod
+    def tell(self) -> dict[str, Any]:
+        """What another process of the same worker must hear before it runs a task that this one claimed."""
+
+    @abstractmethod
+    def hear(self, told: Mapping[str, Any]) -> None: ...
 
     @abstractmethod
     async def close(self) -> None:

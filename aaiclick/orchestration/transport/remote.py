@@ -47,10 +47,14 @@ class Remote:
     async def exchange(self, **body: Any) -> tuple[set[int], list[Claim]]:
         answer = await self.ask("/v1/task/exchange", **body)
         if answer["tasks"]:
-            found = answer["clickhouse"]
-            self.clickhouse = None if found is None else forms.target_of(found)
-            self.no_clickhouse = answer["no_clickhouse"] or ""
+            self.hear(answer)
         return {int(task_id) for task_id in answer["accepted"]}, [forms.claim_of(each) for each in answer["tasks"]]
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        """Where the data is, or why there is none."""
+        found = told["clickhouse"]
+        self.clickhouse = None if found is None else forms.target_of(found)
+        self.no_clickhouse = told["no_clickhouse"] or ""
 
     async def add(self, lease: Lease, plan: Plan, names: Mapping[int, str]) -> None:
         """Add to the job of the lease's task."""
@@ -282,6 +286,14 @@ class RemoteTransport(Transport):
                 remedy="Whoever runs the server has to give organisations users of their own; see docs/security.md.",
             )
         return remote.clickhouse
+
+    def tell(self) -> dict[str, Any]:
+        remote = remote_of(self._target)
+        found = None if remote.clickhouse is None else forms.target_form(remote.clickhouse)
+        return {"clickhouse": found, "no_clickhouse": remote.no_clickhouse}
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        remote_of(self._target).hear(told)
 
     async def close(self) -> None:
         await remote_of(self._target).close()

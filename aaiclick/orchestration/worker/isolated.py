@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from aaiclick.orchestration.transport import forms
+from aaiclick.orchestration.transport import Transport, forms
 from aaiclick.orchestration.worker.executor import (
     Executor,
     Outcome,
@@ -43,8 +43,9 @@ FOREVER_SECONDS = 1e9
 class Isolation:
     """Runs tasks in child processes, at most one at a time in each."""
 
-    def __init__(self, setup: Setup, children: int) -> None:
+    def __init__(self, setup: Setup, children: int, transport: Transport) -> None:
         self._setup = setup
+        self._transport = transport
         self._idle: list[Process] = []
         self._places = asyncio.Semaphore(children)
 
@@ -60,7 +61,7 @@ class Isolation:
         child = self._idle.pop() if self._idle else await self._start()
         running.started_at = datetime.now(UTC)
         try:
-            answer = await _ask(child, running.claim)
+            answer = await _ask(child, {"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
         except asyncio.CancelledError:
             child.kill()
             await child.wait()
@@ -93,11 +94,11 @@ def suspected(outcome: Outcome | None) -> Outcome | None:
     return outcome
 
 
-async def _ask(child: Process, claim: Claim) -> dict[str, Any] | None:
+async def _ask(child: Process, order: dict[str, Any]) -> dict[str, Any] | None:
     assert child.stdin is not None  # noqa: S101
     assert child.stdout is not None  # noqa: S101
     with contextlib.suppress(ConnectionError):
-        child.stdin.write(json.dumps(forms.claim_form(claim)).encode() + b"\n")
+        child.stdin.write(json.dumps(order).encode() + b"\n")
         await child.stdin.drain()
         line = await child.stdout.readline()
         if line.endswith(b"\n"):
@@ -122,7 +123,9 @@ async def _serve() -> None:
     setup = Setup.from_json((await reader.readline()).decode())
     executor = await make_executor(setup, threads=1)
     while line := await reader.readline():
-        answers.write(await _answer(executor, forms.claim_of(json.loads(line)), setup))
+        order = json.loads(line)
+        executor.transport.hear(order["told"])
+        answers.write(await _answer(executor, forms.claim_of(order["claim"]), setup))
 
 
 async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:

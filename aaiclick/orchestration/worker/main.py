@@ -40,8 +40,8 @@ async def serve() -> None:
     order: dict[str, Any] = json.loads(await reader.readline())
     setup = Setup.from_json(order["setup"])
     duty = Duty.from_json(order["duty"])
-    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS)
     executor = await make_executor(setup, threads=duty.concurrency)
+    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS, executor.transport)
     process = WorkerProcess(duty, executor.transport, executor, isolation)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)

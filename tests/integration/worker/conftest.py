@@ -169,15 +169,19 @@ def served(target):
     """A server in this process; the environment of a worker that knows nothing but it."""
     key = asyncio.run(_worker_key(target))
     opened = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(Service(get_settings(), target)), log_config=None, lifespan="on")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[opened])))
+    service = Service(get_settings(), target)
+    server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, lifespan="on"))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[opened])))
     thread.start()
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("AAICLICK_", "POSTGRES_"))}
     url = f"http://127.0.0.1:{opened.getsockname()[1]}"
     yield bare | {"AAICLICK_SERVER": url, "AAICLICK_API_KEY": key}
     server.should_exit = True
+    loop.call_soon_threadsafe(service.close_streams)
     thread.join()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 async def _worker_key(target) -> str:
