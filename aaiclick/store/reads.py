@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ async def tasks_of_org(
     limit: int = 100,
 ) -> list[asyncpg.Record]:
     """Newest first. There is no index for what the filters leave out: rare things are better asked for by their job."""
-    return await connection.fetch(statement("tasks_of_org"), org_id, before, status, type, queue, limit)
+    name = "tasks_of_default_org" if org_id == DEFAULT_ORG_ID else "tasks_of_org"
+    return await connection.fetch(statement(name), org_id, before, status, type, queue, limit)
 
 
 async def task_of_key(

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.errors import NotFoundError, UnknownTableError
 from aaiclick.store.claims import columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.leases import Lease, Success
@@ -124,7 +124,7 @@ async def hold_arguments(
     if missing:
         table = missing[0]["name"]
         task = next(task for task, name in tables if name == table)
-        raise SubmitError(
+        raise UnknownTableError(
             f"{names.get(task, f'Task {task}')} is given the Object in table {table}, which is released or unknown.",
             remedy="Make the Object anew; pass it on while it is held: by its context, its job, or a name.",
         )

@@ -206,7 +206,7 @@ class WorkerProcess:
             outcome = await self._isolation.run(running)
         else:
             outcome = suspected(await self._executor.execute(running))
-        if self._transport.sends_logs:
+        if self._transport.sends_logs and running.started_at is not None:
             await self._pass_on(running)
         del self._running[running.claim.lease.task_id]
         self._finished += 1

@@ -22,11 +22,11 @@ from aaiclick.orchestration.transport import forms
 from aaiclick.server import protocol
 from aaiclick.server.logs import log_path, write_part
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
+from aaiclick.server.routes.common import given_tables, reading
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads, tables
 from aaiclick.store.leases import Claim, Failure, Lease, Success
-from aaiclick.store.references import resolve, results_needed, tables_in
+from aaiclick.store.references import resolve, results_needed
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import add_to_job
 
@@ -153,7 +153,7 @@ async def add(call: Caller, body: protocol.Addition) -> None:
     if job_id is None:
         raise LeaseLost(f"Task {lease.task_id} has no job that anything could be added to.")
     plan, names = forms.plan_of(body.model_dump())
-    plan.tables = [(task.id, name) for task in plan.tasks for name in sorted(tables_in(json.loads(task.kwargs)))]
+    plan.tables = given_tables(plan.tasks)
     if plan.tasks or plan.groups:
         async with call.service.owner() as connection:
             await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())

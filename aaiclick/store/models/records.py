@@ -12,6 +12,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
@@ -183,3 +184,17 @@ class TableSession(Row, table=True):
     id: int = column(BigInteger(), primary_key=True)
     in_clickhouse: bool = column(Boolean(), default=False, server="false")
     seen_at: datetime = now()
+
+
+class ForgottenFigure(Row, table=True):
+    """What retention deleted, counted: jobs and tasks (`kind`) by how they ended and how long they took (`bucket` of
+    `store.figures.BUCKETS`, -1 for what has no duration). So that counters only rise.
+    """
+
+    __tablename__ = "forgotten_figures"
+
+    kind: str = words(primary_key=True)
+    status: str = words(primary_key=True)
+    bucket: int = column(Integer(), primary_key=True)
+    count: int = column(BigInteger())
+    seconds: float = column(Double())
