@@ -51,6 +51,9 @@ async def wait_for(path):
     while not os.path.exists(path): await asyncio.sleep(0.02)
 def blab():
     raise RuntimeError("connecting to " + os.environ["AAICLICK_DATABASE_URL"] + os.environ["AAICLICK_CLICKHOUSE_URL"])
+async def peek(table):
+    from aaiclick.data import open_reference
+    return await (await open_reference({"object_type": "object", "table_id": table})).data()
 async def gather(path, seconds=0.0):
     with open(path, "a") as file: file.write("ran\\n")
     await asyncio.sleep(seconds)
@@ -113,14 +116,16 @@ class Bench:
     async def enqueue(self, function: str, kwargs: str = "{}", **options) -> int:
         return (await self.enqueue_many(1, function, kwargs, **options))[0]
 
-    async def enqueue_many(self, count: int, function: str, kwargs: str = "{}", **options) -> list[int]:
+    async def enqueue_many(
+        self, count: int, function: str, kwargs: str = "{}", org_id=DEFAULT_ORG_ID, **options
+    ) -> list[int]:
         name = f"users_tasks.{function}"
         made = [
             NewTask(id=get_snowflake_id(), type=name, entrypoint=name, kwargs=kwargs, **options) for _ in range(count)
         ]
         connection = await connect(self.target)
         try:
-            return await enqueue_tasks(connection, made)
+            return await enqueue_tasks(connection, made, org_id)
         finally:
             await connection.close()
 

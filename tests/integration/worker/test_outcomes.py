@@ -4,6 +4,11 @@ import json
 
 import pytest
 
+from aaiclick.data.client import connect as clickhouse
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.store.engine import connect
+from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.orgs import create_org
 from tests.integration.worker.conftest import over_both
 
 
@@ -130,3 +135,34 @@ async def test_isolated_tasks_end_alike(bench):
     assert (await bench.task(good))["status"] == "COMPLETED"
     assert (await bench.task(bad))["status"] == "DEAD_LETTER"
     assert "ValueError: no luck" in (await bench.task(bad))["error"]
+
+
+async def test_an_object_of_one_organisation_is_not_there_for_another(bench, aaiclick_clickhouse):
+    """Each has a database of its own, and a name from elsewhere says nothing."""
+    connection = await connect(bench.target)
+    one, two = [(await create_org(connection, name=slug, slug=slug))["id"] for slug in ("one", "two")]
+    await connection.close()
+    [task_id] = await bench.enqueue_many(1, "echo", '{"word": [1, 2]}', org_id=one)
+    bench.drain()
+    table = json.loads((await bench.task(task_id))["result"])["table_id"]
+    peeks = {}
+    for org_id in (one, two, DEFAULT_ORG_ID):
+        [peeks[org_id]] = await bench.enqueue_many(
+            1, "peek", json.dumps({"table": table}), org_id=org_id, max_attempts=1
+        )
+    bench.drain()
+    assert (await bench.task(peeks[one]))["status"] == "COMPLETED"
+    for other in (two, DEFAULT_ORG_ID):
+        row = await bench.task(peeks[other])
+        assert row["status"] == "DEAD_LETTER"
+        assert "ObjectNotFoundError" in row["error"]
+    home = await bench.rows("SELECT org_id FROM table_refcounts WHERE table_name = $1", table)
+    assert [row["org_id"] for row in home] == [one]
+    client = await clickhouse(aaiclick_clickhouse)
+    found = await client.read_text("SELECT database FROM system.tables WHERE name = {t:String}", {"t": table})
+    assert found.column(0).to_pylist() == [f"{aaiclick_clickhouse.database}_{one.hex}"]
+    await bench.rows("DELETE FROM table_references WHERE table_name = $1 RETURNING 1", table)
+    await PgCleanupWorker(postgres=bench.target, clickhouse=aaiclick_clickhouse).run_once()
+    assert not (await client.read_text("SELECT 1 FROM system.tables WHERE name = {t:String}", {"t": table})).num_rows
+    for org_id in (one, two):
+        await client.run(f"DROP DATABASE IF EXISTS `{aaiclick_clickhouse.database}_{org_id.hex}` SYNC")
