@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
-from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.arguments import serialise
+from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.server import shapes
 from aaiclick.server.logs import LARGEST_PART, follow_log, read_part
 from aaiclick.server.once import IdempotencyKey, once
@@ -189,7 +188,7 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
             task_id,
             item.type,
             item.entrypoint,
-            serialise(item.payload, f"item of type {item.type!r}")[0],
+            _json(item),
             None,
             item.queue,
             item.priority,
@@ -203,6 +202,14 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]
+
+
+def _json(item: shapes.NewItem) -> str:
+    """What came as JSON is JSON, but for numbers that only Python reads."""
+    try:
+        return json.dumps(item.payload, allow_nan=False)
+    except ValueError:
+        raise SubmitError(f"The item of type {item.type!r} has a number that JSON does not have.") from None
 
 
 def task(row: Any) -> shapes.Task:

@@ -10,6 +10,7 @@ from aaiclick.server.figures import render
 from aaiclick.store import queue
 from aaiclick.store.figures import count_all
 from aaiclick.store.leases import Failure, Success
+from aaiclick.store.models import DEFAULT_ORG_ID
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",
@@ -83,8 +84,9 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
     connection = await connect(aaiclick_postgres)
     ended = "now() - interval '2 s', now() - interval '1 s'"
     await connection.execute(f"""
-        INSERT INTO jobs (id, name, status, started_at, completed_at, total_tasks)
-        VALUES (1, 'j', 'COMPLETED', {ended}, 1), (2, 'j', 'FAILED', {ended}, 0);
+        INSERT INTO jobs (id, org_id, name, status, started_at, completed_at, total_tasks)
+        VALUES (1, '{DEFAULT_ORG_ID}', 'j', 'COMPLETED', {ended}, 1),
+            (2, '{DEFAULT_ORG_ID}', 'j', 'FAILED', {ended}, 0);
         INSERT INTO tasks (id, type, job_id, status, readiness, attempt, worker_id, started_at, completed_at)
         VALUES (3, 't', 1, 'COMPLETED', NULL, 1, 9, {ended}), (4, 't', NULL, 'COMPLETED', NULL, 1, 9, {ended}),
             (5, 't', NULL, 'FAILED', NULL, 1, 9, {ended})""")
