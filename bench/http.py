@@ -126,7 +126,7 @@ async def mixed(options: argparse.Namespace, directory: Path) -> None:
                 for method, path, body, times in (
                     ("GET", "/v1/tasks?limit=20", None, reads),
                     ("GET", "/v1/jobs?limit=20", None, reads),
-                    ("GET", "/v1/queues", None, []),
+                    ("GET", "/v1/queues", None, reads),
                     ("POST", "/v1/tasks", {"items": [{"type": "bench"}] * 10}, writes),
                 ):
                     started = time.perf_counter()

@@ -19,6 +19,7 @@ from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
 from aaiclick.server.live import Live
 from aaiclick.server.permissions import Principal
+from aaiclick.server.shared import Shared
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.engine import create_pool
@@ -27,6 +28,8 @@ from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import are_of
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.engine import Connection, Pool
 
 API_CONNECTIONS = 16
@@ -49,6 +52,7 @@ class Service:
         self.closing = asyncio.Event()
         self.live = Live(postgres, self.closing)
         self.bell = Bell(postgres, self.closing)
+        self.depths = Shared[list["asyncpg.Record"]]()
         self._tenants: Tenants | None = None
         self._workers: set[tuple[UUID, int]] = set()
         self.figures = Scraped(self.owner)
