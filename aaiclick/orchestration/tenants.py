@@ -34,7 +34,12 @@ def tenant_target(admin: ClickHouseTarget, org_id: UUID) -> ClickHouseTarget:
         return admin
     name = f"{admin.database}_{org_id.hex}"
     secret = hmac.new(f"{admin.user}:{admin.password}".encode(), name.encode(), hashlib.sha256).hexdigest()
-    return replace(admin, user=name, database=name, password=secret)
+    return _as_tenant(admin, name, secret)
+
+
+def _as_tenant(node: ClickHouseTarget, name: str, secret: str) -> ClickHouseTarget:
+    others = tuple(_as_tenant(each, name, secret) for each in node.others)
+    return replace(node, user=name, database=name, password=secret, others=others)
 
 
 def user_statements(tenant: ClickHouseTarget) -> list[str]:
@@ -80,8 +85,8 @@ class Tenants:
         tenant = tenant_target(self._admin, org_id)
         if await _answers(tenant):
             return tenant
-        client = await _connect(self._admin)
-        await client.run(f"CREATE DATABASE IF NOT EXISTS `{tenant.database}`")
+        for node in _nodes(self._admin):
+            await (await _connect(node)).run(f"CREATE DATABASE IF NOT EXISTS `{tenant.database}`")
         try:
             await make_user(self._admin, org_id)
         except UnauthorisedError:
@@ -92,14 +97,20 @@ class Tenants:
 async def make_user(admin: ClickHouseTarget, org_id: UUID) -> None:
     """Make the user of an org, and what it may do in its database."""
     tenant = tenant_target(admin, org_id)
-    client = await _connect(admin)
     try:
-        for statement in user_statements(tenant):
-            await client.run(statement)
+        for node in _nodes(admin):
+            client = await _connect(node)
+            for statement in user_statements(tenant):
+                await client.run(statement)
     except UnreachableError:
         raise
     except AaiclickError as error:
         raise _no_users(admin, error.what.replace(tenant.password, "********")) from None
+
+
+def _nodes(admin: ClickHouseTarget) -> list[ClickHouseTarget]:
+    """Every server by itself: a cluster has no place for users and databases in common."""
+    return [replace(node, cluster="", others=()) for node in (admin, *admin.others)]
 
 
 def _no_users(admin: ClickHouseTarget, why: str) -> UnauthorisedError:

@@ -111,6 +111,8 @@ class ClickHouse(BaseModel):
     password: str
     secure: bool
     path: str
+    cluster: str = Field(description="The cluster that Objects are spread over, if any")
+    others: list[ClickHouse] = Field(description="Its other nodes")
 
 
 class Claimed(BaseModel):

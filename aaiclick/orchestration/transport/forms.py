@@ -179,7 +179,7 @@ def target_form(target: ClickHouseTarget) -> Form:
 
 
 def target_of(form: Mapping[str, Any]) -> ClickHouseTarget:
-    return ClickHouseTarget(**form)
+    return ClickHouseTarget.of(form)
 
 
 def _text(value: int | None) -> str | None:

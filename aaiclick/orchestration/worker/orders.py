@@ -40,7 +40,7 @@ class Setup:
         given: dict[str, Any] = json.loads(text)
         return Setup(
             work=_work(given["work"]),
-            clickhouse=ClickHouseTarget(**given["clickhouse"]) if given["clickhouse"] else None,
+            clickhouse=ClickHouseTarget.of(given["clickhouse"]) if given["clickhouse"] else None,
             log_directory=Path(given["log_directory"]),
             allowed_modules=tuple(given["allowed_modules"]),
             imports=tuple(given["imports"]),

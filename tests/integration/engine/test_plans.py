@@ -16,8 +16,8 @@ import pytest
 
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 ROWS = 1_000_000
 BATCH = 100

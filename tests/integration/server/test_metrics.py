@@ -10,7 +10,7 @@ from aaiclick.server.figures import render
 from aaiclick.store import queue
 from aaiclick.store.figures import count_all
 from aaiclick.store.leases import Failure, Success
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",

@@ -26,8 +26,8 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.keys import create_key
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.worker.nursery import Nursery
 
 TASKS = """

@@ -7,8 +7,8 @@ import pytest
 from aaiclick.data.client import connect as clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.orgs import create_org
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.worker.conftest import over_both
 
 

@@ -1,6 +1,7 @@
 """Who an organisation is in ClickHouse."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from aaiclick.data import client as data_client
 from aaiclick.errors import UnauthorisedError, UnreachableError
 from aaiclick.orchestration.tenants import Tenants, tenant_target, user_statements
 from aaiclick.settings import ClickHouseTarget
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 ADMIN = ClickHouseTarget("db.example.org", 8443, "admin", "main", "hunter2", secure=True)
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -51,6 +52,15 @@ def test_each_organisation_is_somebody_else_somewhere_else():
     assert len({ADMIN.password, one.password, two.password}) == 3
     assert one == tenant_target(ADMIN, ONE)
     assert one.password != tenant_target(replace(ADMIN, password="other"), ONE).password
+
+
+def test_on_a_cluster_it_is_the_same_on_every_node():
+    cluster = replace(ADMIN, cluster="c", others=(replace(ADMIN, host="second", password="another"),))
+    tenant = tenant_target(cluster, ONE)
+    assert {(node.user, node.database, node.password) for node in (tenant, *tenant.others)} == {
+        (tenant.user, tenant.database, tenant.password)
+    }
+    assert ClickHouseTarget.of(json.loads(json.dumps(asdict(tenant)))) == tenant
 
 
 def test_a_user_may_do_everything_in_its_database_and_nothing_in_another():
