@@ -119,6 +119,12 @@ class CycleError(SubmitError):
     """Tasks or groups wait for each other."""
 
 
+class UnknownTableError(SubmitError):
+    """An Object that is passed on is released, unknown, or another organisation's."""
+
+    exit_code = EXIT_NOT_FOUND
+
+
 class LimitError(SubmitError):
     """The job has grown past what a job may be."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -105,9 +106,29 @@ class ClickHouseTarget:
         """Looked up for each task: of three fields it takes a quarter of the time."""
         return hash((self.host, self.port, self.database))
 
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> ClickHouseTarget:
+        """Back from `asdict`, also by way of JSON."""
+        own: dict[str, Any] = {name: value for name, value in fields.items() if name != "others"}
+        return ClickHouseTarget(**own, others=tuple(map(ClickHouseTarget.of, fields["others"])))
+
     def with_database(self, database: str) -> ClickHouseTarget:
         return replace(self, database=database, others=tuple(each.with_database(database) for each in self.others))
 
+
+@dataclass(frozen=True)
+class ServerTarget:
+    """An aaiclick server that speaks for the databases behind it, and the key that opens it."""
+
+    url: str
+    key: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"the server at {self.url}"
+
+
+WorkTarget = PostgresTarget | ServerTarget
+"""Where work comes from."""
 
 Seconds = Annotated[float, Field(gt=0, le=100 * 365 * 86400, allow_inf_nan=False)]
 """Added to timestamps by PostgreSQL, which knows no infinite interval before version 17."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -9,6 +10,9 @@ import click
 
 from aaiclick.cli.database import moment, with_database
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.errors import UnreachableError
+from aaiclick.local import clickhouse_target
+from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import control, orgs
 from aaiclick.store.orgs import Limits
 
@@ -48,7 +52,10 @@ def create(slug: str, name: str | None, weight: int, max_running: int | None, ra
 
     async def work(connection: Connection) -> asyncpg.Record:
         limits = Limits(weight, max_running, rate)
-        return await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+        made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+        with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
+            await Tenants(await clickhouse_target()).ready(made["id"])
+        return made
 
     print_records([_line(with_database(work))], output)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")

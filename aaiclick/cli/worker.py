@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import click
@@ -13,7 +16,7 @@ from aaiclick.cli.output import note
 from aaiclick.local import find_both
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
-from aaiclick.settings import get_logs_dir, get_settings
+from aaiclick.settings import PostgresTarget, ServerTarget, get_logs_dir, get_settings
 from aaiclick.store.migrate import prepare
 
 
@@ -47,6 +50,12 @@ def worker() -> None:
     "--grace-seconds", type=click.FloatRange(0), default=5.0, show_default=True,
     help="How long a task may take to end once it is told to, before its process is killed.",
 )  # fmt: skip
+@click.option("--server", default=None, help="Server to work for instead of databases [default: AAICLICK_SERVER].")
+@click.option("--key", default=None, help="Key to that server; rather set AAICLICK_API_KEY, which others do not see.")
+@click.option(
+    "--shared-logs", is_flag=True,
+    help="With a server: write logs to AAICLICK_LOG_DIR, which the server reads too, instead of sending them.",
+)  # fmt: skip
 def start(
     processes: int | None,
     concurrency: int,
@@ -58,9 +67,19 @@ def start(
     drain: bool,
     stop_seconds: float,
     grace_seconds: float,
+    server: str | None,
+    key: str | None,
+    shared_logs: bool,
 ) -> None:
-    """Run tasks until told to stop: Ctrl-C finishes what runs, a second one gives it back at once."""
+    """Run tasks until told to stop: Ctrl-C finishes what runs, a second one gives it back at once.
+
+    With --server or AAICLICK_SERVER it needs no database: the server hands it the work of the key's organisation.
+    """
+    work = server_target(server, key)
+    spool = None if work is None or shared_logs else tempfile.TemporaryDirectory(prefix="aaiclick-logs-")
     plan = make_plan(
+        work=work,
+        spool=None if spool is None else Path(spool.name),
         processes=processes or os.cpu_count() or 1,
         concurrency=concurrency,
         queues=queues,
@@ -72,12 +91,25 @@ def start(
         stop_seconds=stop_seconds,
         grace_seconds=grace_seconds,
     )
-    asyncio.run(_run(plan))
+    with spool or contextlib.nullcontext():
+        asyncio.run(_run(plan))
+
+
+def server_target(url: str | None, key: str | None) -> ServerTarget | None:
+    """The server to work for, if one is named."""
+    settings = get_settings()
+    url = url or settings.server
+    if url is None:
+        return None
+    secret = key or (settings.api_key.get_secret_value() if settings.api_key else "")
+    return ServerTarget(url.rstrip("/"), secret)
 
 
 def make_plan(
     *,
     processes: int,
+    work: ServerTarget | None = None,
+    spool: Path | None = None,
     concurrency: int = 16,
     queues: tuple[str, ...] = (),
     imports: tuple[str, ...] = (),
@@ -90,8 +122,8 @@ def make_plan(
 ) -> Plan:
     """A worker by the settings of this process, on the servers they name or the embedded ones."""
     settings = get_settings()
-    postgres, clickhouse = find_both(settings)
-    log_directory = get_logs_dir(settings)
+    source, clickhouse = (work, None) if work is not None else find_both(settings)
+    log_directory = spool or get_logs_dir(settings)
     duty = Duty(
         worker_id=0,
         queues=queues,
@@ -105,22 +137,32 @@ def make_plan(
         drain=drain,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
-    setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory)
+    setup = Setup(
+        source, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory, spool is not None
+    )
     return Plan(processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds)
 
 
 async def _run(plan: Plan) -> None:
-    await prepare(plan.setup.postgres, embedded=get_settings().postgres is None)
+    if isinstance(plan.setup.work, PostgresTarget):
+        await prepare(plan.setup.work, embedded=get_settings().postgres is None)
+    else:
+        await check_server(plan.setup.work)
     supervisor = Supervisor(plan)
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(sign, _stop, supervisor)
     note(
         f"Worker of {plan.processes} processes with {plan.duty.concurrency} tasks at once, on "
-        f"{'queues ' + ', '.join(plan.duty.queues) if plan.duty.queues else 'all queues'} of {plan.setup.postgres}. "
+        f"{'queues ' + ', '.join(plan.duty.queues) if plan.duty.queues else 'all queues'} of {plan.setup.work}. "
         "Ctrl-C stops it."
     )
     await supervisor.run()
+
+
+async def check_server(target: ServerTarget) -> None:
+    """Ask whether it is there and takes the key: once it works, a worker never gives up."""
+    await importlib.import_module("aaiclick.orchestration.transport.remote").check(target)
 
 
 def _stop(supervisor: Supervisor) -> None:

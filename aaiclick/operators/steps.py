@@ -29,7 +29,6 @@ from aaiclick.data.gather import (
 from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Group, PermanentError, Task, get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
-from aaiclick.store import reads
 
 F = TypeVar("F", bound=Callable[..., Any])
 HERE = __name__
@@ -191,8 +190,7 @@ def _scope() -> TaskScope:
 async def collect(group_id: str, callback: str, target: Object | None = None) -> Object | None:
     """One Object of what the chunks wrote, of each by the attempt that was accepted."""
     began = time.monotonic()
-    async with get_current_context().connection() as connection:
-        rows = await reads.group_results(connection, int(group_id))
+    rows = await get_current_context().group_results(int(group_id))
     records = [(row["attempt"], json.loads(row["result"])) for row in rows]
     parts = sorted(
         (Part(r["chunk"], attempt, r["start"], r["rows"], r["out"]) for attempt, r in records), key=lambda p: p.number

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import importlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from aaiclick.errors import AaiclickError, SubmitError
@@ -16,10 +17,12 @@ from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.orchestration.sharing import sharing
-from aaiclick.settings import PostgresTarget, get_settings
+from aaiclick.settings import PostgresTarget, ServerTarget, get_settings
+from aaiclick.store import reads
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
+from aaiclick.store.plan import Plan
 from aaiclick.store.submit import Limits, add_to_job
 
 if TYPE_CHECKING:
@@ -119,11 +122,25 @@ class OrchContext:
         if nodes:
             plan, names = make_plan(nodes)
             lease = self._lease if job == self.job_id else None
-            async with sharing(arguments_of(plan, nodes)) as shared, self.connection() as connection:
+            async with sharing(arguments_of(plan, nodes)) as shared:
                 plan.tables, plan.adopted = shared.tables, shared.adopted
-                await add_to_job(connection, job, plan, names, lease, limits=job_limits())
+                await self._insert(job, plan, names, lease)
             mark_submitted(nodes, job)
         return items
+
+    async def _insert(self, job_id: int, plan: Plan, names: Mapping[int, str], lease: Lease | None) -> None:
+        async with self.connection() as connection:
+            await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
+
+    async def task_results(self, job_id: int, task_ids: Sequence[int]) -> Mapping[int, str | None]:
+        """What tasks of a job returned, as JSON text."""
+        async with self.connection() as connection:
+            return await reads.task_results(connection, job_id, task_ids)
+
+    async def group_results(self, group_id: int) -> Sequence[Mapping[str, Any]]:
+        """What the tasks of a group returned (as JSON text), when and by which attempts, in the order of their ids."""
+        async with self.connection() as connection:
+            return [dict(row) for row in await reads.group_results(connection, group_id)]
 
 
 def _not_entered() -> AaiclickError:
@@ -161,6 +178,8 @@ def get_current_context() -> OrchContext:
 
 def _of_scope(scope: TaskScope) -> OrchContext:
     """Tasks of one process share a pool: opening one per task would cost more than the task."""
+    if isinstance(scope.target, ServerTarget):
+        return importlib.import_module("aaiclick.orchestration.remote_context").RemoteContext(scope)  # loads httpx
     shared = _of_scopes.setdefault(asyncio.get_running_loop(), {})
     if scope.target not in shared:
         shared[scope.target] = [], create_pool(scope.target)

@@ -21,7 +21,6 @@ from collections.abc import Collection
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 import asyncpg
 
@@ -29,14 +28,11 @@ from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.lifecycle import LifecycleHandler
 from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
 from aaiclick.local import postgres_target
+from aaiclick.orchestration.transport import DirectTransport, Line, Transport
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import tables
-from aaiclick.store.engine import connect
 from aaiclick.store.leases import Lease
-
-if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
 
 log = logging.getLogger(__name__)
 
@@ -81,21 +77,21 @@ class _Order:
 class PgLifecycleHandler(LifecycleHandler):
     """Counts references in PostgreSQL; shared by all tasks of a worker process, or used by itself."""
 
-    def __init__(self, target: PostgresTarget | None = None) -> None:
-        self._target = target
+    def __init__(self, target: PostgresTarget | Transport | None = None) -> None:
+        self._transport = DirectTransport(target, None) if isinstance(target, PostgresTarget) else target
         self._session_id = 0
         self._orders: deque[_Order] = deque()
         self._counts: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
-        self._connection: Connection | None = None
+        self._line: Line | None = None
         self._stopping = False
 
     async def start(self) -> None:
         """Begin to write; PostgreSQL is not spoken to before there is something to say."""
         if self._writer is None:
-            self._target = self._target or await postgres_target()
+            self._transport = self._transport or DirectTransport(await postgres_target(), None)
             self._stopping = False
             self._loop = asyncio.get_running_loop()
             self._writer = asyncio.create_task(self._write())
@@ -108,10 +104,9 @@ class PgLifecycleHandler(LifecycleHandler):
         self._wake.set()
         await self._writer
         self._writer = None
-        if self._connection is not None:
-            with contextlib.suppress(*_AWAY, TimeoutError):
-                await self._connection.close(timeout=1)
-            self._connection = None
+        if self._line is not None:
+            await self._line.close()
+            self._line = None
 
     def for_attempt(self, lease: Lease) -> AttemptTables:
         """The handler of one attempt."""
@@ -180,14 +175,14 @@ class PgLifecycleHandler(LifecycleHandler):
         waited = 0.0
         while True:
             try:
-                assert self._target is not None  # noqa: S101
-                if self._connection is None or self._connection.is_closed():
-                    self._connection = await connect(self._target)
-                await self._carry_out(self._connection, orders)
+                assert self._transport is not None  # noqa: S101
+                if self._line is None or self._line.closed:
+                    self._line = await self._transport.open()
+                await self._carry_out(self._line, orders)
             except _AWAY as error:
-                if self._connection is not None:
-                    self._connection.terminate()
-                    self._connection = None
+                if self._line is not None:
+                    self._line.terminate()
+                    self._line = None
                 if self._stopping and waited >= STOP_SECONDS:
                     self._fail(orders, error)
                     return
@@ -204,31 +199,31 @@ class PgLifecycleHandler(LifecycleHandler):
         for order in orders:
             _settle(order, error)
 
-    async def _carry_out(self, connection: Connection, orders: list[_Order]) -> None:
+    async def _carry_out(self, line: Line, orders: list[_Order]) -> None:
         by_kind: dict[_Kind, list[_Order]] = {}
         for order in orders:
             by_kind.setdefault(order.kind, []).append(order)
         if released := by_kind.get(_Kind.RELEASE):
-            await tables.release(connection, _wishes(released))
-        for kind, act in ((_Kind.RESERVE, tables.reserve), (_Kind.HOLD, tables.hold)):
+            await line.release(_wishes(released))
+        for kind, act in ((_Kind.RESERVE, line.reserve), (_Kind.HOLD, line.hold)):
             if wanted := by_kind.get(kind):
-                for order, held in zip(wanted, await act(connection, _wishes(wanted)), strict=True):
+                for order, held in zip(wanted, await act(_wishes(wanted)), strict=True):
                     _settle(order, _refusal(order, held))
         for order in by_kind.get(_Kind.NAME, ()):
-            await tables.name_table(connection, order.table, order.name)
+            await line.name_table(order.table, order.name, order.lease)
         for order in by_kind.get(_Kind.UNNAME, ()):
-            await tables.unname_table(connection, order.table)
-        await self._carry_out_counts(connection, by_kind.get(_Kind.COUNT, []))
+            await line.unname_table(order.table, order.lease)
+        await self._carry_out_counts(line, by_kind.get(_Kind.COUNT, []))
         for order in orders:
             _settle(order)
 
-    async def _carry_out_counts(self, connection: Connection, orders: list[_Order]) -> None:
+    async def _carry_out_counts(self, line: Line, orders: list[_Order]) -> None:
         if not orders:
             if self._counts:
-                await tables.beat_session(connection, self._session)
+                await tables.beat_session(line.connection, self._session)
             return
         counts = {order.table: self._counts[order.table] for order in orders}
-        gone = await tables.count_session(connection, self._session, counts)
+        gone = await tables.count_session(line.connection, self._session, counts)
         for name, count in counts.items():
             if count <= 0 or name in gone:
                 del self._counts[name]
@@ -289,10 +284,10 @@ class AttemptTables(LifecycleHandler):
             self._writer.order(_Order(_Kind.RELEASE, table_name, self._lease))
 
     async def name(self, table_name: str, name: str) -> None:
-        await self._writer.name(table_name, name)
+        await self._writer.carry_out(_Order(_Kind.NAME, table_name, self._lease, name=name))
 
     async def unname(self, table_name: str, name: str) -> None:
-        await self._writer.unname(table_name, name)
+        await self._writer.carry_out(_Order(_Kind.UNNAME, table_name, self._lease, name=name))
 
     def _change(self, table_name: str, change: int) -> int:
         # Reentrant: a destructor may run while this very thread is in here.

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from aaiclick.orchestration.handlers import Function
-from aaiclick.settings import PostgresTarget
+from aaiclick.settings import WorkTarget
 from aaiclick.store.leases import Lease
 
 
@@ -21,7 +21,7 @@ class TaskScope:
     org_id: UUID
     job_id: int | None
     group_id: int | None
-    target: PostgresTarget
+    target: WorkTarget
     resolve: Callable[[str], Function] | None = None
     """From the import path of a function to the function, by the rules of this worker."""
     call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None

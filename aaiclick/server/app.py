@@ -36,7 +36,7 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await service.start()
-        work = [asyncio.create_task(service.live.run()), asyncio.create_task(_forget(service))]
+        work = [asyncio.create_task(each) for each in (service.live.run(), service.bell.run(), _forget(service))]
         try:
             yield
         finally:

@@ -1,6 +1,7 @@
 """The figures of `/metrics`, in Prometheus' form: counted from the database, kept for a moment.
 
-They are what the tables say: what retention deleted is not counted any more, which Prometheus takes for a restart.
+They are what the tables say, and what retention has deleted from them: counters only rise. (What a worker did is
+counted while its tasks are kept.)
 Labels are bounded: at most QUEUES_SHOWN queues and the workers that are there.
 """
 
@@ -68,19 +69,22 @@ class _Collector:
 
     def collect(self) -> Iterator[Metric]:
         figures = self._figures
-        jobs = _by_status(figures.jobs)
+        past = {kind: [row for row in figures.forgotten if row["kind"] == kind] for kind in ("job", "task")}
+        jobs = _by_status([*figures.jobs, *past["job"]])
         yield CounterMetricFamily("jobs_created", "Jobs that were submitted.", sum(jobs.values()))
         yield CounterMetricFamily("jobs_completed", "Jobs that completed.", jobs["COMPLETED"])
         yield CounterMetricFamily("jobs_failed", "Jobs that failed.", jobs["FAILED"])
         yield CounterMetricFamily("jobs_cancelled", "Jobs that were cancelled.", jobs["CANCELLED"])
-        yield _histogram("job_duration_seconds", "From the start of a completed job to its end.", figures.jobs)
-        tasks = _by_status(row for row in figures.tasks if not row["retried"])
-        created = sum(row["count"] for row in figures.tasks)
+        ended = [*figures.jobs, *past["job"]]
+        yield _histogram("job_duration_seconds", "From the start of a completed job to its end.", ended)
+        tasks = _by_status([*(row for row in figures.tasks if not row["retried"]), *past["task"]])
+        created = sum(row["count"] for row in [*figures.tasks, *past["task"]])
         failed = tasks["FAILED"] + tasks["DEAD_LETTER"]
         yield CounterMetricFamily("tasks_created", "Tasks that were submitted or enqueued.", created)
         yield CounterMetricFamily("tasks_completed", "Tasks that completed.", tasks["COMPLETED"])
         yield CounterMetricFamily("tasks_failed", "Tasks that failed for good, dead letters included.", failed)
-        yield _histogram("task_duration_seconds", "From the start of a completed task to its end.", figures.tasks)
+        took = [*figures.tasks, *past["task"]]
+        yield _histogram("task_duration_seconds", "From the start of a completed task to its end.", took)
         depth = GaugeMetricFamily("task_queue_depth", "Tasks that wait for a worker.", labels=["queue"])
         for row in figures.queues:
             depth.add_metric([row["queue"]], row["ready"])

@@ -7,19 +7,28 @@ and this server's settings; the path that a worker reported is never opened: it 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from aaiclick.server.sse import Event
 from aaiclick.settings import Settings, get_logs_dir
 
 LARGEST_PART = 1_000_000
+LARGEST_LOG = 11_000_000
+"""Of one attempt; a worker stops before that."""
+
 LOOK_SECONDS = 0.3
+
+
+def log_path(settings: Settings, task_id: int) -> Path:
+    return get_logs_dir(settings) / f"{task_id}.log"
 
 
 async def read_part(settings: Settings, task_id: int, offset: int, limit: int) -> tuple[str, int]:
     """Up to `limit` bytes from `offset` (a negative one counts from the end), and where to read on."""
-    return await asyncio.to_thread(_read, get_logs_dir(settings) / f"{task_id}.log", offset, limit)
+    return await asyncio.to_thread(_read, log_path(settings, task_id), offset, limit)
 
 
 def _read(path: Path, offset: int, limit: int) -> tuple[str, int]:
@@ -43,6 +52,31 @@ def _whole(data: bytes, at_end: bool) -> bytes:
             needed = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             return data if needed <= cut or (at_end and len(data) == cut) else data[:-cut]
     return data
+
+
+async def write_part(settings: Settings, task_id: int, attempt: int, offset: int, text: str) -> None:
+    """Write what a worker elsewhere sends: at its place within the attempt, so that sending it twice does no harm."""
+    path = log_path(settings, task_id)
+    await asyncio.to_thread(_write, path, f"=== attempt {attempt},".encode(), offset, text.encode(errors="replace"))
+
+
+def _write(path: Path, mark: bytes, offset: int, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "r+b") as file:
+        begin = _begin(file, mark)
+        file.seek(begin + min(offset, LARGEST_LOG))
+        file.write(data[: max(0, LARGEST_LOG - offset)])
+
+
+def _begin(file: BinaryIO, mark: bytes) -> int:
+    """Where the attempt's part begins: at its mark, or at the end of what there is."""
+    place = 0
+    for line in file:
+        if line.startswith(mark):
+            return place
+        place += len(line)
+    return place
 
 
 async def follow_log(

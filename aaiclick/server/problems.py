@@ -37,6 +37,7 @@ from aaiclick.errors import (
     StackError,
     SubmitError,
     UnauthorisedError,
+    UnknownTableError,
     UnreachableError,
     UnsupportedServerError,
 )
@@ -105,6 +106,7 @@ KINDS: dict[type[AaiclickError], Kind] = {
     MediaTypeError: Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
     MalformedError: Kind(HTTPStatus.BAD_REQUEST, "malformed"),
     RequestError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
+    UnknownTableError: Kind(HTTPStatus.NOT_FOUND, "not_found"),
     CycleError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
     SubmitError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "not_runnable"),
     EntrypointError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "entrypoint"),

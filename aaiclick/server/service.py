@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from starlette.requests import Request
 
-from aaiclick.errors import AaiclickError, ForbiddenError
+from aaiclick.errors import AaiclickError, ForbiddenError, NotFoundError
 from aaiclick.local import clickhouse_target
+from aaiclick.orchestration.tenants import Tenants
 from aaiclick.server.address import is_loopback
+from aaiclick.server.bell import Bell
 from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
 from aaiclick.server.live import Live
 from aaiclick.server.permissions import Principal
+from aaiclick.server.shared import Shared
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.engine import create_pool
 from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.workers import are_of
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.engine import Connection, Pool
 
 API_CONNECTIONS = 16
 OWNER_CONNECTIONS = 8
+KNOWN_WORKERS = 100_000
 
 ANYBODY = Principal(DEFAULT_ORG_ID, "anybody (no authentication)", frozenset(SCOPES))
 
@@ -44,6 +51,10 @@ class Service:
         self._owner: Pool | None = None
         self.closing = asyncio.Event()
         self.live = Live(postgres, self.closing)
+        self.bell = Bell(postgres, self.closing)
+        self.depths = Shared[list["asyncpg.Record"]]()
+        self._tenants: Tenants | None = None
+        self._workers: set[tuple[UUID, int]] = set()
         self.figures = Scraped(self.owner)
         self.failure: AaiclickError | None = None
         """Why it could not start, for whoever waits for it."""
@@ -70,6 +81,7 @@ class Service:
     def close_streams(self) -> None:
         """Streams end: the server is about to stop."""
         self.closing.set()
+        self.bell.ring()
         self._ending = asyncio.ensure_future(self.live.wake_all())
 
     async def stop(self) -> None:
@@ -107,8 +119,27 @@ class Service:
 
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
         """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""
-        target = await clickhouse_target(self.settings)
-        return target if org_id == DEFAULT_ORG_ID else target.with_database(f"{target.database}_{org_id.hex}")
+        return await (await self._databases()).ready(org_id)
+
+    async def credential(self, org_id: UUID) -> ClickHouseTarget:
+        """What a worker of the org is given; raises where there is no user for each."""
+        return await (await self._databases()).credential(org_id)
+
+    async def _databases(self) -> Tenants:
+        if self._tenants is None:
+            self._tenants = Tenants(await clickhouse_target(self.settings))
+        return self._tenants
+
+    async def check_workers(self, connection: Connection, org_id: UUID, worker_ids: Sequence[int]) -> None:
+        """Raise unless all of these workers are the org's. Which org a worker is of never changes."""
+        unknown = [worker_id for worker_id in worker_ids if (org_id, worker_id) not in self._workers]
+        if not unknown:
+            return
+        if not await are_of(connection, unknown, org_id):
+            raise NotFoundError("There is no such worker.", remedy="Register it: POST /v1/worker/register.")
+        if len(self._workers) > KNOWN_WORKERS:
+            self._workers.clear()
+        self._workers.update((org_id, worker_id) for worker_id in unknown)
 
 
 def _refuse_foreign_host(request: Request) -> None:

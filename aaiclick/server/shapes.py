@@ -16,7 +16,7 @@ LARGEST_ID = 2**63 - 1
 MANY = 10_000
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -26,9 +26,9 @@ def _storable(text: str) -> str:
     return text
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(storable)]
 Slug = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-Key = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_storable)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(storable)]
 Entrypoint = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[A-Za-z_][\w.:]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$"), Field(examples=["7265312768204800"])]
 PathId = Annotated[int, Path(ge=1, le=LARGEST_ID, description="A snowflake")]
@@ -383,7 +383,7 @@ class Org(BaseModel):
 
 
 class NewUser(Sent):
-    external_id: Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_storable)]
+    external_id: Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(storable)]
     email: Name | None = None
     role: Role
 

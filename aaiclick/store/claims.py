@@ -27,16 +27,17 @@ async def claim(
     limit: int,
     queues: Sequence[str],
     lease_seconds: float,
+    org_id: UUID | None = None,
     now: datetime | None = None,
 ) -> list[Claim]:
-    """Lease up to `limit` ready tasks of `queues` (none named: of all), most urgent first."""
-    claims = await _claim(connection, worker_id, limit, queues, lease_seconds, now)
+    """Lease up to `limit` ready tasks of `queues` (none named: of all), most urgent first; of one org, if named."""
+    claims = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
     if (
         len(claims) < limit
         and await connection.fetchval(statement("is_due"), now)
         and await promote(connection, now=now)
     ):
-        claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, now)
+        claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
     return claims
 
 
@@ -46,6 +47,7 @@ async def _claim(
     limit: int,
     queues: Sequence[str],
     lease_seconds: float,
+    org_id: UUID | None,
     now: datetime | None,
 ) -> list[Claim]:
     """The short statement first; it says when taking turns, limits or pauses make the long one necessary.
@@ -53,18 +55,20 @@ async def _claim(
     Claims meet paused tasks among the ready ones and set them aside: then there is more to take.
     """
     claims: list[Claim] = []
-    name = "claim"
+    fair = org_id is not None
     while len(claims) < limit:
         token = uuid4()
         async with faults.statement("claim"):
-            rows = await connection.fetch(
-                statement(name), worker_id, limit - len(claims), list(queues), lease_seconds, token, now
-            )
+            arguments = worker_id, limit - len(claims), list(queues), lease_seconds, token, now
+            if fair:
+                rows = await connection.fetch(statement("claim_fair"), *arguments, org_id)
+            else:
+                rows = await connection.fetch(statement("claim"), *arguments)
         more = bool(rows) and rows[-1]["id"] is None
         claims += [_to_claim(row, token) for row in (rows[:-1] if more else rows)]
         if not more:
             break
-        name = "claim_fair"
+        fair = True
     return claims
 
 

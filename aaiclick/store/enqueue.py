@@ -54,7 +54,8 @@ async def enqueue_with_tables(
         held = [(task, name) for task, name in tables if task in new]
         names = {task.id: f"The item of type {task.type!r}" for task in tasks}
         used = {name for _, name in held}
-        await hold_arguments(connection, None, held, {name: adopted[name] for name in adopted if name in used}, names)
+        lent = {name: adopted[name] for name in adopted if name in used}
+        await hold_arguments(connection, None, held, lent, names, org_id)
     return ids
 
 

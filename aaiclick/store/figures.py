@@ -24,6 +24,7 @@ class Figures:
 
     tasks: list[asyncpg.Record]
     jobs: list[asyncpg.Record]
+    forgotten: list[asyncpg.Record]
     queues: list[asyncpg.Record]
     workers: list[asyncpg.Record]
 
@@ -35,6 +36,7 @@ async def count_all(connection: Connection) -> Figures:
         return Figures(
             await connection.fetch(statement("figures_tasks"), BUCKETS),
             await connection.fetch(statement("figures_jobs"), BUCKETS),
+            await connection.fetch(statement("figures_forgotten")),
             await connection.fetch(statement("figures_queues"), QUEUES_SHOWN),
             await connection.fetch(statement("figures_workers")),
         )

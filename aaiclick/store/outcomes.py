@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from aaiclick import faults
 from aaiclick.store import tables
@@ -59,6 +60,7 @@ async def acknowledge_and_claim(
     limit: int,
     queues: Sequence[str],
     lease_seconds: float,
+    org_id: UUID | None = None,
     now: datetime | None = None,
 ) -> tuple[set[int], list[Claim]]:
     """Acknowledge, then claim what that made ready: two transactions, so a claim never undoes an acknowledgement."""
@@ -70,7 +72,13 @@ async def acknowledge_and_claim(
     if limit <= 0:
         return accepted, []
     claims = await claim(
-        connection, worker_id=worker_id, limit=limit, queues=queues, lease_seconds=lease_seconds, now=now
+        connection,
+        worker_id=worker_id,
+        limit=limit,
+        queues=queues,
+        lease_seconds=lease_seconds,
+        org_id=org_id,
+        now=now,
     )
     return accepted, claims
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg
@@ -114,7 +115,8 @@ async def tasks_of_org(
     limit: int = 100,
 ) -> list[asyncpg.Record]:
     """Newest first. There is no index for what the filters leave out: rare things are better asked for by their job."""
-    return await connection.fetch(statement("tasks_of_org"), org_id, before, status, type, queue, limit)
+    name = "tasks_of_default_org" if org_id == DEFAULT_ORG_ID else "tasks_of_org"
+    return await connection.fetch(statement(name), org_id, before, status, type, queue, limit)
 
 
 async def task_of_key(

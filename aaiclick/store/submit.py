@@ -85,7 +85,7 @@ async def submit_job(
         if inserted is None:
             return int(await connection.fetchval(statement("job_by_key"), job.org_id, job.name, job.idempotency_key))
         await _insert(connection, job.org_id, job.id, plan, counters, set(), None, now)
-        await hold_arguments(connection, job.id, plan.tables, plan.adopted, names or {})
+        await hold_arguments(connection, job.id, plan.tables, plan.adopted, names or {}, job.org_id)
         if not plan.tasks:
             await settle(connection, completed=Counter({job.id: 0}), now=now)
     return job.id
@@ -136,7 +136,7 @@ async def _add(
     refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
     counters = count(gated, known)
     await _insert(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
-    await hold_arguments(connection, job_id, plan.tables, plan.adopted, names)
+    await hold_arguments(connection, job_id, plan.tables, plan.adopted, names, head["org_id"])
     grown = {group: added for group in known.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("grow_groups"), list(grown), list(grown.values()))

@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.errors import NotFoundError, UnknownTableError
 from aaiclick.store.claims import columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.leases import Lease, Success
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg
@@ -106,6 +108,7 @@ async def hold_arguments(
     tables: Collection[tuple[int, str]],
     adopted: Mapping[str, int],
     names: Mapping[int, str],
+    org_id: UUID = DEFAULT_ORG_ID,
 ) -> None:
     """In the transaction that inserts tasks: (task, table) pairs of what they are given. `adopted` tables belong to a
     session that only ClickHouse knows of, and become known here.
@@ -116,12 +119,12 @@ async def hold_arguments(
         await connection.execute(statement("adopt_tables"), list(adopted), list(adopted.values()))
     pairs = sorted(set(tables)) if job_id is None else [(job_id, name) for name in sorted({name for _, name in tables})]
     missing = await connection.fetch(
-        statement("hold_arguments"), [name for _, name in pairs], [task for task, _ in pairs], job_id
+        statement("hold_arguments"), [name for _, name in pairs], [task for task, _ in pairs], job_id, org_id
     )
     if missing:
         table = missing[0]["name"]
         task = next(task for task, name in tables if name == table)
-        raise SubmitError(
+        raise UnknownTableError(
             f"{names.get(task, f'Task {task}')} is given the Object in table {table}, which is released or unknown.",
             remedy="Make the Object anew; pass it on while it is held: by its context, its job, or a name.",
         )
@@ -161,12 +164,15 @@ async def release_sessions(connection: Connection, sessions: Sequence[int]) -> N
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-async def name_table(connection: Connection, table_name: str, name: str) -> None:
-    await connection.execute(statement("name_table"), table_name, name)
+async def name_table(connection: Connection, table_name: str, name: str, lease: Lease | None = None) -> None:
+    """Keep a table by its name, in the org of the attempt that does it."""
+    task_id = None if lease is None else lease.task_id
+    await connection.execute(statement("name_table"), table_name, name, task_id, DEFAULT_ORG_ID)
 
 
-async def unname_table(connection: Connection, table_name: str) -> None:
-    await connection.execute(statement("unname_table"), table_name)
+async def unname_table(connection: Connection, table_name: str, lease: Lease | None = None) -> None:
+    task_id = None if lease is None else lease.task_id
+    await connection.execute(statement("unname_table"), table_name, task_id, DEFAULT_ORG_ID)
 
 
 # --- jobs ---------------------------------------------------------------------------------------------------------
@@ -205,16 +211,16 @@ async def mark_dropping(
     limit: int = DROPPED_AT_ONCE,
     reclaim_seconds: float = RECLAIM_SECONDS,
     now: datetime | None = None,
-) -> list[str]:
-    """Tables that nothing refers to and nothing can refer to any more: to be dropped, then forgotten."""
+) -> dict[str, UUID]:
+    """Tables that nothing refers to or can refer to any more, with their orgs: to be dropped, then forgotten."""
     rows = await again(lambda: connection.fetch(statement("mark_dropping"), limit, reclaim_seconds, now))
-    return [row["table_name"] for row in rows]
+    return {row["table_name"]: row["org_id"] for row in rows}
 
 
-async def mark_orphans(connection: Connection, names: Sequence[str]) -> list[str]:
-    """The same for tables that nobody knows; returns those of which that was true."""
-    rows = await again(lambda: connection.fetch(statement("mark_orphans"), list(names)))
-    return [row["table_name"] for row in rows]
+async def mark_orphans(connection: Connection, names: Sequence[str], org_id: UUID = DEFAULT_ORG_ID) -> dict[str, UUID]:
+    """The same for tables of an org that nobody knows; returns those of which that was true."""
+    rows = await again(lambda: connection.fetch(statement("mark_orphans"), list(names), org_id))
+    return {row["table_name"]: org_id for row in rows}
 
 
 async def known_tables(connection: Connection, names: Sequence[str]) -> set[str]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from aaiclick.store.cancel import cancel_job
+from aaiclick.store.figures import BUCKETS
 from aaiclick.store.leases import Failure, Lease
 from aaiclick.store.outcomes import acknowledge
 from aaiclick.store.statements import statement
@@ -59,10 +60,10 @@ async def forget(
     connection: Connection, *, keep_seconds: float, limit: int = 1_000, now: datetime | None = None
 ) -> dict[str, int]:
     """Delete finished jobs, finished tasks without a job and stopped workers older than `keep_seconds`."""
-    jobs = await connection.execute(statement("forget_jobs"), keep_seconds, limit, now)
-    tasks = await connection.execute(statement("forget_tasks"), keep_seconds, limit, now)
+    jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now, BUCKETS)
+    tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now, BUCKETS)
     workers = await connection.execute(statement("forget_workers"), keep_seconds, now)
-    return {"jobs": _count(jobs), "tasks": _count(tasks), "workers": _count(workers)}
+    return {"jobs": jobs, "tasks": tasks, "workers": _count(workers)}
 
 
 def _count(status: str) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick import faults
+from aaiclick.errors import ConflictError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.leases import Lease
 from aaiclick.store.outcomes import acknowledge
@@ -62,11 +63,15 @@ async def register_worker(
     version: str | None = None,
     queues: Sequence[str] = (),
     worker_id: int | None = None,
+    org_id: UUID | None = None,
 ) -> Worker:
-    """A new worker that is ACTIVE from now on."""
+    """A new worker that is ACTIVE from now on; one that has an org works for it alone."""
     key = worker_id if worker_id is not None else get_snowflake_id()
-    row = await connection.fetchrow(statement("register_worker"), key, hostname, pid, pool_size, version, list(queues))
-    assert row is not None  # noqa: S101
+    row = await connection.fetchrow(
+        statement("register_worker"), key, hostname, pid, pool_size, version, list(queues), org_id
+    )
+    if row is None:
+        raise ConflictError(f"Worker {key} is another one, or has stopped.", remedy="Register with a new id.")
     return _worker(row)
 
 
@@ -90,6 +95,11 @@ async def deregister_worker(connection: Connection, worker_id: int, *, now: date
         stopped = await connection.fetchval(statement("stop_worker"), worker_id, now)
         await release_worker(connection, worker_id, now=now)
     return stopped is not None
+
+
+async def are_of(connection: Connection, worker_ids: Sequence[int], org_id: UUID) -> bool:
+    """Whether all of these workers work for the org."""
+    return bool(await connection.fetchval(statement("own_workers"), list(worker_ids), org_id))
 
 
 async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:

@@ -9,13 +9,16 @@ which does no harm, and forgotten.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from aaiclick.data.client import Client
+from aaiclick.data.client import Client, connect
+from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import live_sessions
+from aaiclick.orchestration.tenants import tenant_target
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import tables
 
@@ -66,14 +69,24 @@ async def release_dead_sessions(connection: Connection, client: Client) -> None:
         await tables.release_sessions(connection, dead)
 
 
-async def drop_marked(connection: Connection, client: Client, names: Sequence[str]) -> int:
-    """Drop tables that are marked, and forget those that are gone; raises if some could not be dropped."""
+async def drop_marked(connection: Connection, client: Client, names: Mapping[str, UUID]) -> int:
+    """Drop tables that are marked, each in its org's database, and forget those that are gone; raises if some could not
+    be dropped.
+    """
     places = asyncio.Semaphore(AT_ONCE)
 
     async def drop(name: str) -> AaiclickError | None:
+        database = tenant_target(client.target, names[name]).database
         async with places:
             try:
-                await client.layout.drop(name)
+                found = (
+                    client
+                    if database == client.target.database
+                    else await connect(client.target.with_database(database))
+                )
+                await found.layout.drop(name)
+            except ObjectNotFoundError:  # not even the database is there
+                return None
             except AaiclickError as error:
                 return error
         return None

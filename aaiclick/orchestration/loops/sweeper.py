@@ -21,14 +21,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from aaiclick.data.client import Client
+from aaiclick.data.client import Client, connect
 from aaiclick.orchestration.loops.cleanup import drop_marked
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import SILENT_SECONDS, live_sessions
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.snowflake import extract_timestamp
 from aaiclick.store import tables
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -38,6 +40,11 @@ FIRST_ID_MS = 1_735_689_600_000
 """2025: no id was made before. A number that would have been is somebody's `t20240131`."""
 
 _NAME = re.compile(r"t([1-9]\d{0,18})")
+_DATABASES = """
+    SELECT name FROM system.databases
+    WHERE startsWith(name, concat({own:String}, '_'))
+      AND length(name) = length({own:String}) + 33 AND match(substring(name, length({own:String}) + 2), '^[0-9a-f]+$')
+"""
 _TABLES = """
     SELECT name, comment, metadata_modification_time > now() - toIntervalSecond({silent:UInt32}) AS young
     FROM {catalog}
@@ -62,12 +69,26 @@ class TableSweeper(Periodic):
     async def run_once(self) -> int:
         """One pass; returns how many tables it dropped."""
         async with self._servers() as (connection, client):
-            found = await orphans(connection, client, self.max_age_seconds)
             total = 0
-            for start in range(0, len(found), NAMES_AT_ONCE):
-                mine = await tables.mark_orphans(connection, found[start : start + NAMES_AT_ONCE])
-                total += await drop_marked(connection, client, mine)
+            for org_id, database in (await tenant_databases(client)).items():
+                of_org = client if database == client.target.database else await _connect(client, database)
+                found = await orphans(connection, of_org, self.max_age_seconds)
+                for start in range(0, len(found), NAMES_AT_ONCE):
+                    mine = await tables.mark_orphans(connection, found[start : start + NAMES_AT_ONCE], org_id)
+                    total += await drop_marked(connection, client, mine)
             return total
+
+
+async def tenant_databases(client: Client) -> dict[UUID, str]:
+    """The databases of all orgs, by the org."""
+    own = client.target.database
+    answer: Any = await client.read_text(_DATABASES, {"own": own})
+    names: list[str] = answer.column(0).to_pylist()
+    return {DEFAULT_ORG_ID: own} | {UUID(hex=name.removeprefix(f"{own}_")): name for name in names}
+
+
+async def _connect(client: Client, database: str) -> Client:
+    return await connect(client.target.with_database(database))
 
 
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:

@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
-from aaiclick.data.errors import ConversionError, ObjectNotFoundError
+from aaiclick.data.errors import ConversionError, NoContextError, ObjectNotFoundError
 from aaiclick.data.forms import annotations_of, given_as
 from aaiclick.data.values import Whole
-from aaiclick.errors import EntrypointError, UnreachableError
+from aaiclick.errors import AaiclickError, EntrypointError, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.arguments import found_in, is_plain, serialise_value
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.graph import Task
@@ -37,11 +37,11 @@ from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.retry import PermanentError, RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.sharing import MARK
+from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
-from aaiclick.store import reads
-from aaiclick.store.queue import Claim, Failure, Lease, Success
+from aaiclick.settings import WorkTarget
+from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed, tables_in
 
 ERROR_CHARACTERS = 20_000
@@ -74,6 +74,8 @@ class Running:
     job: asyncio.Task[None] | None = None
     thread: int | None = None
     ending: Ending | None = None
+    log_sent: int = 0
+    """Bytes of the log that were passed on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def end(self, why: Ending) -> None:
@@ -100,22 +102,22 @@ class Executor:
     def __init__(
         self,
         *,
-        postgres: PostgresTarget,
-        clickhouse: ClickHouseTarget,
+        work: WorkTarget,
+        transport: Transport,
         entrypoints: Entrypoints,
         tables: PgLifecycleHandler,
         threads: int,
     ) -> None:
-        self._postgres = postgres
-        self._clickhouse = clickhouse
+        self._work = work
+        self.transport = transport
         self._entrypoints = entrypoints
         self._tables = tables
-        self._secrets = [secret for secret in (postgres.password, clickhouse.password, clickhouse.path) if secret]
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         await self._tables.stop()
+        await self.transport.close()
 
     async def execute(self, running: Running) -> Outcome | None:
         """Run one task to its outcome; None means that the lease is lost and there is nobody to tell."""
@@ -124,7 +126,7 @@ class Executor:
         try:
             result, awaits, tables = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
-            return _failure(running, error, self._secrets)
+            return _failure(running, error, self.transport.secrets)
         finally:
             running.log.close()
         return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables)
@@ -136,7 +138,7 @@ class Executor:
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
         enter_scope(
             TaskScope(
-                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres,
+                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
                 resolve=self._entrypoints.load, call=functools.partial(self._call, running),
             )
         )  # fmt: skip
@@ -147,19 +149,24 @@ class Executor:
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
             return result, awaits, tuple(sorted(within)) if within or tables.used else None
+        except NoContextError:
+            if isinstance(data, AaiclickError):
+                raise data from None
+            raise
         finally:
             tables.seal()
-            if data is not None:
+            if isinstance(data, DataContext):
                 await data.__aexit__(None, None, None)
 
-    async def _enter_data(self, claim: Claim, tables: AttemptTables) -> DataContext | None:
-        """A task that never touches data runs also while ClickHouse is away."""
+    async def _enter_data(self, claim: Claim, tables: AttemptTables) -> DataContext | AaiclickError:
+        """A task that never touches data runs also while ClickHouse is away or closed to it; else that is its error."""
         prefix = f"aai-{claim.lease.task_id}-{claim.lease.attempt}"
-        data = DataContext(self._clickhouse, lifecycle=tables, name=f"task {claim.lease.task_id}", query_prefix=prefix)
         try:
+            target = await self.transport.clickhouse(claim.org_id)
+            data = DataContext(target, lifecycle=tables, name=f"task {claim.lease.task_id}", query_prefix=prefix)
             return await data.__aenter__()
-        except UnreachableError:
-            return None
+        except (UnreachableError, UnauthorisedError) as error:
+            return error
 
     async def _bind(self, claim: Claim, function: Callable[..., Any], tables: AttemptTables) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""
@@ -169,8 +176,7 @@ class Executor:
         needed = results_needed(given)
         found: dict[int, str | None] = {}
         if needed and claim.job_id is not None:
-            async with get_current_context().connection() as connection:
-                found = await reads.task_results(connection, claim.job_id, sorted(needed))
+            found = await get_current_context().task_results(claim.job_id, sorted(needed))
             given = resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()})
         if MARK not in claim.kwargs and not any(text is not None and MARK in text for text in found.values()):
             return cast("dict[str, Any]", given)
@@ -301,7 +307,7 @@ def ending_outcome(running: Running) -> Outcome | None:
     return running.claim.lease
 
 
-def _failure(running: Running, error: BaseException, secrets: list[str]) -> Outcome | None:
+def _failure(running: Running, error: BaseException, secrets: Sequence[str]) -> Outcome | None:
     """The outcome of an attempt that did not return a value."""
     if running.ending is not None or isinstance(error, asyncio.CancelledError):
         return ending_outcome(running)
@@ -318,13 +324,18 @@ def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failu
     policy = RetryPolicy.of(claim.retry_policy)
     return Failure(
         lease=claim.lease,
-        error=error[:ERROR_CHARACTERS],
+        error=_storable(error[:ERROR_CHARACTERS]),
         fingerprint=mark,
         permanent=permanent,
         delay_seconds=policy.delay_seconds(claim.failures + 1),
         log_path=_log_path(running),
         started_at=running.started_at,
     )
+
+
+def _storable(text: str) -> str:
+    """What PostgreSQL has no characters for, spelled out: an outcome that cannot be told would be told forever."""
+    return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()
 
 
 def _describe(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 import sys
@@ -21,8 +20,8 @@ from asyncio.subprocess import PIPE, Process
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
+from aaiclick.orchestration.transport import Transport, forms
 from aaiclick.orchestration.worker.executor import (
     Executor,
     Outcome,
@@ -34,8 +33,7 @@ from aaiclick.orchestration.worker.executor import (
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
-from aaiclick.store.leases import CRASHED
-from aaiclick.store.queue import Claim, Failure, Lease, Success
+from aaiclick.store.leases import CRASHED, Claim, Failure
 
 LINE_BYTES = 64_000_000
 FOREVER_SECONDS = 1e9
@@ -45,8 +43,9 @@ FOREVER_SECONDS = 1e9
 class Isolation:
     """Runs tasks in child processes, at most one at a time in each."""
 
-    def __init__(self, setup: Setup, children: int) -> None:
+    def __init__(self, setup: Setup, children: int, transport: Transport) -> None:
         self._setup = setup
+        self._transport = transport
         self._idle: list[Process] = []
         self._places = asyncio.Semaphore(children)
 
@@ -62,7 +61,7 @@ class Isolation:
         child = self._idle.pop() if self._idle else await self._start()
         running.started_at = datetime.now(UTC)
         try:
-            answer = await _ask(child, running.claim)
+            answer = await _ask(child, {"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
         except asyncio.CancelledError:
             child.kill()
             await child.wait()
@@ -71,7 +70,7 @@ class Isolation:
             code = await child.wait()
             return failed(running, f"The process of this task ended with {_exit(code)}.", CRASHED, permanent=False)
         self._idle.append(child)
-        return _outcome(answer)
+        return forms.outcome_of(answer)
 
     async def close(self) -> None:
         for child in self._idle:
@@ -95,11 +94,11 @@ def suspected(outcome: Outcome | None) -> Outcome | None:
     return outcome
 
 
-async def _ask(child: Process, claim: Claim) -> dict[str, Any] | None:
+async def _ask(child: Process, order: dict[str, Any]) -> dict[str, Any] | None:
     assert child.stdin is not None  # noqa: S101
     assert child.stdout is not None  # noqa: S101
     with contextlib.suppress(ConnectionError):
-        child.stdin.write(json.dumps(dataclasses.asdict(claim), default=str).encode() + b"\n")
+        child.stdin.write(json.dumps(order).encode() + b"\n")
         await child.stdin.drain()
         line = await child.stdout.readline()
         if line.endswith(b"\n"):
@@ -109,30 +108,6 @@ async def _ask(child: Process, claim: Claim) -> dict[str, Any] | None:
 
 def _exit(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _outcome(answer: dict[str, Any]) -> Outcome:
-    kinds: dict[str, type[Success | Failure]] = {"Success": Success, "Failure": Failure}
-    fields = dict(answer["fields"])
-    lease = _lease(fields.pop("lease") if answer["kind"] != "Lease" else fields)
-    if answer["kind"] == "Lease":
-        return lease
-    if fields.get("started_at"):
-        fields["started_at"] = datetime.fromisoformat(fields["started_at"])
-    if fields.get("tables") is not None:
-        fields["tables"] = tuple(fields["tables"])
-    return kinds[answer["kind"]](lease=lease, **fields)
-
-
-def _lease(fields: dict[str, Any]) -> Lease:
-    return Lease(fields["task_id"], fields["attempt"], UUID(fields["token"]))
-
-
-def _claim(line: bytes) -> Claim:
-    fields = json.loads(line)
-    fields["lease"] = _lease(fields["lease"])
-    fields["org_id"] = UUID(fields["org_id"])
-    return Claim(**fields)
 
 
 # --- the child ----------------------------------------------------------------------------------------------------
@@ -148,15 +123,16 @@ async def _serve() -> None:
     setup = Setup.from_json((await reader.readline()).decode())
     executor = await make_executor(setup, threads=1)
     while line := await reader.readline():
-        answers.write(await _answer(executor, _claim(line), setup))
+        order = json.loads(line)
+        executor.transport.hear(order["told"])
+        answers.write(await _answer(executor, forms.claim_of(order["claim"]), setup))
 
 
 async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:
     running = make_running(claim, setup.log_directory, FOREVER_SECONDS)
     outcome = await executor.execute(running)
     assert outcome is not None  # noqa: S101  (a lease is lost only to the parent's knowledge)
-    said = {"kind": type(outcome).__name__, "fields": dataclasses.asdict(outcome)}
-    return json.dumps(said, default=str).encode() + b"\n"
+    return json.dumps(forms.outcome_form(outcome)).encode() + b"\n"
 
 
 if __name__ == "__main__":

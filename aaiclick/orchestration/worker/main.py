@@ -25,6 +25,7 @@ from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.settings import PostgresTarget
 
 ORDER_BYTES = 16_000_000
 SUSPECTS = 2
@@ -39,15 +40,17 @@ async def serve() -> None:
     order: dict[str, Any] = json.loads(await reader.readline())
     setup = Setup.from_json(order["setup"])
     duty = Duty.from_json(order["duty"])
-    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS)
     executor = await make_executor(setup, threads=duty.concurrency)
-    process = WorkerProcess(duty, setup.postgres, executor, isolation)
+    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS, executor.transport)
+    process = WorkerProcess(duty, executor.transport, executor, isolation)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
     watch = asyncio.create_task(_end_with_supervisor(reader, process))
-    cleanup = PgCleanupWorker(postgres=setup.postgres, clickhouse=setup.clickhouse)
-    await cleanup.start(delay_seconds=random.uniform(0.5, 1) * cleanup.poll_interval)  # noqa: S311  (processes spread)
+    cleanup = None
+    if isinstance(setup.work, PostgresTarget):  # tables of a server's workers are dropped where the server is
+        cleanup = PgCleanupWorker(postgres=setup.work, clickhouse=setup.clickhouse)
+        await cleanup.start(delay_seconds=random.uniform(0.5, 1) * cleanup.poll_interval)  # noqa: S311  (spread)
     try:
         await process.run()
     finally:
@@ -56,7 +59,8 @@ async def serve() -> None:
             await watch
         await isolation.close()
         await executor.close()
-        await cleanup.stop()
+        if cleanup is not None:
+            await cleanup.stop()
 
 
 async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess) -> None:

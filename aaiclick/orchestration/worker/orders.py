@@ -10,30 +10,27 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
-from aaiclick.errors import AaiclickError
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.settings import ClickHouseTarget, PostgresTarget, ServerTarget, WorkTarget
 
 UNFIT = 78
 """Exit code of a process that cannot do what it is asked to, now or later: starting it again is no use."""
 
-GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-"""What a connection raises when PostgreSQL restarts, refuses or goes away: never a reason to end."""
-
 
 @dataclass(frozen=True)
 class Setup:
-    """Where the databases are, where logs go, and which code may run."""
+    """Where the work and the data are, where logs go, and which code may run."""
 
-    postgres: PostgresTarget
-    clickhouse: ClickHouseTarget
+    work: WorkTarget
+    clickhouse: ClickHouseTarget | None
+    """None if it comes with the claims."""
     log_directory: Path
     allowed_modules: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     directory: str = ""
     memory_bytes: int | None = None
     """The most that each process may use for its data."""
+    sends_logs: bool = True
+    """Whether a worker of a server passes its logs on; it need not where the server reads the same directory."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -41,16 +38,23 @@ class Setup:
     @staticmethod
     def from_json(text: str) -> Setup:
         given: dict[str, Any] = json.loads(text)
-        options = tuple((name, value) for name, value in given["postgres"].pop("options"))
         return Setup(
-            postgres=PostgresTarget(**given["postgres"], options=options),
-            clickhouse=ClickHouseTarget(**given["clickhouse"]),
+            work=_work(given["work"]),
+            clickhouse=ClickHouseTarget.of(given["clickhouse"]) if given["clickhouse"] else None,
             log_directory=Path(given["log_directory"]),
             allowed_modules=tuple(given["allowed_modules"]),
             imports=tuple(given["imports"]),
             directory=given["directory"],
             memory_bytes=given["memory_bytes"],
+            sends_logs=given["sends_logs"],
         )
+
+
+def _work(given: dict[str, Any]) -> WorkTarget:
+    if "url" in given:
+        return ServerTarget(**given)
+    options = tuple((name, value) for name, value in given.pop("options"))
+    return PostgresTarget(**given, options=options)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A warm worker process: it claims tasks in batches, runs many at once, and acknowledges them in batches.
 
-Two *pumps*, each with a connection of its own, do the traffic with PostgreSQL: acknowledge what has finished, claim
-what there is room for. While one waits for PostgreSQL the other works, and outcomes that come in meanwhile form the
+Two *pumps*, each with a line of its own, do the traffic with the queue: acknowledge what has finished, claim
+what there is room for. While one waits for an answer the other works, and outcomes that come in meanwhile form the
 next batch: under load batches grow by themselves, without load a task is claimed and acknowledged at once. Nothing
 spins: an idle pump waits for a notification, for a timer, or for a task to finish.
 
@@ -20,19 +20,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.transport import Line, Transport
+from aaiclick.orchestration.transport.line import GONE
 from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
-from aaiclick.orchestration.worker.orders import GONE, Duty
-from aaiclick.settings import PostgresTarget
-from aaiclick.store import queue, supervision
-from aaiclick.store.engine import connect
-from aaiclick.store.queue import CANCEL_CHANNEL, READY_CHANNEL, Claim, Failure, Lease, Success
-
-if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+from aaiclick.orchestration.worker.orders import Duty
+from aaiclick.store.leases import Claim, Failure, Lease, Success
 
 TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
@@ -46,11 +40,11 @@ PUMPS = 2
 
 
 class WorkerProcess:
-    """Holds tasks, and what has come of them until PostgreSQL knows."""
+    """Holds tasks, and what has come of them until the queue knows."""
 
-    def __init__(self, duty: Duty, target: PostgresTarget, executor: Executor, isolation: Isolation) -> None:
+    def __init__(self, duty: Duty, transport: Transport, executor: Executor, isolation: Isolation) -> None:
         self._duty = duty
-        self._target = target
+        self._transport = transport
         self._executor = executor
         self._isolation = isolation
         self._running: dict[int, Running] = {}
@@ -62,6 +56,7 @@ class WorkerProcess:
         self._asking = 0
         self._talking = 0
         self._taken = 0
+        self._exchanges = 0
         self._finished = 0
         self._rate = 0.0
         self._due = math.inf
@@ -106,27 +101,23 @@ class WorkerProcess:
     # --- the pumps ----------------------------------------------------------------------------------------------------
 
     async def _pump(self) -> None:
-        """Acknowledge and claim over one connection, which is opened again for as long as it takes."""
+        """Acknowledge and claim over one line, which is opened again for as long as it takes."""
         failures = 0
         while not self._done:
+            said = self._exchanges
             try:
-                connection = await connect(self._target)
-            except AaiclickError:
-                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
-                failures += 1
-                continue
-            failures = 0
-            try:
-                await self._pump_over(connection)
-                await self._report(connection)
+                line = await self._transport.open()
+                try:
+                    await self._pump_over(line)
+                    await self._report(line)
+                finally:
+                    await line.close()
             except GONE:
-                continue
-            finally:
-                with contextlib.suppress(*GONE, TimeoutError):
-                    await connection.close(timeout=1)
+                failures = 0 if self._exchanges > said else failures + 1
+                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
         self._wake.set()
 
-    async def _pump_over(self, connection: Connection) -> None:
+    async def _pump_over(self, line: Line) -> None:
         while not self._done:
             wanted = self._wanted()
             if not self._outcomes and not wanted:
@@ -137,9 +128,9 @@ class WorkerProcess:
             self._asking += wanted
             self._talking += 1
             try:
-                claims = await self._exchange(connection, outcomes, wanted)
+                claims = await self._exchange(line, outcomes, wanted)
             except BaseException:
-                self._outcomes = outcomes + self._outcomes  # PostgreSQL may not know them: they are said again
+                self._outcomes = outcomes + self._outcomes  # the queue may not know them: they are said again
                 raise
             finally:
                 self._asking -= wanted
@@ -153,10 +144,9 @@ class WorkerProcess:
             seen = len(self._outcomes)
             await asyncio.sleep(0)
 
-    async def _exchange(self, connection: Connection, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
+    async def _exchange(self, line: Line, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
         """An outcome that is not accepted belongs to an attempt that somebody else has: nothing is to be done."""
-        accepted, claims = await queue.acknowledge_and_claim(
-            connection,
+        accepted, claims = await line.exchange(
             worker_id=self._duty.worker_id,
             successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
             failures=[outcome for outcome in outcomes if isinstance(outcome, Failure)],
@@ -165,11 +155,12 @@ class WorkerProcess:
             queues=self._duty.queues,
             lease_seconds=self._duty.lease_seconds,
         )
+        self._exchanges += 1
         self._completed += sum(isinstance(said, Success) and said.lease.task_id in accepted for said in outcomes)
         self._failed += sum(isinstance(said, Failure) and said.lease.task_id in accepted for said in outcomes)
         if self._due_unknown or any(isinstance(said, Failure) for said in outcomes):
             self._due_unknown = False
-            self._expect(await queue.seconds_to_next_due(connection))
+            self._expect(await line.next_due())
         return claims
 
     async def _something_to_do(self) -> None:
@@ -215,6 +206,8 @@ class WorkerProcess:
             outcome = await self._isolation.run(running)
         else:
             outcome = suspected(await self._executor.execute(running))
+        if self._transport.sends_logs and running.started_at is not None:
+            await self._pass_on(running)
         del self._running[running.claim.lease.task_id]
         self._finished += 1
         if outcome is not None:
@@ -222,6 +215,18 @@ class WorkerProcess:
         if self._ahead and not self._stopping:
             self._begin(self._ahead.popleft()[1])
         self._wake.set()
+
+    async def _pass_on(self, running: Running) -> None:
+        """Send what is left of a log while the lease holds; a log that cannot be sent costs nobody its outcome."""
+        running.job = None  # nothing more is to be told to the task
+        with contextlib.suppress(*GONE):
+            line = await self._transport.open()
+            await self._send_log(line, running)
+        with contextlib.suppress(OSError):
+            running.log.path.unlink()
+
+    async def _send_log(self, line: Line, running: Running) -> None:
+        running.log_sent = await line.send_log(running.claim.lease, running.log.path, running.log_sent)
 
     def _give_back_unbegun(self) -> None:
         self._outcomes.extend(claim.lease for _, claim in self._ahead)
@@ -247,37 +252,38 @@ class WorkerProcess:
                 self._look()
 
     async def _attend(self) -> None:
-        """A third connection: it hears of new work and of cancels, and says which tasks run."""
+        """A third line: it hears of new work and of cancels, and says which tasks run."""
         while True:
             with contextlib.suppress(*GONE):
-                connection = await connect(self._target)
+                line = await self._transport.open()
                 try:
-                    await self._attend_over(connection)
+                    await self._attend_over(line)
                 finally:
-                    with contextlib.suppress(*GONE, TimeoutError):
-                        await connection.close(timeout=1)
+                    await line.close()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _attend_over(self, connection: Connection) -> None:
+    async def _attend_over(self, line: Line) -> None:
         cancels = asyncio.Event()
 
         def on_cancel(*_: object) -> None:
             cancels.set()
 
-        await connection.add_listener(READY_CHANNEL, self._on_ready)
-        await connection.add_listener(CANCEL_CHANNEL, on_cancel)
+        await line.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            await self._announce(connection)
+            await self._announce(line)
             now = time.monotonic()
             if now - checked > POLL_SECONDS or cancels.is_set():
                 checked = now
                 cancels.clear()
-                await self._reconcile(connection)
-                await self._report(connection)
+                await self._reconcile(line)
+                await self._report(line)
+                if self._transport.sends_logs:
+                    for running in [each for each in self._running.values() if each.job is not None]:
+                        await self._send_log(line, running)
                 self._look()
-                self._expect(await queue.seconds_to_next_due(connection))
+                self._expect(await line.next_due())
 
     def _expect(self, seconds: float | None) -> None:
         """Something becomes due then: look for work at that moment."""
@@ -292,31 +298,31 @@ class WorkerProcess:
         self._empty = False
         self._wake.set()
 
-    async def _announce(self, connection: Connection) -> None:
+    async def _announce(self, line: Line) -> None:
         """Tasks that have run for a moment are RUNNING; those that end sooner are never told of twice."""
         begun = [
             running for running in self._running.values() if not running.announced and running.started_at is not None
         ]
         if begun:
-            await queue.start(connection, [running.claim.lease for running in begun])
+            await line.start([running.claim.lease for running in begun])
             for running in begun:
                 running.announced = True
 
-    async def _report(self, connection: Connection) -> None:
+    async def _report(self, line: Line) -> None:
         """Add to the counters of the worker's row."""
         completed, self._completed = self._completed, 0
         failed, self._failed = self._failed, 0
         if completed or failed:
-            await queue.count_outcomes(connection, self._duty.worker_id, completed, failed)
+            await line.count(self._duty.worker_id, completed, failed)
 
-    async def _reconcile(self, connection: Connection) -> None:
-        """Compare what we hold with what PostgreSQL says we hold.
+    async def _reconcile(self, line: Line) -> None:
+        """Compare what we hold with what the queue says we hold.
 
         A lease that it gave to another: the task here ends. A cancel: likewise. A lease that we never heard of, because
         the answer to a claim was lost on the way: it is given back.
         """
         known = {lease.task_id: lease for lease in self._held()}
-        rows = await supervision.held(connection, self._duty.worker_id, OLD_SECONDS)
+        rows = await line.held(self._duty.worker_id, OLD_SECONDS)
         theirs = {row.lease.task_id: row for row in rows}
         for task_id, running in list(self._running.items()):
             row = theirs.get(task_id)

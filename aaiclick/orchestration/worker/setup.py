@@ -8,6 +8,7 @@ import sys
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.transport import make_transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.orders import Setup
@@ -28,11 +29,12 @@ async def make_executor(setup: Setup, threads: int) -> Executor:
                 f"The module {module!r} cannot be imported: {error}.",
                 remedy="Correct --import, or run the worker where the module is.",
             ) from error
-    tables = PgLifecycleHandler(setup.postgres)
+    transport = make_transport(setup.work, setup.clickhouse, sends_logs=setup.sends_logs)
+    tables = PgLifecycleHandler(transport)
     await tables.start()
     return Executor(
-        postgres=setup.postgres,
-        clickhouse=setup.clickhouse,
+        work=setup.work,
+        transport=transport,
         entrypoints=Entrypoints(setup.allowed_modules),
         tables=tables,
         threads=threads,

@@ -28,22 +28,17 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.loops import keeper
-from aaiclick.orchestration.retry import RetryPolicy
-from aaiclick.orchestration.worker.orders import GONE, UNFIT, Duty, Setup
-from aaiclick.settings import PostgresTarget
+from aaiclick.orchestration.transport import Line, Transport, make_transport
+from aaiclick.orchestration.transport.line import GONE, Registration
+from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import supervision, workers
-from aaiclick.store.engine import connect
+from aaiclick.store import supervision
 
-if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
-
-CHECK_SECONDS = 0.25
+AGAIN_SECONDS = 0.25
 LOOP_SECONDS = 2.0
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 30.0
@@ -76,7 +71,7 @@ class Child:
 
 
 class Absence:
-    """How long PostgreSQL has been away, said once and taken back once, whoever notices."""
+    """How long the queue has been away, said once and taken back once, whoever notices."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -93,30 +88,30 @@ class Absence:
 
     def over(self) -> None:
         if self._told:
-            _logger.warning("PostgreSQL is back.")
+            _logger.warning("It is back.")
         self._since, self._told = None, False
 
 
 class Insistent:
-    """A connection for work that must be done, however long PostgreSQL is away; one piece of it at a time.
+    """A line for work that must be done, however long the queue is away; one piece of it at a time.
 
     Only a worker that is to stop gives up in the end: what it held is given to others when its leases run out.
     """
 
-    def __init__(self, target: PostgresTarget, absence: Absence, stopping: asyncio.Event) -> None:
-        self._target = target
+    def __init__(self, transport: Transport, absence: Absence, stopping: asyncio.Event) -> None:
+        self._transport = transport
         self._absence = absence
         self._stopping = stopping
         self._lock = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._line: Line | None = None
 
-    async def do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def do(self, work: Callable[[Line], Awaitable[T]]) -> T:
         async with self._lock:
             while True:
                 try:
-                    if self._connection is None or self._connection.is_closed():
-                        self._connection = await connect(self._target)
-                    done = await work(self._connection)
+                    if self._line is None or self._line.closed:
+                        self._line = await self._transport.open()
+                    done = await work(self._line)
                 except GONE as error:
                     self.close()
                     if self._absence.noticed(error) > GIVE_UP_SECONDS and self._stopping.is_set():
@@ -124,15 +119,15 @@ class Insistent:
                             "The worker has stopped, and could not say so: PostgreSQL is away.",
                             remedy="What it held is given to others when its leases have run out.",
                         ) from error
-                    await asyncio.sleep(CHECK_SECONDS)
+                    await asyncio.sleep(AGAIN_SECONDS)
                 else:
                     self._absence.over()
                     return done
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
+        if self._line is not None:
+            self._line.terminate()
+            self._line = None
 
 
 class Supervisor:
@@ -142,9 +137,10 @@ class Supervisor:
         self._plan = plan
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
+        self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
         absence = Absence()
         self._births, self._leases, self._limits, self._loops = (
-            Insistent(plan.setup.postgres, absence, self._stopping) for _ in range(4)
+            Insistent(self._transport, absence, self._stopping) for _ in range(4)
         )
 
     @property
@@ -171,8 +167,9 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for connection in (self._births, self._leases, self._limits, self._loops):
-                connection.close()
+            for line in (self._births, self._leases, self._limits, self._loops):
+                line.close()
+            await self._transport.close()
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -196,17 +193,11 @@ class Supervisor:
 
     async def _start(self) -> Child:
         worker_id = get_snowflake_id()
-        await self._births.do(
-            lambda connection: workers.register_worker(
-                connection,
-                worker_id=worker_id,
-                hostname=socket.gethostname(),
-                pid=os.getpid(),
-                pool_size=self._plan.duty.concurrency,
-                version=__version__,
-                queues=self._plan.duty.queues,
-            )
-        )
+        me = Registration(
+            worker_id, socket.gethostname(), os.getpid(), self._plan.duty.concurrency, __version__,
+            self._plan.duty.queues,
+        )  # fmt: skip
+        await self._births.do(lambda line: line.register(me))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
         )
@@ -220,15 +211,7 @@ class Supervisor:
     async def _settle(self, child: Child, code: int) -> None:
         """A process has ended: what it still held goes back, and whoever did it pays if we know."""
         crashed = None if code == 0 or child.overdue else _ended(code)
-        await self._births.do(
-            lambda connection: supervision.settle(
-                connection,
-                worker_id=child.worker_id,
-                culprits=child.overdue,
-                crashed=crashed,
-                delay_seconds=_delay,
-            )
-        )
+        await self._births.do(lambda line: line.settle(child.worker_id, child.overdue, crashed))
 
     def _hang_up(self) -> None:
         """Processes take the end of their input as the order to give everything back."""
@@ -257,13 +240,13 @@ class Supervisor:
             await asyncio.sleep(self._plan.heartbeat_seconds)
             await self._leases.do(self._extend)
 
-    async def _extend(self, connection: Connection) -> None:
-        await supervision.keep_leases(connection, list(self._children), self._plan.duty.lease_seconds)
+    async def _extend(self, line: Line) -> None:
+        await line.keep_leases(list(self._children), self._plan.duty.lease_seconds)
 
     async def _end_overdue(self) -> None:
         """Kill a process that holds a task which should have ended: nothing else ends code that does not listen."""
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(self._transport.check_seconds)
             found = await self._limits.do(self._overdue)
             for task in found:
                 child = self._children.get(task.worker_id)
@@ -278,24 +261,18 @@ class Supervisor:
                 await self._loops.do(self._run_loops)
             await asyncio.sleep(LOOP_SECONDS)
 
-    async def _run_loops(self, connection: Connection) -> None:
+    async def _run_loops(self, line: Line) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
-            await keeper.run_once(connection, worker_id=worker_id)
+            await line.keep_house(worker_id)
 
-    async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
+    async def _overdue(self, line: Line) -> list[supervision.Overdue]:
         duty = self._plan.duty
-        return await supervision.overdue(
-            connection, list(self._children), duty.grace_seconds, duty.task_timeout_seconds
-        )
+        return await line.overdue(list(self._children), duty.grace_seconds, duty.task_timeout_seconds)
 
 
 def _ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _delay(task: supervision.Overdue) -> float:
-    return RetryPolicy.of(task.retry_policy).delay_seconds(task.failures + 1)
 
 
 def _signal(process: Process, sign: signal.Signals) -> None:

@@ -47,8 +47,9 @@ async def run_until_job_ends(job_id: int) -> Job:
                 grace_seconds=0,
                 log_directory=directory,
             )
-            isolation, executor = Isolation(setup, 1), await make_executor(setup, threads=CONCURRENCY)
-            process = WorkerProcess(duty, postgres, executor, isolation)
+            executor = await make_executor(setup, threads=CONCURRENCY)
+            isolation = Isolation(setup, 1, executor.transport)
+            process = WorkerProcess(duty, executor.transport, executor, isolation)
             work = asyncio.create_task(process.run())
             try:
                 while (row := await reads.get_job(connection, job_id)) is None or row["completed_at"] is None:

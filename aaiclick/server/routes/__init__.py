@@ -14,8 +14,10 @@ from aaiclick.server.routes import (
     orgs,
     queues,
     roles,
+    supervision,
     tasks,
     users,
+    work,
     workers,
 )
 
@@ -34,4 +36,6 @@ ALL = (
     audit.routes,
     health.routes,
     metrics.routes,
+    work.routes,
+    supervision.routes,
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from aaiclick.errors import NotFoundError
+from aaiclick.orchestration.sharing import MARK
 from aaiclick.server import shapes
 from aaiclick.server.routing import Call
 from aaiclick.store import audit, reads
+from aaiclick.store.plan import NewTask
+from aaiclick.store.references import tables_in
 
 if TYPE_CHECKING:
     import asyncpg
@@ -66,6 +70,13 @@ async def own_task(call: Call, connection: Connection, task_id: int) -> asyncpg.
     if row is None or row["org_id"] != call.principal.org_id:
         raise NotFoundError(f"There is no task {task_id}.", remedy="GET /v1/tasks lists the tasks there are.")
     return row
+
+
+def given_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
+    """(task, table) of the Objects and Views among the arguments; whose they are is checked when they are held."""
+    return [
+        (task.id, name) for task in tasks if MARK in task.kwargs for name in sorted(tables_in(json.loads(task.kwargs)))
+    ]
 
 
 def changed(ids: Iterable[int]) -> shapes.Changed:

@@ -14,7 +14,7 @@ from aaiclick.server.graphs import nodes_of
 from aaiclick.server.once import IdempotencyKey, once
 from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changed, changing, note, own_job, reading, tagged, text_id
+from aaiclick.server.routes.common import changed, changing, given_tables, note, own_job, reading, tagged, text_id
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, reads
@@ -37,6 +37,7 @@ _FIELDS = tuple(shapes.Job.model_fields)
 async def create(call: Caller, request: Request, body: shapes.NewJob, key: IdempotencyKey = None) -> Response:
     """Submit a job: one entry point, or a graph of tasks."""
     plan, names = make_plan(closure(nodes_of(body)))
+    plan.tables = given_tables(plan.tasks)
     timeout = body.timeout_seconds or call.service.settings.job_default_timeout_seconds
     new = NewJob(get_snowflake_id(), body.name, call.principal.org_id, timeout, body.idempotency_key)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import NotFoundError, UnreachableError
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, page, uuid_cursor
 from aaiclick.server.permissions import Permission
@@ -44,6 +45,8 @@ async def create(call: Caller, body: shapes.NewOrg) -> shapes.Org:
     async with call.service.owner() as connection, connection.transaction():
         row = await orgs.create_org(connection, name=body.name, slug=body.slug, limits=limits)
         await note(call, connection, "org.create", row["id"], {"slug": body.slug})
+    with suppress(UnreachableError):  # whoever needs it first makes it then
+        await call.service.clickhouse(row["id"])
     return _org(row)
 
 

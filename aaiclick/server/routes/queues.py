@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Path
 
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import control, reads
 from aaiclick.store.orgs import Limits
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
 
 routes = Routes("queues")
 
@@ -22,8 +29,7 @@ QueueName = Annotated[shapes.Name, Path(description="Name of a queue")]
 @routes.get("/v1/queues", Permission.READER)
 async def index(call: Caller) -> list[shapes.Queue]:
     """List queues with what waits in them and why."""
-    async with reading(call) as connection:
-        rows = await reads.queue_depths(connection, call.principal.org_id)
+    rows = await call.service.depths.get(call.principal.org_id, lambda: _count(call))
     return [
         shapes.Queue(
             **{name: row[name] for name in shapes.Queue.model_fields if name not in ("name", "weight")},
@@ -37,7 +43,7 @@ async def index(call: Caller) -> list[shapes.Queue]:
 @routes.put("/v1/queues/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def limit(call: Caller, name: QueueName, body: shapes.LimitsIn) -> None:
     """Give a queue its share and its limits; what is left out is lifted."""
-    async with changing(call) as connection:
+    async with _changing(call) as connection:
         await control.set_queue(connection, name, Limits(**body.model_dump()), call.principal.org_id)
         await note(call, connection, "queue.limit", name, body.model_dump(exclude_none=True))
 
@@ -45,7 +51,7 @@ async def limit(call: Caller, name: QueueName, body: shapes.LimitsIn) -> None:
 @routes.post("/v1/queues/{name:path}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def pause(call: Caller, name: QueueName) -> None:
     """Let nothing more of a queue begin."""
-    async with changing(call) as connection:
+    async with _changing(call) as connection:
         await control.pause_queue(connection, name, call.principal.org_id)
         await note(call, connection, "queue.pause", name)
 
@@ -53,6 +59,19 @@ async def pause(call: Caller, name: QueueName) -> None:
 @routes.post("/v1/queues/{name:path}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
 async def resume(call: Caller, name: QueueName) -> None:
     """Let a paused queue go on."""
-    async with changing(call) as connection:
+    async with _changing(call) as connection:
         await control.resume_queue(connection, name, call.principal.org_id)
         await note(call, connection, "queue.resume", name)
+
+
+async def _count(call: Call) -> list[asyncpg.Record]:
+    async with reading(call) as connection:
+        return await reads.queue_depths(connection, call.principal.org_id)
+
+
+@asynccontextmanager
+async def _changing(call: Call) -> AsyncGenerator[Connection]:
+    """What is changed here is seen by who asks next."""
+    async with changing(call) as connection:
+        yield connection
+    call.service.depths.forget(call.principal.org_id)

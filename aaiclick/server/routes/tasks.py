@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
-from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.arguments import serialise
+from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.server import shapes
 from aaiclick.server.logs import LARGEST_PART, follow_log, read_part
 from aaiclick.server.once import IdempotencyKey, once
 from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changed, changing, note, own_job, own_task, reading, tagged, text_id
+from aaiclick.server.routes.common import (
+    changed,
+    changing,
+    given_tables,
+    note,
+    own_job,
+    own_task,
+    reading,
+    tagged,
+    text_id,
+)
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.server.sse import EventStream
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store import control, reads
-from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.plan import NewTask
 from aaiclick.store.waiting import why_waiting
 
@@ -43,9 +52,14 @@ _DETAILS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurren
 async def create(call: Caller, request: Request, body: shapes.NewItems, key: IdempotencyKey = None) -> Response:
     """Put items into queues, all of them or none. One whose own idempotency key is taken gets the id of the first."""
     items = _items(call, body.items)
+    given = given_tables(items)
 
     async def work(connection: Connection) -> BaseModel:
-        ids = await enqueue_tasks(connection, items, call.principal.org_id)
+        org_id = call.principal.org_id
+        if given:
+            ids = await enqueue_with_tables(connection, items, given, {}, org_id)
+        else:
+            ids = await enqueue_tasks(connection, items, org_id)
         return shapes.CreatedMany(ids=[str(task_id) for task_id in ids])
 
     return await once(call, request, key, work)
@@ -174,7 +188,7 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
             task_id,
             item.type,
             item.entrypoint,
-            serialise(item.payload, f"item of type {item.type!r}")[0],
+            _json(item),
             None,
             item.queue,
             item.priority,
@@ -188,6 +202,14 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]
+
+
+def _json(item: shapes.NewItem) -> str:
+    """What came as JSON is JSON, but for numbers that only Python reads."""
+    try:
+        return json.dumps(item.payload, allow_nan=False)
+    except ValueError:
+        raise SubmitError(f"The item of type {item.type!r} has a number that JSON does not have.") from None
 
 
 def task(row: Any) -> shapes.Task:

@@ -15,6 +15,7 @@ from aaiclick.store.models.catalog import (
 )
 from aaiclick.store.models.records import (
     ColumnLineage,
+    ForgottenFigure,
     OperatorState,
     OutboxRow,
     TableRefcount,
@@ -47,6 +48,7 @@ __all__ = [
     "Dataset",
     "DatasetVersion",
     "Dependency",
+    "ForgottenFigure",
     "Group",
     "IdempotencyKey",
     "Job",

@@ -12,19 +12,21 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
     Text,
+    Uuid,
     text,
 )
 from sqlmodel import Field
 
 from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, uuid, words
 from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER
-from aaiclick.store.words import OutboxStatus, ReferenceOwner
+from aaiclick.store.words import DEFAULT_ORG_ID, OutboxStatus, ReferenceOwner
 
 
 class OutboxRow(Row, table=True):
@@ -118,12 +120,13 @@ class TableRefcount(Row, table=True):
     """A ClickHouse table that we made, from before it exists until after it is gone.
 
     `refcount` is the sum of its references. `dropping_at` marks that the drop has begun: from then on a new reference
-    is refused, so a table cannot be revived while it goes.
+    is refused, so a table cannot be revived while it goes. `org_id` says in whose database it is.
     """
 
     __tablename__ = "table_refcounts"
 
     table_name: str = words(primary_key=True)
+    org_id: UUID = column(Uuid(), default=DEFAULT_ORG_ID, server=f"'{DEFAULT_ORG_ID}'")
     refcount: int = column(Integer(), default=0, server="0")
     created_at: datetime = now()
     updated_at: datetime = now()
@@ -181,3 +184,17 @@ class TableSession(Row, table=True):
     id: int = column(BigInteger(), primary_key=True)
     in_clickhouse: bool = column(Boolean(), default=False, server="false")
     seen_at: datetime = now()
+
+
+class ForgottenFigure(Row, table=True):
+    """What retention deleted, counted: jobs and tasks (`kind`) by how they ended and how long they took (`bucket` of
+    `store.figures.BUCKETS`, -1 for what has no duration). So that counters only rise.
+    """
+
+    __tablename__ = "forgotten_figures"
+
+    kind: str = words(primary_key=True)
+    status: str = words(primary_key=True)
+    bucket: int = column(Integer(), primary_key=True)
+    count: int = column(BigInteger())
+    seconds: float = column(Double())

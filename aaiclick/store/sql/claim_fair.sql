@@ -1,4 +1,4 @@
--- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1.
+-- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1; those of the org $7 alone, if it is named.
 --
 -- A lane is an org's queue that has something ready. Lanes are found by skipping through the ready index, one probe
 -- each, from a random org on and around, at most 64: the cost follows the number of lanes, never that of tasks. A lone
@@ -10,21 +10,24 @@
 --
 -- A claim that is lost in a crash was never heard of, so its commit does not wait for the disk.
 WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT coalesce($6::timestamptz, now()) AS now, gen_random_uuid() AS start,
+    SELECT coalesce($6::timestamptz, now()) AS now, coalesce($7::uuid, gen_random_uuid()) AS start,
            set_config('synchronous_commit', 'off', true)
 ),
 above (org_id, queue, hop) AS (
-    (SELECT t.org_id, t.queue, 1 FROM tasks t WHERE t.readiness = 'READY' AND t.org_id >= (SELECT start FROM clock)
-     ORDER BY t.org_id, t.queue LIMIT 1)
+    SELECT f.org_id, f.queue, 1 FROM (
+        SELECT t.org_id, t.queue FROM tasks t WHERE t.readiness = 'READY' AND t.org_id >= (SELECT start FROM clock)
+        ORDER BY t.org_id, t.queue LIMIT 1) f
+    WHERE $7::uuid IS NULL OR f.org_id = $7
     UNION ALL
     SELECT n.org_id, n.queue, a.hop + 1 FROM above a CROSS JOIN LATERAL (
         SELECT t.org_id, t.queue FROM tasks t
         WHERE t.readiness = 'READY' AND (t.org_id, t.queue) > (a.org_id, a.queue)
         ORDER BY t.org_id, t.queue LIMIT 1) n
-    WHERE a.hop < 64
+    WHERE a.hop < 64 AND ($7::uuid IS NULL OR n.org_id = $7)
 ),
 below (org_id, queue, hop) AS (
-    (SELECT t.org_id, t.queue, 1 FROM tasks t WHERE t.readiness = 'READY' AND t.org_id < (SELECT start FROM clock)
+    (SELECT t.org_id, t.queue, 1 FROM tasks t
+     WHERE $7::uuid IS NULL AND t.readiness = 'READY' AND t.org_id < (SELECT start FROM clock)
      ORDER BY t.org_id, t.queue LIMIT 1)
     UNION ALL
     SELECT n.org_id, n.queue, b.hop + 1 FROM below b CROSS JOIN LATERAL (

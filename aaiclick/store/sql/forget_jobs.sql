@@ -1,7 +1,25 @@
--- Delete up to $2 jobs that ended before $1 seconds ago, with everything in them. Old ids first: what is old and
--- not over is little.
+-- Delete up to $2 jobs that ended before $1 seconds ago, with everything in them, which goes on counting (bounds $4). Old ids
+-- first: what is old and not over is little. Returns how many they were.
 WITH old AS MATERIALIZED (
     SELECT id FROM jobs WHERE completed_at < coalesce($3::timestamptz, now()) - $1::float8 * interval '1 second'
     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+),
+tasks_gone AS MATERIALIZED (
+    SELECT t.status::text AS status,
+        CASE WHEN t.status = 'COMPLETED' THEN extract(epoch FROM t.completed_at - t.started_at)::float8 END AS took
+    FROM tasks t WHERE t.job_id = ANY (ARRAY(SELECT id FROM old))
+),
+gone AS (
+    DELETE FROM jobs WHERE id = ANY (ARRAY(SELECT id FROM old))
+    RETURNING status::text AS status,
+        CASE WHEN status = 'COMPLETED' THEN extract(epoch FROM completed_at - started_at)::float8 END AS took
+),
+counted AS (
+    INSERT INTO forgotten_figures (kind, status, bucket, count, seconds)
+    SELECT kind, status, coalesce(width_bucket(took, $4::float8[]), -1), count(*), coalesce(sum(took), 0)
+    FROM (SELECT 'job' AS kind, status, took FROM gone UNION ALL SELECT 'task', status, took FROM tasks_gone) AS g
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    ON CONFLICT (kind, status, bucket) DO UPDATE SET
+        count = forgotten_figures.count + EXCLUDED.count, seconds = forgotten_figures.seconds + EXCLUDED.seconds
 )
-DELETE FROM jobs WHERE id = ANY (ARRAY(SELECT id FROM old))
+SELECT count(*) FROM gone

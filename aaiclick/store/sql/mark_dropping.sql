@@ -7,4 +7,4 @@ WHERE table_name = ANY (ARRAY(
     WHERE refcount <= 0
       AND (dropping_at IS NULL OR dropping_at <= coalesce($3::timestamptz, now()) - $2::float8 * interval '1 second')
     ORDER BY updated_at LIMIT $1 FOR UPDATE SKIP LOCKED)) AND refcount <= 0
-RETURNING table_name
+RETURNING table_name, org_id

@@ -4,11 +4,12 @@ WITH given AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::uuid[]) AS g (name, id, attempt, token)
 ),
 live AS MATERIALIZED (
-    SELECT g.name, g.id, g.attempt FROM given g CROSS JOIN LATERAL (
-        SELECT FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token FOR SHARE) t
+    SELECT g.name, g.id, g.attempt, t.org_id FROM given g CROSS JOIN LATERAL (
+        SELECT t.org_id FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token FOR SHARE) t
 ),
 known AS (
-    INSERT INTO table_refcounts (table_name) SELECT DISTINCT name FROM live ORDER BY name ON CONFLICT DO NOTHING
+    INSERT INTO table_refcounts (table_name, org_id) SELECT DISTINCT name, org_id FROM live ORDER BY name
+    ON CONFLICT DO NOTHING
 ),
 held AS (
     INSERT INTO table_references (table_name, owner, owner_id, attempt)

@@ -17,6 +17,7 @@ import pytest
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 ROWS = 1_000_000
 BATCH = 100
@@ -79,7 +80,10 @@ def lease(count: int = BATCH) -> list[list[Any]]:
 NOTHING: list[Any] = [None] * BATCH
 CASES: dict[str, list[Any]] = {
     "claim": [1, BATCH, ["default"], 60.0, uuid4(), None],
-    "claim_fair": [1, BATCH, [], 60.0, uuid4(), None],
+    "claim_fair": [1, BATCH, [], 60.0, uuid4(), None, None],
+    "claim_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID],
+    "tasks_of_org": [uuid4(), 2**63 - 1, None, None, None, BATCH],
+    "tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
     "complete": [*lease(), NOTHING, NOTHING, NOTHING, None],
     "finish": [*lease(), NOTHING, NOTHING, NOTHING, None],
     "heartbeat": [*lease(), 60.0, None],
@@ -117,7 +121,8 @@ async def explain(connection: asyncpg.Connection, name: str, mode: str) -> dict[
     await transaction.start()
     try:
         await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
-        text = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(name)}", *CASES[name])
+        query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(name.split()[0])}"
+        text = await connection.fetchval(query, *CASES[name])
     finally:
         await transaction.rollback()
     return json.loads(text)[0]["Plan"]

@@ -107,7 +107,7 @@ async def test_opening_a_table_that_goes_is_an_error_that_says_so(servers, handl
             reader.lifecycle.seal()  # type: ignore[attr-defined]
         await servers.acknowledge(releases=[lease])
     await until(lambda: _is(servers, {form["table_id"]: 0}))
-    assert await tables.mark_dropping(servers.db) == [form["table_id"]]
+    assert list(await tables.mark_dropping(servers.db)) == [form["table_id"]]
     (claim,) = await servers.claim()
     async with DataContext(servers.clickhouse, lifecycle=handler.for_attempt(claim.lease)):
         with pytest.raises(ObjectNotFoundError, match="was released and is dropped"):

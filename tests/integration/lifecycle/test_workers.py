@@ -234,7 +234,7 @@ async def test_a_task_without_objects_says_nothing_about_tables(servers):
     before = await servers.db.fetchval("SELECT n_tup_ins FROM pg_stat_all_tables WHERE relname = 'table_references'")
     assert run_job_test(made).status is JobStatus.COMPLETED
     assert seen_handlers
-    assert all(handler._writer._connection is None for handler in seen_handlers)
+    assert all(handler._writer._line is None for handler in seen_handlers)
     assert before == await servers.db.fetchval(
         "SELECT n_tup_ins FROM pg_stat_all_tables WHERE relname = 'table_references'"
     )

@@ -10,6 +10,7 @@ from aaiclick.server.figures import render
 from aaiclick.store import queue
 from aaiclick.store.figures import count_all
 from aaiclick.store.leases import Failure, Success
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",
@@ -74,6 +75,37 @@ def test_figures_are_kept_for_a_moment(site) -> None:
     first = site.as_("operator-admin").get("/metrics").text
     site.as_("writer").post("/v1/tasks", json={"items": [{"type": "later"}]})
     assert site.as_("operator-admin").get("/metrics").text == first
+
+
+async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) -> None:
+    from aaiclick.store.engine import connect
+    from aaiclick.store.upkeep import forget
+
+    connection = await connect(aaiclick_postgres)
+    ended = "now() - interval '2 s', now() - interval '1 s'"
+    await connection.execute(f"""
+        INSERT INTO jobs (id, org_id, name, status, started_at, completed_at, total_tasks)
+        VALUES (1, '{DEFAULT_ORG_ID}', 'j', 'COMPLETED', {ended}, 1),
+            (2, '{DEFAULT_ORG_ID}', 'j', 'FAILED', {ended}, 0);
+        INSERT INTO tasks (id, type, job_id, status, readiness, attempt, worker_id, started_at, completed_at)
+        VALUES (3, 't', 1, 'COMPLETED', NULL, 1, 9, {ended}), (4, 't', NULL, 'COMPLETED', NULL, 1, 9, {ended}),
+            (5, 't', NULL, 'FAILED', NULL, 1, 9, {ended})""")
+    before = _totals(render(await count_all(connection)).decode())
+    assert before["tasks_completed_total"] == before["task_duration_seconds_count"] == 2
+    assert await forget(connection, keep_seconds=0) == {"jobs": 2, "tasks": 2, "workers": 0}
+    assert await connection.fetchval("SELECT count(*) FROM tasks") == 0
+    assert _totals(render(await count_all(connection)).decode()) == before
+    await connection.close()
+
+
+def _totals(text: str) -> dict[str, float]:
+    """Whatever only rises; of a duration also how it is spread."""
+    return {
+        f"{sample.name}{sample.labels.get('le', '')}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if family.type in ("counter", "histogram")
+    }
 
 
 async def test_labels_are_escaped(aaiclick_postgres) -> None:

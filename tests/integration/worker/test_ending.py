@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from tests.integration.worker.conftest import over_both
+
 
 @pytest.mark.parametrize("function", ["block", "sleep", "patient", "hold_the_interpreter"])
 async def test_a_task_past_its_time_is_ended_whatever_it_does(bench, function):
@@ -32,6 +34,7 @@ async def test_a_task_that_kills_its_process_pays_alone(bench, function, kwargs)
         assert (await bench.until(other, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
 
 
+@over_both
 async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
     ids = await bench.enqueue_many(20, "patient", '{"seconds": 0.5}')
     worker = bench.start("--concurrency", "4")
@@ -42,6 +45,7 @@ async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
         assert (await bench.until(task_id, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
 
 
+@over_both
 async def test_a_killed_supervisor_takes_its_processes_along_and_they_give_back(bench):
     task_id = await bench.enqueue("patient", '{"seconds": 30}')
     worker = bench.start()
@@ -65,6 +69,7 @@ async def test_told_to_stop_it_finishes_what_runs_and_gives_back_the_rest(bench)
     assert {row["status"] for row in await bench.rows("SELECT status FROM workers")} == {"STOPPED"}
 
 
+@over_both
 async def test_told_twice_it_gives_back_what_runs(bench):
     task_id = await bench.enqueue("patient", '{"seconds": 60}')
     worker = bench.start()
@@ -90,6 +95,7 @@ async def test_two_workers_share_the_work(bench):
         await bench.until(task_id, lambda row: row["status"] == "COMPLETED")
 
 
+@over_both
 async def test_a_zombie_gets_nothing_accepted(bench):
     """Frozen past its lease, then woken: its task has been done by another, once."""
     path = bench.directory / "ran"

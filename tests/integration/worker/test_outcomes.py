@@ -4,6 +4,13 @@ import json
 
 import pytest
 
+from aaiclick.data.client import connect as clickhouse
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.store.engine import connect
+from aaiclick.store.orgs import create_org
+from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.worker.conftest import over_both
+
 
 async def test_asynchronous_and_ordinary_functions_run(bench):
     ids = [*await bench.enqueue_many(50, "nothing"), *await bench.enqueue_many(50, "nothing_sync")]
@@ -12,6 +19,7 @@ async def test_asynchronous_and_ordinary_functions_run(bench):
     assert {tuple(row) for row in rows} == {("COMPLETED", 1, 0)}
 
 
+@over_both
 async def test_a_value_becomes_an_object_that_outlives_the_worker(bench, aaiclick_clickhouse):
     from aaiclick.data import DataContext, open_reference
 
@@ -29,6 +37,7 @@ async def test_no_value_is_null(bench):
     assert (await bench.task(task_id))["result"] is None
 
 
+@over_both
 async def test_a_failure_is_retried_then_dead(bench):
     policy = json.dumps({"base_seconds": 0.01})
     task_id = await bench.enqueue("fail", max_attempts=3, retry_policy=policy)
@@ -77,6 +86,7 @@ async def test_leaving_by_sys_exit_is_a_failure_of_that_task_alone(bench):
     }
 
 
+@over_both
 async def test_everything_a_task_says_is_in_its_log(bench):
     task_id = await bench.enqueue("speak")
     silent = await bench.enqueue("nothing")
@@ -118,9 +128,41 @@ async def test_max_tasks_ends_the_worker(bench):
     assert len(await bench.rows("SELECT 1 FROM tasks WHERE status = 'COMPLETED'")) == 10
 
 
+@over_both
 async def test_isolated_tasks_end_alike(bench):
     good, bad = await bench.enqueue("echo", '{"word": 7}'), await bench.enqueue("fail", max_attempts=1)
     bench.drain("--isolation", "process")
     assert (await bench.task(good))["status"] == "COMPLETED"
     assert (await bench.task(bad))["status"] == "DEAD_LETTER"
     assert "ValueError: no luck" in (await bench.task(bad))["error"]
+
+
+async def test_an_object_of_one_organisation_is_not_there_for_another(bench, aaiclick_clickhouse):
+    """Each has a database of its own, and a name from elsewhere says nothing."""
+    connection = await connect(bench.target)
+    one, two = [(await create_org(connection, name=slug, slug=slug))["id"] for slug in ("one", "two")]
+    await connection.close()
+    [task_id] = await bench.enqueue_many(1, "echo", '{"word": [1, 2]}', org_id=one)
+    bench.drain()
+    table = json.loads((await bench.task(task_id))["result"])["table_id"]
+    peeks = {}
+    for org_id in (one, two, DEFAULT_ORG_ID):
+        [peeks[org_id]] = await bench.enqueue_many(
+            1, "peek", json.dumps({"table": table}), org_id=org_id, max_attempts=1
+        )
+    bench.drain()
+    assert (await bench.task(peeks[one]))["status"] == "COMPLETED"
+    for other in (two, DEFAULT_ORG_ID):
+        row = await bench.task(peeks[other])
+        assert row["status"] == "DEAD_LETTER"
+        assert "ObjectNotFoundError" in row["error"]
+    home = await bench.rows("SELECT org_id FROM table_refcounts WHERE table_name = $1", table)
+    assert [row["org_id"] for row in home] == [one]
+    client = await clickhouse(aaiclick_clickhouse)
+    found = await client.read_text("SELECT database FROM system.tables WHERE name = {t:String}", {"t": table})
+    assert found.column(0).to_pylist() == [f"{aaiclick_clickhouse.database}_{one.hex}"]
+    await bench.rows("DELETE FROM table_references WHERE table_name = $1 RETURNING 1", table)
+    await PgCleanupWorker(postgres=bench.target, clickhouse=aaiclick_clickhouse).run_once()
+    assert not (await client.read_text("SELECT 1 FROM system.tables WHERE name = {t:String}", {"t": table})).num_rows
+    for org_id in (one, two):
+        await client.run(f"DROP DATABASE IF EXISTS `{aaiclick_clickhouse.database}_{org_id.hex}` SYNC")

@@ -15,6 +15,7 @@ branch_labels = None
 depends_on = None
 
 TABLES = """
+    forgotten_figures,
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,

@@ -475,6 +475,8 @@ CREATE INDEX tasks_job ON tasks (job_id, id) WHERE job_id IS NOT NULL;
 
 CREATE INDEX tasks_live ON tasks (worker_id) WHERE status IN ('CLAIMED', 'RUNNING');
 
+CREATE INDEX tasks_org ON tasks (org_id, id) WHERE org_id <> '00000000-0000-4000-8000-000000000001';
+
 CREATE INDEX tasks_ready ON tasks (org_id, queue, priority DESC, (COALESCE(job_id, id)), id) WHERE readiness = 'READY';
 
 CREATE TABLE dependencies (
@@ -631,6 +633,7 @@ CREATE INDEX operator_state_definition ON operator_state (definition_id);
 
 CREATE TABLE table_refcounts (
     table_name text NOT NULL,
+    org_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001',
     refcount integer NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -669,6 +672,15 @@ CREATE INDEX table_references_name ON table_references (name) WHERE owner = 'NAM
 CREATE INDEX table_references_open ON table_references (job_id) WHERE job_id IS NOT NULL AND NOT kept;
 
 CREATE INDEX table_references_owner ON table_references (owner_id, attempt) WHERE owner <> 'NAME';
+
+CREATE TABLE forgotten_figures (
+    kind text NOT NULL,
+    status text NOT NULL,
+    bucket integer NOT NULL,
+    count bigint NOT NULL,
+    seconds double precision NOT NULL,
+    CONSTRAINT forgotten_figures_pkey PRIMARY KEY (kind, status, bucket)
+);
 
 CREATE TABLE table_sessions (
     id bigint NOT NULL,
@@ -808,6 +820,8 @@ ALTER TABLE operator_state ENABLE ROW LEVEL SECURITY;
 ALTER TABLE table_refcounts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE table_references ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE forgotten_figures ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE table_sessions ENABLE ROW LEVEL SECURITY;
 

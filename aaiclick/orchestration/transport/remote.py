@@ -1,0 +1,317 @@
+"""The queue by a server, for workers that have no database: every call is a request under `/v1/task` or `/v1/worker`.
+
+A server that is away, or a key that it refuses, are errors like those of a lost connection: the worker goes on trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from aaiclick.client import AsyncClient
+from aaiclick.client.calls import post
+from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError
+from aaiclick.orchestration.transport import forms
+from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
+from aaiclick.settings import ClickHouseTarget, ServerTarget
+from aaiclick.store import supervision, tables
+from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.plan import Plan
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+WAIT_SECONDS = 25.0
+PAUSE_SECONDS = 1.0
+LOG_BYTES = 1_000_000
+"""Sent at once."""
+
+
+class Remote:
+    """One server, as its workers speak to it."""
+
+    def __init__(self, target: ServerTarget) -> None:
+        self._target = target
+        self._client = AsyncClient(target.url, target.key or None)
+        self.clickhouse: ClickHouseTarget | None = None
+        self.no_clickhouse = "nothing was claimed yet"
+
+    async def ask(self, path: str, **body: Any) -> Any:
+        return await self._client.call(post(path, body))
+
+    async def exchange(self, **body: Any) -> tuple[set[int], list[Claim]]:
+        answer = await self.ask("/v1/task/exchange", **body)
+        if answer["tasks"]:
+            self.hear(answer)
+        return {int(task_id) for task_id in answer["accepted"]}, [forms.claim_of(each) for each in answer["tasks"]]
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        """Where the data is, or why there is none."""
+        found = told["clickhouse"]
+        self.clickhouse = None if found is None else forms.target_of(found)
+        self.no_clickhouse = told["no_clickhouse"] or ""
+
+    async def add(self, lease: Lease, plan: Plan, names: Mapping[int, str]) -> None:
+        """Add to the job of the lease's task."""
+        await self.ask("/v1/task/add", lease=forms.lease_form(lease), **forms.plan_form(plan, names))
+
+    async def task_results(self, lease: Lease, task_ids: Sequence[int]) -> dict[int, str | None]:
+        """Task id → what it returned, as JSON text; of tasks of the same job."""
+        answer = await self.ask(
+            "/v1/task/results", lease=forms.lease_form(lease), task_ids=[str(task_id) for task_id in task_ids]
+        )
+        return {int(each["task_id"]): forms.dumped(each["result"]) for each in answer["results"]}
+
+    async def group_results(self, lease: Lease, group_id: int) -> list[dict[str, Any]]:
+        """What the tasks of a group of the same job returned, as JSON text, in their order."""
+        answer = await self.ask("/v1/task/results", lease=forms.lease_form(lease), group_id=str(group_id))
+        return [
+            {
+                "attempt": each["attempt"],
+                "result": forms.dumped(each["result"]),
+                "started_at": forms.moment(each["started_at"]),
+                "completed_at": forms.moment(each["completed_at"]),
+            }
+            for each in answer["results"]
+        ]
+
+    async def close(self) -> None:
+        await self._client.__aexit__(None, None, None)
+
+
+_remotes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerTarget, Remote]] = WeakKeyDictionary()
+
+
+def remote_of(target: ServerTarget) -> Remote:
+    """The connections of this event loop to a server; shared by all that speak to it."""
+    shared = _remotes.setdefault(asyncio.get_running_loop(), {})
+    if target not in shared:
+        shared[target] = Remote(target)
+    return shared[target]
+
+
+async def check(target: ServerTarget) -> None:
+    """Raise what is wrong with a server or with the key to it."""
+    remote = Remote(target)
+    try:
+        await remote.ask("/v1/task/wait", since="", wait_seconds=0)
+    finally:
+        await remote.close()
+
+
+def no_database() -> AaiclickError:
+    return AaiclickError(
+        "This worker speaks to a server and has no database of its own.",
+        remedy="Within a task of such a worker: add tasks to its own job, return values, use Objects.",
+    )
+
+
+class RemoteLine(Line):
+    """Asks a server."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def connection(self) -> Connection:
+        raise no_database()
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listening
+            self._listening = None
+
+    def terminate(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def exchange(
+        self,
+        *,
+        worker_id: int,
+        successes: Sequence[Success],
+        failures: Sequence[Failure],
+        releases: Sequence[Lease],
+        limit: int,
+        queues: Sequence[str],
+        lease_seconds: float,
+    ) -> tuple[set[int], Sequence[Claim]]:
+        return await self._remote.exchange(
+            worker_id=str(worker_id),
+            completed=[forms.success_form(each) for each in successes],
+            failed=[forms.failure_form(each) for each in failures],
+            released=[forms.lease_form(each) for each in releases],
+            limit=limit,
+            queues=list(queues),
+            lease_seconds=lease_seconds,
+        )
+
+    async def next_due(self) -> float | None:
+        """When something of other organisations is due is not ours to know: we look every second."""
+        return None
+
+    async def start(self, leases: Sequence[Lease]) -> None:
+        await self._remote.ask("/v1/task/start", leases=[forms.lease_form(each) for each in leases])
+
+    async def count(self, worker_id: int, completed: int, failed: int) -> None:
+        await self._remote.ask("/v1/worker/count", worker_id=str(worker_id), completed=completed, failed=failed)
+
+    async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
+        answer = await self._remote.ask("/v1/worker/held", worker_id=str(worker_id), old_seconds=old_seconds)
+        return [forms.held_of(each) for each in answer["tasks"]]
+
+    async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
+        self._listening = asyncio.create_task(self._listen(on_ready, on_cancel))
+
+    async def _listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
+        since = ""
+        while True:
+            try:
+                answer = await self._remote.ask("/v1/task/wait", since=since, wait_seconds=WAIT_SECONDS)
+            except GONE:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if since and answer["ready"]:
+                on_ready()
+            if since and answer["cancel"]:
+                on_cancel()
+            since = answer["now"]
+
+    async def send_log(self, lease: Lease, path: Path, offset: int) -> int:
+        """A log that cannot be sent costs nobody its outcome."""
+        with contextlib.suppress(FileNotFoundError, LeaseLost):
+            while part := await asyncio.to_thread(_read, path, offset):
+                text = part.decode(errors="replace")
+                await self._remote.ask("/v1/task/log", lease=forms.lease_form(lease), offset=offset, text=text)
+                offset += len(part)
+        return offset
+
+    async def register(self, worker: Registration) -> None:
+        await self._remote.ask(
+            "/v1/worker/register",
+            worker_id=str(worker.worker_id),
+            hostname=worker.hostname,
+            pid=worker.pid,
+            pool_size=worker.pool_size,
+            version=worker.version,
+            queues=list(worker.queues),
+        )
+
+    async def keep_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
+        await self._remote.ask("/v1/worker/keep", worker_ids=_texts(worker_ids), lease_seconds=lease_seconds)
+
+    async def overdue(
+        self, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
+    ) -> list[supervision.Overdue]:
+        if not worker_ids:
+            return []
+        answer = await self._remote.ask(
+            "/v1/worker/overdue",
+            worker_ids=_texts(worker_ids),
+            grace_seconds=grace_seconds,
+            default_timeout_seconds=default_timeout_seconds,
+        )
+        return [forms.overdue_of(each) for each in answer["tasks"]]
+
+    async def settle(self, worker_id: int, culprits: Sequence[supervision.Overdue], crashed: str | None) -> None:
+        await self._remote.ask(
+            "/v1/worker/settle",
+            worker_id=str(worker_id),
+            culprits=[forms.overdue_form(each) for each in culprits],
+            crashed=crashed,
+        )
+
+    async def keep_house(self, worker_id: int) -> None:
+        await self._remote.ask("/v1/worker/house", worker_id=str(worker_id))
+
+    async def reserve(self, wishes: Sequence[Wish]) -> list[tables.Held]:
+        return await self._tables("reserve", wishes)
+
+    async def hold(self, wishes: Sequence[Wish]) -> list[tables.Held]:
+        return await self._tables("hold", wishes)
+
+    async def release(self, wishes: Sequence[Wish]) -> None:
+        await self._tables("release", wishes)
+
+    async def _tables(self, deed: str, wishes: Sequence[Wish]) -> list[tables.Held]:
+        asked = [{"table": name, "lease": forms.lease_form(lease)} for name, lease in wishes]
+        answer = await self._remote.ask("/v1/task/tables", deed=deed, tables=asked)
+        return [tables.Held(each["lease_lost"], each["gone"]) for each in answer["tables"]]
+
+    async def name_table(self, table_name: str, name: str, lease: Lease | None) -> None:
+        await self._name(table_name, name, lease)
+
+    async def unname_table(self, table_name: str, lease: Lease | None) -> None:
+        await self._name(table_name, None, lease)
+
+    async def _name(self, table_name: str, name: str | None, lease: Lease | None) -> None:
+        assert lease is not None  # noqa: S101  (a worker's Objects belong to attempts)
+        await self._remote.ask("/v1/task/name", lease=forms.lease_form(lease), table=table_name, name=name)
+
+
+class RemoteTransport(Transport):
+    """A server; where the data is comes with the claims."""
+
+    check_seconds = 1.0
+
+    def __init__(self, target: ServerTarget, *, sends_logs: bool = True) -> None:
+        self._target = target
+        self.sends_logs = sends_logs
+
+    @property
+    def secrets(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        found = remote_of(self._target).clickhouse
+        return [secret for secret in (self._target.key, found and found.password, found and found.path) if secret]
+
+    async def open(self) -> Line:
+        return RemoteLine(remote_of(self._target))
+
+    async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:  # noqa: ARG002  (the org is that of the key)
+        remote = remote_of(self._target)
+        if remote.clickhouse is None:
+            raise UnauthorisedError(
+                f"The server gives this worker no access to ClickHouse: {remote.no_clickhouse}",
+                remedy="Whoever runs the server has to give organisations users of their own; see docs/security.md.",
+            )
+        return remote.clickhouse
+
+    def tell(self) -> dict[str, Any]:
+        remote = remote_of(self._target)
+        found = None if remote.clickhouse is None else forms.target_form(remote.clickhouse)
+        return {"clickhouse": found, "no_clickhouse": remote.no_clickhouse}
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        remote_of(self._target).hear(told)
+
+    async def close(self) -> None:
+        await remote_of(self._target).close()
+
+
+def _read(path: Path, offset: int) -> bytes:
+    """Up to LOG_BYTES of a file, not ending within a character unless the file does."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(LOG_BYTES)
+    for cut in range(1, min(4, len(data)) + 1):
+        if data[-cut] < 0x80:
+            break
+        if data[-cut] >= 0xC0:
+            needed = 2 if data[-cut] < 0xE0 else 3 if data[-cut] < 0xF0 else 4
+            return data[:-cut] if needed > cut and len(data) > cut else data
+    return data
+
+
+def _texts(ids: Sequence[int]) -> list[str]:
+    return [str(each) for each in ids]

@@ -1,0 +1,341 @@
+"""The task protocol as types: what workers without a database send, and what they get.
+
+A lease is the right to one attempt: task, attempt and a token that only its holder was given. Everything that is said
+about a task is said with its lease, and changes nothing if another attempt has begun.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints
+
+from aaiclick.server.shapes import (
+    MANY,
+    Arguments,
+    Entrypoint,
+    Id,
+    Key,
+    Name,
+    RetryPolicy,
+    Seconds,
+    Sent,
+    storable,
+)
+
+Words = Annotated[str, StringConstraints(max_length=20_000), AfterValidator(storable)]
+TableName = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(storable)]
+Queues = Annotated[list[Name], Field(max_length=1_000)]
+Lasting = Annotated[float, Field(gt=0, le=30 * 86_400, description="How long a lease lasts unless it is kept")]
+Wait = Annotated[float, Field(ge=0, le=60)]
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class LeaseForm(Sent):
+    """The right to one attempt of one task."""
+
+    task_id: Id
+    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    token: UUID
+    linked: bool = Field(default=False, description="A hint that comes with the claim")
+
+
+class Completed(Sent):
+    """The attempt succeeded."""
+
+    lease: LeaseForm
+    result: Any = None
+    log_path: Words | None = Field(default=None, description="Whether there is a log; where, the server knows better")
+    started_at: AwareDatetime | None = None
+    awaits: Annotated[list[Id], Field(max_length=MANY)] = Field(
+        default_factory=list, description="Tasks that it added and returns: it completes when they have"
+    )
+    tables: Annotated[list[TableName], Field(max_length=MANY)] | None = Field(
+        default=None, description="Tables within the result; an empty list if it only used some"
+    )
+
+
+class Failed(Sent):
+    """The attempt failed."""
+
+    lease: LeaseForm
+    error: Words
+    fingerprint: Annotated[str, StringConstraints(max_length=1_000), AfterValidator(storable)] = ""
+    permanent: bool = False
+    delay_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = Field(
+        default=None, description="Before it is tried again [by the policy of the task]"
+    )
+    log_path: Words | None = None
+    started_at: AwareDatetime | None = None
+    charged: bool = True
+    outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT"] = "FAILED"
+
+
+class Ask(Sent):
+    """Who claims, and what."""
+
+    worker_id: Id
+    limit: Annotated[int, Field(ge=0, le=MANY)] = 1
+    queues: Queues = Field(default_factory=list, description="None named: all")
+    lease_seconds: Lasting = 90.0
+
+
+class ClaimAsk(Ask):
+    wait_seconds: Wait = Field(default=0.0, description="How long to wait for work if there is none")
+
+
+class Exchange(Ask):
+    """Outcomes, and a claim."""
+
+    completed: Annotated[list[Completed], Field(max_length=MANY)] = Field(default_factory=list)
+    failed: Annotated[list[Failed], Field(max_length=MANY)] = Field(default_factory=list)
+    released: Annotated[list[LeaseForm], Field(max_length=MANY)] = Field(default_factory=list)
+
+
+class LeaseOut(BaseModel):
+    task_id: Id
+    attempt: int
+    token: UUID
+    linked: bool
+
+
+class ClickHouse(BaseModel):
+    """Where the Objects of the organisation are, and as whom."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str
+    secure: bool
+    path: str
+    cluster: str = Field(description="The cluster that Objects are spread over, if any")
+    others: list[ClickHouse] = Field(description="Its other nodes")
+
+
+class Claimed(BaseModel):
+    """A task to run."""
+
+    lease: LeaseOut
+    org_id: UUID
+    job_id: Id | None
+    group_id: Id | None
+    type: str
+    entrypoint: str | None
+    kwargs: Any
+    timeout_seconds: float | None
+    failures: int
+    retry_policy: Any
+    suspect: bool = Field(description="A process died with it: run it alone")
+
+
+class Claims(BaseModel):
+    tasks: list[Claimed]
+    clickhouse: ClickHouse | None = Field(description="If something was claimed and may have it")
+    no_clickhouse: str | None = Field(description="Why not")
+
+
+class Exchanged(Claims):
+    accepted: list[Id] = Field(description="Tasks whose lease held; of the others nothing was changed")
+
+
+class Fetched(BaseModel):
+    """A task to run, its arguments complete: results of other tasks are in their places."""
+
+    task: Claimed
+    clickhouse: ClickHouse | None
+    no_clickhouse: str | None
+
+
+class OneLease(Sent):
+    lease: LeaseForm
+
+
+class Leases(Sent):
+    leases: Annotated[list[LeaseForm], Field(max_length=MANY)]
+
+
+class Heartbeat(Leases):
+    worker_id: Id
+    lease_seconds: Lasting = 90.0
+
+
+class HeartbeatOut(BaseModel):
+    lost: list[Id]
+    cancelled: list[Id]
+
+
+class Holds(BaseModel):
+    """Of which tasks the lease held."""
+
+    ids: list[Id]
+
+
+class LogPart(Sent):
+    """A part of what an attempt said; sent twice, it is there once."""
+
+    lease: LeaseForm
+    offset: Annotated[int, Field(ge=0, le=10**9, description="In bytes, from the beginning of this attempt")]
+    text: Annotated[str, StringConstraints(max_length=2_000_000)]
+
+
+class NewTaskForm(Sent):
+    id: Id
+    type: Name
+    entrypoint: Entrypoint | None
+    kwargs: Arguments
+    group_id: Id | None
+    queue: Name
+    priority: Annotated[int, Field(ge=-32768, le=32767)]
+    max_attempts: Annotated[int, Field(ge=1, le=1000)]
+    timeout_seconds: Seconds | None
+    retry_policy: RetryPolicy | None
+    run_at: AwareDatetime | None
+    idempotency_key: Key | None
+    concurrency_key: Key | None
+    concurrency_limit: Annotated[int, Field(ge=1, le=100_000)] | None
+
+
+class NewGroupForm(Sent):
+    id: Id
+    name: Name
+    parent_group_id: Id | None
+
+
+class Addition(Sent):
+    """Tasks and groups that a task adds to its own job; they begin when it has completed."""
+
+    lease: LeaseForm
+    tasks: Annotated[list[NewTaskForm], Field(max_length=MANY)] = Field(default_factory=list)
+    groups: Annotated[list[NewGroupForm], Field(max_length=MANY)] = Field(default_factory=list)
+    edges: Annotated[list[tuple[Id, Id]], Field(max_length=10 * MANY)] = Field(default_factory=list)
+    names: dict[Id, Name] = Field(default_factory=dict)
+
+
+class ResultsAsk(Sent):
+    """Whose results: of some tasks of the same job, or of all of a group of it."""
+
+    lease: LeaseForm
+    task_ids: Annotated[list[Id], Field(max_length=MANY)] = Field(default_factory=list)
+    group_id: Id | None = None
+
+
+class Result(BaseModel):
+    task_id: Id
+    result: Any
+    attempt: int | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+
+class Results(BaseModel):
+    results: list[Result]
+
+
+class Wish(Sent):
+    table: TableName
+    lease: LeaseForm
+
+
+class Wishes(Sent):
+    """What attempts want to do with tables: make one known before it exists, read one, have no more use for one."""
+
+    deed: Literal["reserve", "hold", "release"]
+    tables: Annotated[list[Wish], Field(max_length=MANY)]
+
+
+class HeldOut(BaseModel):
+    lease_lost: bool
+    gone: bool
+
+
+class WishesOut(BaseModel):
+    tables: list[HeldOut] = Field(description="In the order of the request; nothing for a release")
+
+
+class Naming(Sent):
+    """Keep a table by a name, or (without one) no more."""
+
+    lease: LeaseForm
+    table: TableName
+    name: Name | None = None
+
+
+class Waiting(Sent):
+    since: Annotated[str, StringConstraints(max_length=50)] = Field(default="", description="`now` of the last answer")
+    wait_seconds: Wait = 25.0
+
+
+class HeardOut(BaseModel):
+    now: str
+    ready: bool = Field(description="There may be work")
+    cancel: bool = Field(description="Something is to be cancelled: a heartbeat says what")
+
+
+class Registration(Sent):
+    worker_id: Id | None = None
+    hostname: Name
+    pid: Number = 0
+    pool_size: Annotated[int, Field(ge=1, le=100_000)] = 1
+    version: Name | None = None
+    queues: Queues = Field(default_factory=list)
+
+
+class Registered(BaseModel):
+    worker_id: Id
+
+
+class OneWorker(Sent):
+    worker_id: Id
+
+
+class Counts(OneWorker):
+    completed: Number = 0
+    failed: Number = 0
+
+
+class HeldAsk(OneWorker):
+    old_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
+
+
+class HeldTask(BaseModel):
+    lease: LeaseOut
+    cancelled: bool
+    old: bool
+
+
+class HeldTasks(BaseModel):
+    tasks: list[HeldTask]
+
+
+class Keeping(Sent):
+    worker_ids: Annotated[list[Id], Field(max_length=1_000)]
+    lease_seconds: Lasting = 90.0
+
+
+class OverdueAsk(Sent):
+    worker_ids: Annotated[list[Id], Field(max_length=1_000)]
+    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5.0
+    default_timeout_seconds: Seconds = 3600.0
+
+
+class OverdueForm(Sent):
+    lease: LeaseForm
+    worker_id: Id
+    cancelled: bool
+    timeout_seconds: Seconds
+    failures: Number
+    retry_policy: RetryPolicy | None = None
+
+
+class OverdueTasks(BaseModel):
+    tasks: list[OverdueForm]
+
+
+class Settlement(OneWorker):
+    """A process has ended: `culprits` pay; if it `crashed`, everything else it held is suspect, else given back."""
+
+    culprits: Annotated[list[OverdueForm], Field(max_length=MANY)] = Field(default_factory=list)
+    crashed: Annotated[str, StringConstraints(max_length=200), AfterValidator(storable)] | None = None

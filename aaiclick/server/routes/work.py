@@ -1,0 +1,314 @@
+"""The task protocol: how workers without a database claim tasks, and say what came of them.
+
+Sessions are the owner's, since claims look across organisations for what is due; what a worker may touch is decided by
+the organisation of its key (claims) and by the token of its lease (everything else).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Response
+
+from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
+from aaiclick.orchestration.context import job_limits
+from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.orchestration.transport import forms
+from aaiclick.server import protocol
+from aaiclick.server.logs import log_path, write_part
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes.common import given_tables, reading
+from aaiclick.server.routing import Call, Caller, Routes
+from aaiclick.store import queue, reads, tables
+from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.references import resolve, results_needed
+from aaiclick.store.statements import statement
+from aaiclick.store.submit import add_to_job
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+routes = Routes("work")
+
+LOOK_SECONDS = 1.0
+"""What becomes due by itself rings no bell."""
+
+
+@routes.post("/v1/task/exchange", Permission.WORKER, response_model=protocol.Exchanged)
+async def exchange(call: Caller, body: protocol.Exchange) -> Response:
+    """Say what came of attempts, and claim more: one request for many tasks."""
+    async with _working(call, body.worker_id) as connection:
+        accepted, claims = await queue.acknowledge_and_claim(
+            connection,
+            worker_id=int(body.worker_id),
+            successes=[_success(call, each) for each in body.completed],
+            failures=[await _failure(call, connection, each) for each in body.failed],
+            releases=[_lease(each) for each in body.released],
+            limit=body.limit,
+            queues=body.queues,
+            lease_seconds=body.lease_seconds,
+            org_id=call.principal.org_id,
+        )
+    return await _claims(call, claims, accepted=[str(task_id) for task_id in sorted(accepted)])
+
+
+@routes.post("/v1/task/claim", Permission.WORKER, response_model=protocol.Claims)
+async def claim(call: Caller, body: protocol.ClaimAsk) -> Response:
+    """Claim tasks, and wait for some if there are none."""
+    deadline = time.monotonic() + body.wait_seconds
+    while True:
+        async with _working(call, body.worker_id) as connection:
+            claims = await queue.claim(
+                connection,
+                worker_id=int(body.worker_id),
+                limit=body.limit,
+                queues=body.queues,
+                lease_seconds=body.lease_seconds,
+                org_id=call.principal.org_id,
+            )
+        left = deadline - time.monotonic()
+        if claims or left <= 0 or not body.limit or call.service.closing.is_set():
+            return await _claims(call, claims)
+        await call.service.bell.until_ready(min(left, LOOK_SECONDS))
+
+
+@routes.post("/internal/task-fetch", Permission.WORKER, response_model=protocol.Fetched)
+async def fetch(call: Caller, body: protocol.OneLease) -> Response:
+    """Show a claimed task with its arguments complete: results of other tasks are in their places."""
+    lease = _lease(body.lease)
+    job_id = await _require(call, lease)
+    async with reading(call) as connection:
+        row = await reads.get_task(connection, lease.task_id)
+        assert row is not None  # noqa: S101  (it has just been found)
+        kwargs = json.loads(row["kwargs"])
+        needed = results_needed(kwargs)
+        if needed and job_id is not None:
+            found = await reads.task_results(connection, job_id, sorted(needed))
+            kwargs = resolve(kwargs, {task_id: forms.loaded(text) for task_id, text in found.items()})
+    claimed = Claim(
+        lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], json.dumps(kwargs),
+        row["timeout_seconds"], row["failures"], row["retry_policy"],
+    )  # fmt: skip
+    return _respond({"task": forms.claim_form(claimed), **await _credential(call)})
+
+
+@routes.post("/v1/task/start", Permission.WORKER)
+async def start(call: Caller, body: protocol.Leases) -> protocol.Holds:
+    """Say that tasks run."""
+    async with call.service.owner() as connection:
+        held = await queue.start(connection, [_lease(each) for each in body.leases])
+    return protocol.Holds(ids=[str(task_id) for task_id in sorted(held)])
+
+
+@routes.post("/v1/task/heartbeat", Permission.WORKER)
+async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.HeartbeatOut:
+    """Keep leases, and hear which are lost and which tasks are to be cancelled."""
+    async with _working(call, body.worker_id) as connection:
+        heard = await queue.heartbeat(
+            connection,
+            worker_id=int(body.worker_id),
+            leases=[_lease(each) for each in body.leases],
+            lease_seconds=body.lease_seconds,
+        )
+    return protocol.HeartbeatOut(
+        lost=[str(task_id) for task_id in sorted(heard.lost)],
+        cancelled=[str(task_id) for task_id in sorted(heard.cancelled)],
+    )
+
+
+@routes.post("/v1/task/complete", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def complete(call: Caller, body: protocol.Completed) -> None:
+    """Say that an attempt succeeded."""
+    async with call.service.owner() as connection:
+        success = _success(call, body)
+        _accepted(success.lease, await queue.acknowledge(connection, worker_id=0, successes=[success]))
+
+
+@routes.post("/v1/task/fail", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def fail(call: Caller, body: protocol.Failed) -> None:
+    """Say that an attempt failed."""
+    async with call.service.owner() as connection:
+        failure = await _failure(call, connection, body)
+        _accepted(failure.lease, await queue.acknowledge(connection, worker_id=0, failures=[failure]))
+
+
+@routes.post("/v1/task/release", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def release(call: Caller, body: protocol.OneLease) -> None:
+    """Give a task back, as if it had not been tried."""
+    lease = _lease(body.lease)
+    async with call.service.owner() as connection:
+        _accepted(lease, await queue.acknowledge(connection, worker_id=0, releases=[lease]))
+
+
+@routes.post("/v1/task/add", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def add(call: Caller, body: protocol.Addition) -> None:
+    """Add tasks to the job of a running task; they begin when it has completed, and not at all if it does not."""
+    lease = _lease(body.lease)
+    job_id = await _require(call, lease)
+    if job_id is None:
+        raise LeaseLost(f"Task {lease.task_id} has no job that anything could be added to.")
+    plan, names = forms.plan_of(body.model_dump())
+    plan.tables = given_tables(plan.tasks)
+    if plan.tasks or plan.groups:
+        async with call.service.owner() as connection:
+            await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
+
+
+@routes.post("/v1/task/results", Permission.WORKER)
+async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
+    """Read what other tasks of the same job returned."""
+    job_id = await _require(call, _lease(body.lease))
+    found: list[protocol.Result] = []
+    async with reading(call) as connection:
+        if body.task_ids and job_id is not None:
+            texts = await reads.task_results(connection, job_id, [int(task_id) for task_id in body.task_ids])
+            found += [
+                protocol.Result(task_id=str(task_id), result=forms.loaded(text)) for task_id, text in texts.items()
+            ]
+        if body.group_id is not None:
+            found += [
+                protocol.Result(
+                    task_id=str(row["id"]),
+                    result=forms.loaded(row["result"]),
+                    attempt=row["attempt"],
+                    started_at=row["started_at"],
+                    completed_at=row["completed_at"],
+                )
+                for row in await reads.group_results(connection, int(body.group_id))
+            ]
+    return protocol.Results(results=found)
+
+
+@routes.post("/v1/task/tables", Permission.WORKER)
+async def wish(call: Caller, body: protocol.Wishes) -> protocol.WishesOut:
+    """Refer to tables, or no more; an attempt's references end with it."""
+    wishes = [(each.table, _lease(each.lease)) for each in body.tables]
+    held: list[tables.Held] = []
+    async with call.service.owner() as connection:
+        if body.deed == "release":
+            await tables.release(connection, wishes)
+        elif wishes:
+            held = await (tables.reserve if body.deed == "reserve" else tables.hold)(connection, wishes)
+    return protocol.WishesOut(tables=[protocol.HeldOut(lease_lost=each.lease_lost, gone=each.gone) for each in held])
+
+
+@routes.post("/v1/task/name", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def name(call: Caller, body: protocol.Naming) -> None:
+    """Keep a table by a name, or no more."""
+    lease = _lease(body.lease)
+    await _require(call, lease)
+    async with call.service.owner() as connection:
+        if body.name is None:
+            await tables.unname_table(connection, body.table, lease)
+        else:
+            await tables.name_table(connection, body.table, body.name, lease)
+
+
+@routes.post("/v1/task/log", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def log(call: Caller, body: protocol.LogPart) -> None:
+    """Pass on a part of what an attempt says."""
+    lease = _lease(body.lease)
+    await _require(call, lease)
+    await write_part(call.service.settings, lease.task_id, lease.attempt, body.offset, body.text)
+
+
+@routes.post("/v1/task/wait", Permission.WORKER)
+async def wait(call: Caller, body: protocol.Waiting) -> protocol.HeardOut:
+    """Wait until there may be work, or something to cancel."""
+    heard = await call.service.bell.wait(body.since, body.wait_seconds)
+    return protocol.HeardOut(now=heard.now, ready=heard.ready, cancel=heard.cancel)
+
+
+# --- the parts ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _working(call: Call, worker_id: str) -> AsyncGenerator[Connection]:
+    """A connection to claim by, for a worker of the caller's."""
+    async with call.service.owner() as connection:
+        await call.service.check_workers(connection, call.principal.org_id, [int(worker_id)])
+        yield connection
+
+
+async def _require(call: Call, lease: Lease) -> int | None:
+    """The job of a lease that holds; raises LeaseLost."""
+    async with reading(call) as connection:
+        row = await connection.fetchrow(
+            statement("has_lease"), lease.task_id, lease.attempt, lease.token, call.principal.org_id
+        )
+    if row is None:
+        raise _lost(lease)
+    return row["job_id"]
+
+
+def _accepted(lease: Lease, accepted: set[int]) -> None:
+    if lease.task_id not in accepted:
+        raise _lost(lease)
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    return LeaseLost(
+        f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease, and changes nothing.",
+        remedy="Stop: another attempt is at work or has finished.",
+    )
+
+
+def _lease(form: protocol.LeaseForm) -> Lease:
+    return Lease(int(form.task_id), form.attempt, form.token, form.linked)
+
+
+def _success(call: Call, form: protocol.Completed) -> Success:
+    lease = _lease(form.lease)
+    return Success(
+        lease,
+        forms.dumped(form.result),
+        None if form.log_path is None else str(log_path(call.service.settings, lease.task_id)),
+        form.started_at,
+        tuple(int(task_id) for task_id in form.awaits),
+        None if form.tables is None else tuple(form.tables),
+    )
+
+
+async def _failure(call: Call, connection: Connection, form: protocol.Failed) -> Failure:
+    lease = _lease(form.lease)
+    delay = form.delay_seconds
+    if delay is None:
+        row = await reads.get_task(connection, lease.task_id)
+        mine = row is not None and row["org_id"] == call.principal.org_id
+        delay = RetryPolicy.of(row["retry_policy"]).delay_seconds(row["failures"] + 1) if row and mine else 0.0
+    return Failure(
+        lease,
+        form.error,
+        form.fingerprint,
+        form.permanent,
+        delay,
+        None if form.log_path is None else str(log_path(call.service.settings, lease.task_id)),
+        form.started_at,
+        form.charged,
+        form.outcome,
+    )
+
+
+async def _claims(call: Call, claims: Sequence[Claim], **more: Any) -> Response:
+    found = await _credential(call) if claims else {"clickhouse": None, "no_clickhouse": None}
+    return _respond({"tasks": [forms.claim_form(each) for each in claims], **found, **more})
+
+
+async def _credential(call: Call) -> dict[str, Any]:
+    """What the worker needs to reach the data of its org, or why there is nothing. A task need not touch data."""
+    try:
+        return {"clickhouse": forms.target_form(await call.service.credential(call.principal.org_id)),
+                "no_clickhouse": None}  # fmt: skip
+    except UnreachableError:
+        return {"clickhouse": None, "no_clickhouse": "It does not answer."}
+    except AaiclickError as error:
+        return {"clickhouse": None, "no_clickhouse": error.what}
+
+
+def _respond(content: Any) -> Response:
+    return Response(json.dumps(content), media_type="application/json")
