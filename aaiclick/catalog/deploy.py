@@ -18,8 +18,8 @@ from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, 
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
 from aaiclick.catalog.errors import DeployError
-from aaiclick.catalog.schedule import parse_schedule
 from aaiclick.errors import NotFoundError
+from aaiclick.orchestration.schedule import parse_schedule
 from aaiclick.store import catalog_dags as store
 from aaiclick.store.models import DEFAULT_ORG_ID
 
@@ -123,7 +123,7 @@ async def _prepare(
             ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, job.name, index, storage)
             fresh = uuid4()
             generation, made = await store.ensure_dataset_version(
-                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh)
+                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh), added
             )
             if made:
                 built.append(output.name)
@@ -169,6 +169,7 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
         idle_timeout=job.idle_timeout,
         config=job.config,
         config_hash=config_hash(job),
+        spec=job.model_dump(mode="json", exclude_defaults=True),
         input_datasets=[str(each) for each in inputs],
         output_datasets=[str(ids[output.name]) for output in job.outputs],
         update_strategy=job.update_strategy,

@@ -60,8 +60,8 @@ async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wai
         note(f"Job {job.id} ({job.name}) is submitted.")
         if not wait:
             return job
-        async with context.connection() as connection, _some_worker(connection):
-            await _watch(connection, job.id)
+        async with context.connection() as connection, some_worker(connection):
+            await watch(connection, job.id)
         return await get_job(job.id)
 
 
@@ -91,7 +91,7 @@ async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) 
 
 
 @contextlib.asynccontextmanager
-async def _some_worker(connection: Connection) -> AsyncGenerator[None]:
+async def some_worker(connection: Connection) -> AsyncGenerator[None]:
     """A worker of our own while there is no other."""
     if await queue.list_workers(connection, WorkerStatus.ACTIVE):
         yield
@@ -105,7 +105,7 @@ async def _some_worker(connection: Connection) -> AsyncGenerator[None]:
         await work
 
 
-async def _watch(connection: Connection, job_id: int) -> None:
+async def watch(connection: Connection, job_id: int) -> None:
     """Follow a job to its end: on a terminal with a bar for each group."""
     if not sys.stderr.isatty():
         await _watch_in_lines(connection, job_id)

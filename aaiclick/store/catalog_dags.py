@@ -35,6 +35,7 @@ class NewDefinition:
     idle_timeout: str | None
     config: dict[str, Any]
     config_hash: str
+    spec: dict[str, Any]
     input_datasets: list[str]
     output_datasets: list[str]
     update_strategy: str
@@ -81,10 +82,12 @@ async def ensure_dataset(
 
 
 async def ensure_dataset_version(
-    connection: Connection, dataset_id: UUID, config_hash: str, version_id: UUID, location: str
+    connection: Connection, dataset_id: UUID, config_hash: str, fresh: UUID, location: str, made_for: UUID
 ) -> tuple[UUID, bool]:
-    """The generation made in this way, and whether it is new."""
-    row = await connection.fetchrow(statement("ensure_dataset_version"), version_id, dataset_id, location, config_hash)
+    """The generation made in this way, and whether it is new: then it is made for that version."""
+    row = await connection.fetchrow(
+        statement("ensure_dataset_version"), fresh, dataset_id, location, config_hash, made_for
+    )
     assert row is not None  # noqa: S101  (one of the two branches always answers, under the DAG's lock)
     return row["id"], row["made"]
 
@@ -105,9 +108,9 @@ async def add_definitions(
             (
                 uuid4(), org_id, each.name, dag_name, version_id, each.activation, each.runtime, each.operator,
                 text(each.source), text(each.bootstrap), each.execution_strategy, each.idle_timeout, text(each.config),
-                each.config_hash, each.input_datasets, each.output_datasets, each.update_strategy, each.unique_key,
-                text(each.scaling), each.timeout_seconds, each.heartbeat_timeout_seconds, each.max_attempts,
-                each.status,
+                each.config_hash, text(each.spec), each.input_datasets, each.output_datasets, each.update_strategy,
+                each.unique_key, text(each.scaling), each.timeout_seconds, each.heartbeat_timeout_seconds,
+                each.max_attempts, each.status,
             )
             for each in definitions
         ],

@@ -118,31 +118,32 @@ class Executor:
         set_log(running.log)
         running.started_at = datetime.now(UTC)
         try:
-            result, awaits, tables = await self._run(running)
+            result, awaits, tables, effects = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
             return _failure(running, error, self._secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables)
+        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables, effects)
 
-    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None]:
-        """The result as JSON text, the tasks it waits for, and the tables within it; None if no table plays a part."""
+    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None, str | None]:
+        """The result as JSON text, the tasks it waits for, the tables within it (None if no table plays a part), and
+        what else its completion writes.
+        """
         claim = running.claim
         tables = self._tables.for_attempt(claim.lease)
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
-        enter_scope(
-            TaskScope(
-                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres,
-                resolve=self._entrypoints.load, call=functools.partial(self._call, running),
-            )
+        scope = TaskScope(
+            claim.lease, claim.org_id, claim.job_id, claim.group_id, self._postgres,
+            resolve=self._entrypoints.load, call=functools.partial(self._call, running),
         )  # fmt: skip
+        enter_scope(scope)
         data = await self._enter_data(claim, tables)
         try:
             arguments = await self._bind(claim, tables)
             value = await self._call(running, function, arguments)
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
-            return result, awaits, tuple(sorted(within)) if within or tables.used else None
+            return result, awaits, tuple(sorted(within)) if within or tables.used else None, scope.effects
         finally:
             tables.seal()
             if data is not None:

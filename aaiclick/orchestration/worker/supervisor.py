@@ -8,8 +8,8 @@ work.
   system, at once; its tasks are given back, marked as suspects, and run alone from then on (see `isolated`).
 - *Time limits and cancels.* A process ends its tasks by itself when it can. One that still holds a task
   `grace_seconds` past its end is killed; that task is charged, the others of the process are not.
-- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs: each supervisor offers to lead (see
-  `loops`).
+- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs, schedules: each supervisor offers to lead (see
+  `loops`). Events of datasets are routed by whoever is there first.
 - *Stop.* At SIGTERM or SIGINT processes claim nothing more and finish; after `stop_seconds` (or at a second signal)
   what still runs is given back.
 """
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError
-from aaiclick.orchestration.loops import keeper
+from aaiclick.orchestration.loops import keeper, router
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.worker.orders import GONE, UNFIT, Duty, Setup
 from aaiclick.settings import PostgresTarget
@@ -103,7 +103,10 @@ class Supervisor:
         self._plan = plan
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
-        self._births, self._leases, self._limits, self._loops = (Insistent(plan.setup.postgres) for _ in range(4))
+        self._births, self._leases, self._limits, self._loops, self._events = (
+            Insistent(plan.setup.postgres) for _ in range(5)
+        )
+        self._bell = router.Bell()
 
     @property
     def stopping(self) -> bool:
@@ -121,7 +124,7 @@ class Supervisor:
         """Work until all processes have ended for good."""
         keepers = [
             asyncio.create_task(work)
-            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._hurry())
+            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._route(), self._hurry())
         ]
         try:
             await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
@@ -129,7 +132,7 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for connection in (self._births, self._leases, self._limits, self._loops):
+            for connection in (self._births, self._leases, self._limits, self._loops, self._events):
                 connection.close()
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -240,6 +243,16 @@ class Supervisor:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
             await keeper.run_once(connection, worker_id=worker_id)
+
+    async def _route(self) -> None:
+        """Route events of datasets as soon as there are any."""
+        while True:
+            await self._events.do(self._route_once)
+            await self._bell.wait(router.POLL_SECONDS)
+
+    async def _route_once(self, connection: Connection) -> None:
+        await self._bell.listen(connection)
+        await router.run_once(connection)
 
     async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
         duty = self._plan.duty

@@ -10,6 +10,7 @@ from aaiclick.store.models.catalog import (
     DagVersion,
     DagVersionDataset,
     Dataset,
+    DatasetPartition,
     DatasetVersion,
     JobDefinition,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "DagVersion",
     "DagVersionDataset",
     "Dataset",
+    "DatasetPartition",
     "DatasetVersion",
     "DefinitionStatus",
     "Dependency",
