@@ -63,17 +63,35 @@ def diff(file: Path, org: str, output: str) -> None:
 
 @dag.command()
 @FILE
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until new datasets are filled.")
+@org_option
 @output_option
-def deploy(file: Path, output: str) -> None:
-    """Deploy a file: a new version, serving at once."""
-    text = _checked(file)
-    done = with_database(lambda connection: deploys.deploy(connection, text, str(file)))
+def deploy(file: Path, wait: bool, org: str, output: str) -> None:
+    """Deploy a file: a new version, which serves as soon as its new datasets are filled.
+
+    Until then the version before serves. Where no worker runs, one runs along.
+    """
+    done = asyncio.run(_deploy(_checked(file), str(file), wait, org))
     print_records(_changes(done.diff), output)
     short = done.version_hash[:12]
     if not done.changed:
         note(f"Version {short} serves already; nothing was changed.")
-        return
-    note(f"Version {short} serves. New generations: {', '.join(done.built) or 'none, all data is kept'}.")
+    elif not done.serves:
+        note(f"Job {done.job_id} fills version {short}. Deploy again to let it serve when that has completed.")
+    else:
+        note(f"Version {short} serves. New generations: {', '.join(done.built) or 'none, all data is kept'}.")
+
+
+async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
+    async with OrchContext() as context, context.connection() as connection:
+        org_id = await org_id_of(connection, org)
+        done = await deploys.deploy(connection, text, file, org_id=org_id)
+        if done.job_id is None or not wait:
+            return done
+        note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
+        async with some_worker(connection):
+            await watch(connection, done.job_id)
+        return await deploys.finish(connection, done, org_id=org_id)
 
 
 @dag.command()
@@ -103,12 +121,18 @@ def versions(name: str | None, org: str, output: str) -> None:
 @dag.command()
 @click.argument("name")
 @click.option("--to", metavar="HASH", help="The version to go back to; by default the one before.")
+@org_option
 @output_option
-def rollback(name: str, to: str | None, output: str) -> None:
-    """Let an older version serve again."""
-    done = with_database(lambda connection: deploys.roll_back(connection, name, to))
+def rollback(name: str, to: str | None, org: str, output: str) -> None:
+    """Let an older version serve again, with its data as it was; then that catches up."""
+
+    async def work(connection: Connection) -> deploys.Deployed:
+        return await deploys.roll_back(connection, name, to, org_id=await org_id_of(connection, org))
+
+    done = with_database(work)
     print_records(_changes(done.diff), output)
-    note(f"Version {done.version_hash[:12]} of {name} serves.")
+    stopped = f" {done.cancelled} tasks of the version before were cancelled." if done.cancelled else ""
+    note(f"Version {done.version_hash[:12]} of {name} serves.{stopped}")
 
 
 JOB = click.option("--job", default=None, help="The source to start [default: the only one].")

@@ -189,7 +189,6 @@ async def fire(
     trigger: Mapping[str, Any],
     *,
     idempotency_key: str | None = None,
-    build: UUID | None = None,
 ) -> tuple[int, bool]:
     """Start a source: a job with one task, in the caller's transaction. The job of an idempotency key is made once.
 
@@ -204,10 +203,21 @@ async def fire(
     if inserted is None:
         return int(await connection.fetchval(statement("job_by_key"), org_id, name, idempotency_key)), False
     routed = _Routed()
-    event = dict(trigger) if build is None else {**trigger, "build": str(build)}
-    routed.add({**definition, "type": name}, org_id, job_id, None, event)
+    routed.add({**definition, "type": name}, org_id, job_id, None, trigger)
     await _insert(connection, routed)
     return job_id, True
+
+
+async def add_source(
+    connection: Connection, job_id: int, definition: asyncpg.Record, trigger: Mapping[str, Any], *, build: UUID
+) -> None:
+    """A task of a source in a job that fills a version."""
+    routed = _Routed()
+    name = f"{definition['dag_name']}.{definition['name']}"
+    event = {**trigger, "build": str(build)}
+    routed.add({**definition, "type": name}, definition["org_id"], job_id, None, event)
+    await _insert(connection, routed)
+    await connection.execute(statement("routed_jobs"), [job_id], [1], [0])
 
 
 async def open_job(

@@ -42,6 +42,7 @@ class DagVersion(Row, table=True):
     created_by: UUID | None = uuid("users.id", null=True, on_delete="SET NULL")
     created_at: datetime = now()
     ready_at: datetime | None = moment()
+    fill_job_id: int | None = snowflake(null=True)
 
     __table_args__ = (
         UniqueConstraint("org_id", "dag_name", "yaml_hash"),

@@ -181,6 +181,7 @@ CREATE TABLE dag_versions (
     created_by uuid,
     created_at timestamptz NOT NULL DEFAULT now(),
     ready_at timestamptz,
+    fill_job_id bigint,
     CONSTRAINT dag_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dag_versions_org_id_dag_name_yaml_hash_key UNIQUE (org_id, dag_name, yaml_hash),
     CONSTRAINT dag_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
