@@ -128,6 +128,8 @@ async def _insert(connection: Connection, routed: _Routed) -> list[asyncpg.Recor
 
 async def route(connection: Connection, *, batch: int = BATCH) -> int:
     """Route the oldest events; returns how many, 0 if there are none or another router is at work."""
+    if not await connection.fetchval(statement("has_events")):
+        return 0
     async with faults.transaction(connection, "route"):
         if not await connection.fetchval(statement("lock_router")):
             return 0
