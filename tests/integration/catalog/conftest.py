@@ -11,7 +11,7 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.catalog.running.storage import Layout
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.worker.trial import run_until_job_ends
-from aaiclick.store import catalog_dags, catalog_sources
+from aaiclick.store import catalog_dags, catalog_events, catalog_sources
 from aaiclick.store.doctor import check_invariants
 from aaiclick.store.engine import connect
 from aaiclick.store.models import DEFAULT_ORG_ID
@@ -99,6 +99,19 @@ class Shop:
     async def outputs(self, job_id, job):
         rows = await self.db.fetch("SELECT outputs FROM tasks WHERE job_id = $1 AND type = $2", job_id, f"shop.{job}")
         return [json.loads(row["outputs"]) for row in rows]
+
+    async def emit(self, name, count):
+        """Events of a dataset, in a job of their own."""
+        found = await self.db.fetchrow(
+            "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p "
+            "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = $1",
+            name,
+        )
+        job_id = await catalog_events.open_job(self.db, DEFAULT_ORG_ID, "many", found["dag_version_id"], {})
+        event = catalog_events.Event(DEFAULT_ORG_ID, job_id, found["dataset_uuid"], found["dataset_version"])
+        async with self.db.transaction():
+            await catalog_events.count_events(self.db, await catalog_events.emit(self.db, [event] * count))
+        return job_id
 
     async def until(self, question, *values):
         """Wait for something to become true."""

@@ -158,14 +158,7 @@ async def test_events_of_a_cancelled_job_cause_nothing_and_let_it_end(shop):
 
 async def test_routers_at_once_give_each_event_out_once_and_in_order(shop, aaiclick_postgres):
     await shop.deploy()
-    raw = await shop.db.fetchrow(
-        "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p "
-        "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = 'shop.raw'"
-    )
-    job_id = await catalog_events.open_job(shop.db, DEFAULT_ORG_ID, "many", raw["dag_version_id"], {})
-    event = catalog_events.Event(DEFAULT_ORG_ID, job_id, raw["dataset_uuid"], raw["dataset_version"])
-    async with shop.db.transaction():
-        await catalog_events.count_events(shop.db, await catalog_events.emit(shop.db, [event] * 500))
+    job_id = await shop.emit("shop.raw", 500)
     others = [await connect(aaiclick_postgres) for _ in range(4)]
 
     async def route(connection):

@@ -13,21 +13,23 @@ import pytest
 from aaiclick import faults
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops import scheduler
+from aaiclick.store import catalog_events
 from aaiclick.store.engine import connect
 from tests.integration.catalog.conftest import SHOP, order
 
-PLACES = [f"{name}.{when}" for name in ("publish", "end", "flush", "route") for when in ("before", "after")]
-ALWAYS = "SELECT completed_at IS NOT NULL FROM jobs WHERE id = $1"
+PLACES = ["publish.before", "publish.after"]
+ENDED = "SELECT completed_at IS NOT NULL FROM jobs WHERE id = $1"
 
 
 def start_worker(marks, **variables):
     command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "4"]
-    environment = os.environ | {"AAICLICK_FAULT_MARKS": str(marks)} | variables
+    quick = {"WORKER_TIMEOUT": "3", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
+    environment = os.environ | quick | {"AAICLICK_FAULT_MARKS": str(marks)} | variables
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 
 
 async def test_a_flow_ends_as_if_nobody_had_been_killed(shop, tmp_path, monkeypatch):
-    """Each commit on the way, once before and once after it: of the task's own process, or of the router's."""
+    """Rows are put in place, and the process is killed just before and just after that is committed."""
     marks = tmp_path / "marks"
     marks.mkdir()
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
@@ -37,20 +39,41 @@ async def test_a_flow_ends_as_if_nobody_had_been_killed(shop, tmp_path, monkeypa
     job_id = await shop.fire({"rows": [order(1, 1, 10), order(2, 2, 20), order(3, 1, 30)]})
     armed = ",".join(f"{place}=kill" for place in PLACES)
     worker = start_worker(marks, AAICLICK_FAULTS=armed)
-    killed = 0
     try:
-        async with asyncio.timeout(100):
-            while not await shop.db.fetchval(ALWAYS, job_id):
-                if worker.poll() is not None:  # the router lives in the supervisor, and was killed with it
-                    killed += 1
-                    worker = start_worker(marks, AAICLICK_FAULTS=armed)
-                await asyncio.sleep(0.05)
+        await shop.until(ENDED, job_id)
     finally:
         worker.terminate()
         await asyncio.to_thread(worker.wait, 30)
     assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", job_id) == "COMPLETED"
     assert {each.name for each in marks.iterdir()} == set(PLACES)
-    assert killed
+    await as_if_nothing_had_happened(shop, job_id)
+
+
+async def test_a_completion_whose_answer_is_lost_leaves_everything_behind_once(shop):
+    await shop.deploy()
+    faults.arm(",".join(f"{name}.{when}=error" for name in ("end", "flush") for when in ("before", "after")), None)
+    try:
+        job_id = await shop.run(order(1, 1, 10), order(2, 2, 20), order(3, 1, 30))
+    finally:
+        faults.arm("", None)
+    await as_if_nothing_had_happened(shop, job_id)
+
+
+async def test_a_router_that_dies_has_given_events_out_or_not(shop):
+    await shop.deploy()
+    for place, given_out in (("route.before", 0), ("route.after", 5)):
+        job_id = await shop.emit("shop.raw", 5)
+        faults.arm(f"{place}=error", None)
+        with pytest.raises(faults.FaultError):
+            await catalog_events.route(shop.db)
+        faults.arm("", None)
+        assert len(await shop.tasks(job_id)) == given_out
+        await catalog_events.route(shop.db)
+        assert await shop.tasks(job_id) == [("tidy",)] * 5
+    await shop.check()
+
+
+async def as_if_nothing_had_happened(shop, job_id):
     assert sorted(await shop.tasks(job_id)) == [
         ("fetch",), ("sums", "2026-01-01"), ("sums", "2026-01-02"), ("tidy",), ("twice",),
     ]  # fmt: skip
