@@ -36,7 +36,7 @@ def reading(function: C) -> C:
         "user",
         default=None,
         metavar="USER",
-        help="Read as this user (its external id) [default: as the owner].",
+        help="Read as this user, by its external id [default: as the owner].",
     )
     return org_option(as_option(function))
 
