@@ -99,7 +99,7 @@ class _Routed:
     ) -> int:
         task_id = get_snowflake_id()
         limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
-        key = None if limit is None else f"definition:{definition['id']}"
+        key = None if limit is None else f"definition:{definition['type']}"
         runtime = definition["runtime"]
         self.definitions.add(definition["id"])
         self.rows.append(

@@ -46,7 +46,7 @@ class OperatorDefinition:
     preset: Mapping[str, Any] = field(default_factory=dict[str, Any])
     run: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
     """What does it: gets an `aaiclick.catalog.running.run.OperatorRun`, returns values by output.
-    The built-in ones have theirs in `aaiclick.catalog.running.operators`.
+    The built-in ones have theirs in `aaiclick.catalog.running.runners`.
     """
 
     def settings(self, config: Mapping[str, Any]) -> BaseModel:

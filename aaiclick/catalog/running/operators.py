@@ -1,19 +1,17 @@
-"""What the built-in operators do in a task."""
+"""What `sql` and `python` do in a task."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.operators.built_in import PythonConfig, SqlConfig
 from aaiclick.catalog.queries.dataset_sql import prepare_query
-from aaiclick.catalog.running.alerts import run_alert
 from aaiclick.catalog.running.run import OperatorRun, Rows
 
 Produced = Mapping[str, Any]
-Runner = Callable[[OperatorRun], Awaitable[Produced]]
 
 
 async def run_sql(run: OperatorRun) -> Produced:
@@ -51,12 +49,3 @@ def by_output(run: OperatorRun, value: Any) -> Produced:
             remedy="Return a dict of outputs by name.",
         )
     return cast("dict[str, Any]", value)
-
-
-RUNNERS: dict[str, Runner] = {
-    "sql": run_sql,
-    "python": run_python,
-    "alert_evaluate": run_alert,
-}
-MEMOIZED = frozenset({"sql", "python"})
-"""Operators whose rows depend on inputs and settings alone."""

@@ -68,7 +68,7 @@ class OperatorRun:
         if key in self.states:
             return self.states[key]
         async with get_current_context().connection() as connection:
-            return await catalog_runs.get_state(connection, self.work.org_id, self.work.id, key)
+            return await catalog_runs.get_state(connection, self.work.org_id, self.work.memory, key)
 
     def remember(self, state: dict[str, Any], key: str = "default") -> None:
         self.states[key] = state

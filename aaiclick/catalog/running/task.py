@@ -18,8 +18,8 @@ from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.operators.built_in import default_registry
 from aaiclick.catalog.running import storage
-from aaiclick.catalog.running.operators import MEMOIZED, RUNNERS, Runner
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
+from aaiclick.catalog.running.runners import MEMOIZED, RUNNERS, Runner
 from aaiclick.catalog.running.secrets import filled_in
 from aaiclick.catalog.running.work import Place, Work, find_work
 from aaiclick.data.context import get_data_context
@@ -28,6 +28,9 @@ from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
 from aaiclick.store import catalog_runs
 from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
+
+BOOTSTRAP = "aaiclick bootstrap"
+"""The state that says that the outputs of this version were emptied."""
 
 COUNTED_ROWS = 5_000_000
 """Rows of a larger table of appended rows are counted when somebody asks."""
@@ -56,6 +59,7 @@ class _Task:
         self.effects = Effects(definition=str(work.id), build=event.get("build"))
         self.states: dict[str, dict[str, Any]] = {}
         self.updates: dict[str, Update] = {}
+        self.was_reset = False
 
     async def run(self) -> None:
         definition = default_registry().find(self.work.spec.operator)
@@ -74,7 +78,9 @@ class _Task:
             except NotYet as reason:
                 self.effects.outputs["waits"] = str(reason)
         self.effects.updates = list(self.updates.values())
-        self.effects.states += [(str(self.work.id), key, state) for key, state in self.states.items()]
+        self.effects.states += [(str(self.work.memory), key, state) for key, state in self.states.items()]
+        if self.was_reset:
+            self.effects.states.append((str(self.work.id), BOOTSTRAP, {"reset_by": str(self.scope.lease.task_id)}))
         self._note_inputs(keys if driver is not None else [""], driver)
 
     async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
@@ -133,11 +139,11 @@ class _Task:
         if bootstrap is None or not bootstrap.reset_outputs:
             return
         async with get_current_context().connection() as connection:
-            done = await catalog_runs.get_state(connection, self.work.org_id, self.work.id, "bootstrap")
+            done = await catalog_runs.get_state(connection, self.work.org_id, self.work.id, BOOTSTRAP)
         if done is None:
             for _, place in self.work.outputs.values():
                 await storage.empty(get_data_context(), place.table)
-            self.states["bootstrap"] = {"reset_by": str(self.scope.lease.task_id)}
+            self.was_reset = True
 
     # --- reuse --------------------------------------------------------------------------------------------------------
 

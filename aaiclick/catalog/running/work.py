@@ -42,6 +42,8 @@ class Work:
     name: str
     config_hash: str
     spec: JobSpec
+    memory: UUID
+    """The definition under which states are kept: the first one that made the same."""
     inputs: dict[str, Place] = field(default_factory=dict[str, Place])
     outputs: dict[str, tuple[Output, Place]] = field(default_factory=dict[str, tuple[Output, Place]])
 
@@ -74,6 +76,7 @@ async def find_work(connection: Connection, definition_id: UUID) -> Work:
         name=definition["name"],
         config_hash=definition["config_hash"],
         spec=spec,
+        memory=definition["memory"],
         inputs={name: _place(name, found["input", index]) for index, name in enumerate(names)},
         outputs={
             output.name: (output, _place(output.name, found["output", index]))

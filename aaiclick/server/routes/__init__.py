@@ -16,6 +16,7 @@ from aaiclick.server.routes import (
     roles,
     tasks,
     users,
+    webhooks,
     workers,
 )
 
@@ -32,6 +33,7 @@ ALL = (
     roles.routes,
     keys.routes,
     audit.routes,
+    webhooks.routes,
     health.routes,
     metrics.routes,
 )

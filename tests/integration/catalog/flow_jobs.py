@@ -15,3 +15,20 @@ def fetch(event, days=2):
 
 async def double(orders: Object) -> Object:
     return orders.select(col("id"), (col("amount") * 2).alias("doubled"))
+
+
+CHAIN: dict[int, str] = {}
+"""A source that grows, and may rewrite its history."""
+
+
+def tip(position=None):
+    where = max(CHAIN) if position is None else position
+    return where, CHAIN.get(where)
+
+
+def blocks(start, end):
+    return [{"number": number, "mark": CHAIN[number]} for number in range(start, end + 1)]
+
+
+def positions(event):
+    return [{"position": each} for each in event["payload"]["rows"]]
