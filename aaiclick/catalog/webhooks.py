@@ -16,7 +16,7 @@ from uuid import UUID
 
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.running.secrets import find_secret
-from aaiclick.errors import RequestError, UnauthorisedError
+from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.store import catalog_sources
 
 if TYPE_CHECKING:
@@ -54,15 +54,13 @@ async def receive(
 ) -> tuple[int, bool]:
     """Start the source that a request is for; returns the job, and whether it is new.
 
-    Raises UnauthorisedError in the same words for a source that is not there and for a wrong signature.
+    Raises NotFoundError in the same words for a source that is not there and for a wrong signature.
     """
     secret = await _secret(connection, org_id, dag_name, job_name)
     moment = time.time() if now is None else now
     # An unknown source takes as long as a known one.
     if not is_signed(secret or "", body, header, moment) or secret is None:
-        raise UnauthorisedError(
-            "This request opens nothing here.", remedy="Check address, secret and the sender's clock."
-        )
+        raise NotFoundError("This request opens nothing here.", remedy="Check address, secret and the sender's clock.")
     try:
         payload: Any = json.loads(body) if body else None
     except ValueError as error:

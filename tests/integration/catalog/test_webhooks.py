@@ -8,7 +8,7 @@ import pytest
 
 from aaiclick.catalog import webhooks
 from aaiclick.catalog.deploy import deploy
-from aaiclick.errors import RequestError, UnauthorisedError
+from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.models import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import JOBS
@@ -51,14 +51,14 @@ async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(
             {"header": webhooks.sign("guess", BODY, NOW)}, {"header": ""}, {"body": BODY + b" "}, {"job": "hooks"},
             {"now": NOW + 301}, {"header": good.replace("t=1", "t=2")}, {"header": good + "0"},
         ):  # fmt: skip
-            with pytest.raises(UnauthorisedError) as refused:
+            with pytest.raises(NotFoundError) as refused:
                 await send(**wrong)
             words.add(str(refused.value))
         assert len(words) == 1
         with pytest.raises(RequestError, match="not JSON"):
             await send(b"{", webhooks.sign("sesame", b"{", NOW))
         monkeypatch.delenv("HOOK_SECRET")
-        with pytest.raises(UnauthorisedError):
+        with pytest.raises(NotFoundError):
             await send(header=webhooks.sign("", BODY, NOW))
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
     assert await shop.finish(first) == "COMPLETED"
