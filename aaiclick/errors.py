@@ -15,6 +15,7 @@
     │   ├── CycleError         tasks or groups wait for each other
     │   └── LimitError         the job has grown past what a job may be
     ├── ConflictError          something that is there already is in the way
+    ├── ScheduleError          a cron expression or a time zone cannot be used
     ├── RequestError           a request is not as it should be, or more than the service takes
     └── LeaseLost              somebody else has the task now: nothing was changed
 
@@ -131,6 +132,12 @@ class LimitError(SubmitError):
 
 class ConflictError(AaiclickError):
     """Something that is there already is in the way."""
+
+
+class ScheduleError(AaiclickError):
+    """A cron expression or a time zone cannot be used."""
+
+    exit_code = EXIT_USAGE
 
 
 class RequestError(AaiclickError):

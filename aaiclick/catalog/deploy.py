@@ -1,26 +1,29 @@
-"""Deploying a DAG: a new version beside the old one, then one swap.
+"""Deploying a DAG: a new version beside the old one, filled while that serves, then one swap.
 
-`prepare` adds the version, its definitions, its datasets and the generations they point to; what is made in the same
-way as before keeps its generation. `serve` lets a version serve. Both take the caller's transaction and the DAG's
-lock. A rollback is `serve` of an older version.
+`begin` adds the version, its definitions, its datasets and the generations they point to; what is made in the same way
+as before keeps its generation. New generations are filled by a job of their own, from what there is, beside the old
+ones. When it has completed, `finish` lets the version serve. Each is one transaction under the DAG's lock; whoever is
+killed in between leaves the old version serving, and the next deploy goes on from there. A rollback is a swap back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import asyncpg
 
+from aaiclick import faults
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
 from aaiclick.catalog.errors import DeployError
-from aaiclick.catalog.schedule import parse_schedule
 from aaiclick.errors import NotFoundError
+from aaiclick.orchestration.schedule import parse_schedule
 from aaiclick.store import catalog_dags as store
+from aaiclick.store.cancel import cancel_tasks
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a deploy or a rollback did. `built` are the datasets with a generation that did not exist."""
+    """What a deploy or a rollback did. `built` are the datasets with a generation that did not exist.
+
+    While `job_id` fills them, the version does not serve yet.
+    """
 
     version_id: UUID
     version_hash: str
@@ -37,6 +43,10 @@ class Deployed:
     is_new: bool
     built: tuple[str, ...]
     diff: DagDiff
+    dag_name: str
+    serves: bool = True
+    job_id: int | None = None
+    cancelled: int = 0
 
     @property
     def changed(self) -> bool:
@@ -46,23 +56,62 @@ class Deployed:
 async def deploy(
     connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID, by: UUID | None = None
 ) -> Deployed:
-    """Check, prepare and serve a DAG in one transaction."""
+    """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended."""
     dag = load_dag(text, file)
-    async with connection.transaction():
+    async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
+        previous = before["id"] if before else None
         version_id, is_new, built = await _prepare(connection, org_id, dag, text, by)
-        await _serve(connection, org_id, dag, version_id)
+        state = await store.version_state(connection, version_id)
+        job_id = None
+        ready = state["ready_at"] is not None
+        if not ready and before is not None:
+            if state["fill_status"] in ("PENDING", "RUNNING"):
+                job_id = state["fill_job_id"]
+            elif state["fill_status"] != "COMPLETED":
+                job_id = await store.start_filling(connection, org_id, dag.name, version_id)
+        if job_id is None and previous != version_id:
+            await _serve(connection, org_id, dag, version_id, returning=ready)
     diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
-    previous = before["id"] if before else None
-    return Deployed(version_id, version_hash(dag), previous, is_new, built, diff)
+    return Deployed(version_id, version_hash(dag), previous, is_new, built, diff, dag.name, job_id is None, job_id)
+
+
+async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = DEFAULT_ORG_ID) -> Deployed:
+    """Let a version serve whose datasets are filled. Raises DeployError if they are not; then the old one serves on."""
+    async with faults.transaction(connection, "swap"):
+        await store.lock_dag(connection, org_id, deployed.dag_name)
+        serving = await store.find_version(connection, org_id, deployed.dag_name)
+        found = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
+        if found is None:
+            raise _no_dag(deployed.dag_name)
+        if serving is not None and serving["id"] == deployed.version_id:
+            return replace(deployed, serves=True)
+        state = await store.version_state(connection, deployed.version_id)
+        if state["fill_status"] != "COMPLETED":
+            said = f" {first_line(state['fill_error'])}" if state["fill_error"] else ""
+            raise DeployError(
+                f"The new datasets of {deployed.dag_name!r} are not filled: job {state['fill_job_id']} is "
+                f"{state['fill_status']}.{said} The version before still serves.",
+                remedy=f"'aaiclick jobs show {state['fill_job_id']}' shows what happened; deploying again tries again.",
+            )
+        if (serving and serving["id"]) != deployed.previous:
+            raise DeployError(
+                f"Another version of {deployed.dag_name!r} began to serve while this one was filled.",
+                remedy="Deploy again if it is still wanted.",
+            )
+        await _serve(connection, org_id, load_dag(found["yaml"]), deployed.version_id)
+    return replace(deployed, serves=True)
 
 
 async def roll_back(
     connection: Connection, dag_name: str, to: str | None = None, *, org_id: UUID = DEFAULT_ORG_ID
 ) -> Deployed:
-    """Let an older version serve again: the one whose hash begins with `to`, or the one before."""
-    async with connection.transaction():
+    """Let an older version serve again: the one whose hash begins with `to`, or the one before.
+
+    Its datasets are as they were left, at once; then they catch up. What the newer version was doing is cancelled.
+    """
+    async with faults.transaction(connection, "swap"):
         await store.lock_dag(connection, org_id, dag_name)
         before = await store.find_version(connection, org_id, dag_name)
         target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
@@ -70,9 +119,16 @@ async def roll_back(
         if before is None or found is None:
             raise _no_dag(dag_name)
         dag = load_dag(found["yaml"])
-        await _serve(connection, org_id, dag, found["id"])
+        if before["id"] != found["id"]:
+            await _serve(connection, org_id, dag, found["id"], returning=True)
+    left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
+    cancelled = await cancel_tasks(connection, left) if left else set[int]()
     diff = diff_dags(load_dag(before["yaml"]), dag)
-    return Deployed(found["id"], found["yaml_hash"], before["id"], False, (), diff)
+    return Deployed(found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=len(cancelled))
+
+
+def first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.strip()), "")[:300]
 
 
 async def compare(
@@ -94,10 +150,11 @@ def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUI
     if serving is None:
         raise _no_dag(dag_name)
     if to is None:
-        if serving + 1 == len(versions):
+        older = [row for row in versions[serving + 1 :] if row["ready_at"] is not None]
+        if not older:
             raise DeployError(f"The DAG {dag_name!r} has no version before the one that serves.")
-        return versions[serving + 1]["id"]
-    matching = [row for row in versions if row["yaml_hash"].startswith(to)]
+        return older[0]["id"]
+    matching = [row for row in versions if row["yaml_hash"].startswith(to) and row["ready_at"] is not None]
     if len(matching) != 1:
         count = "no version" if not matching else f"{len(matching)} versions"
         raise DeployError(
@@ -123,7 +180,7 @@ async def _prepare(
             ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, job.name, index, storage)
             fresh = uuid4()
             generation, made = await store.ensure_dataset_version(
-                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh)
+                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh), added
             )
             if made:
                 built.append(output.name)
@@ -169,6 +226,7 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
         idle_timeout=job.idle_timeout,
         config=job.config,
         config_hash=config_hash(job),
+        spec=job.model_dump(mode="json", exclude_defaults=True),
         input_datasets=[str(each) for each in inputs],
         output_datasets=[str(ids[output.name]) for output in job.outputs],
         update_strategy=job.update_strategy,
@@ -181,7 +239,8 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
     )
 
 
-async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUID) -> None:
+async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUID, *, returning: bool = False) -> None:
+    """The swap. A version that served before has fallen behind meanwhile, in ways that only a closer look shows."""
     published = {each.output: each.name or each.output for each in dag.publish}
     names = {place: published.get(output, f"{dag.name}.{output}") for output, place in places(dag).items()}
     await _check_names(connection, org_id, dag, set(names.values()))
@@ -199,6 +258,8 @@ async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUI
             f"Another DAG published a dataset under a name of {dag.name!r} meanwhile.",
             remedy="Publish under another name.",
         ) from None
+    await store.set_ready(connection, version_id)
+    await store.catch_up(connection, org_id, dag.name, version_id, all_of_it=returning)
 
 
 async def _check_names(connection: Connection, org_id: UUID, dag: Dag, names: set[str]) -> None:

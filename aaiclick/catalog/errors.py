@@ -4,8 +4,8 @@ AaiclickError
 └── CatalogError
     ├── DagError             a DAG file has errors: all of them, each with its place
     ├── DeployError          a DAG is right in itself, but cannot be deployed as things are
-    ├── ScheduleError        a cron expression or a time zone cannot be used
     ├── OperatorError        there is no such operator, or a plug-in is broken
+    ├── DatasetError         rows cannot become part of a dataset, or are not there yet
     └── QueryRefusedError    a query is not one plain SELECT over datasets that may be read
         └── LineageError     where a column comes from cannot be said
 """
@@ -65,12 +65,12 @@ class DeployError(CatalogError):
     """A DAG is right in itself, but cannot be deployed as things are."""
 
 
-class ScheduleError(CatalogError):
-    """A cron expression or a time zone cannot be used."""
-
-
 class OperatorError(CatalogError):
     """There is no such operator, or a plug-in is broken."""
+
+
+class DatasetError(CatalogError):
+    """Rows cannot become part of a dataset, or are not there yet."""
 
 
 class QueryRefusedError(CatalogError):

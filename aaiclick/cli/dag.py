@@ -1,19 +1,26 @@
-"""`aaiclick dag`: check, compare, deploy and roll back DAGs."""
+"""`aaiclick dag`: check, compare, deploy, start and roll back DAGs."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import click
 
 from aaiclick.catalog import deploy as deploys
 from aaiclick.catalog.dags.diff import DagDiff
 from aaiclick.catalog.dags.load import load_dag_file
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.key import org_option
+from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.store import catalog_dags
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.cli.run import some_worker, watch
+from aaiclick.errors import EXIT_FAILED
+from aaiclick.orchestration import JobStatus, OrchContext, get_job
+from aaiclick.store import catalog_dags, catalog_sources, reads
 
 if TYPE_CHECKING:
     import asyncpg
@@ -25,7 +32,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def dag() -> None:
-    """Check, compare, deploy and roll back DAGs."""
+    """Check, compare, deploy, start and roll back DAGs."""
 
 
 @dag.command()
@@ -39,11 +46,16 @@ def validate(files: tuple[Path, ...]) -> None:
 
 @dag.command()
 @FILE
+@org_option
 @output_option
-def diff(file: Path, output: str) -> None:
+def diff(file: Path, org: str, output: str) -> None:
     """Show what a deploy of a file would change."""
     text = _checked(file)
-    found = with_database(lambda connection: deploys.compare(connection, text, str(file)))
+
+    async def work(connection: Connection) -> DagDiff:
+        return await deploys.compare(connection, text, str(file), org_id=await org_id_of(connection, org))
+
+    found = with_database(work)
     if found.is_empty:
         note("Nothing would change.")
     print_records(_changes(found), output)
@@ -51,27 +63,46 @@ def diff(file: Path, output: str) -> None:
 
 @dag.command()
 @FILE
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until new datasets are filled.")
+@org_option
 @output_option
-def deploy(file: Path, output: str) -> None:
-    """Deploy a file: a new version, serving at once."""
-    text = _checked(file)
-    done = with_database(lambda connection: deploys.deploy(connection, text, str(file)))
+def deploy(file: Path, wait: bool, org: str, output: str) -> None:
+    """Deploy a file: a new version, which serves as soon as its new datasets are filled.
+
+    Until then the version before serves. Where no worker runs, one runs along.
+    """
+    done = asyncio.run(_deploy(_checked(file), str(file), wait, org))
     print_records(_changes(done.diff), output)
     short = done.version_hash[:12]
     if not done.changed:
         note(f"Version {short} serves already; nothing was changed.")
-        return
-    note(f"Version {short} serves. New generations: {', '.join(done.built) or 'none, all data is kept'}.")
+    elif not done.serves:
+        note(f"Job {done.job_id} fills version {short}. Deploy again to let it serve when that has completed.")
+    else:
+        note(f"Version {short} serves. New generations: {', '.join(done.built) or 'none, all data is kept'}.")
+
+
+async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
+    async with OrchContext() as context, context.connection() as connection:
+        org_id = await org_id_of(connection, org)
+        done = await deploys.deploy(connection, text, file, org_id=org_id)
+        if done.job_id is None or not wait:
+            return done
+        note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
+        async with some_worker(context):
+            await watch(context, done.job_id)
+        return await deploys.finish(connection, done, org_id=org_id)
 
 
 @dag.command()
 @click.argument("name", required=False)
+@org_option
 @output_option
-def versions(name: str | None, output: str) -> None:
+def versions(name: str | None, org: str, output: str) -> None:
     """List the versions of a DAG, or of all."""
 
     async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await catalog_dags.list_versions(connection, DEFAULT_ORG_ID, name)
+        return await catalog_dags.list_versions(connection, await org_id_of(connection, org), name)
 
     print_records(
         [
@@ -90,12 +121,125 @@ def versions(name: str | None, output: str) -> None:
 @dag.command()
 @click.argument("name")
 @click.option("--to", metavar="HASH", help="The version to go back to; by default the one before.")
+@org_option
 @output_option
-def rollback(name: str, to: str | None, output: str) -> None:
-    """Let an older version serve again."""
-    done = with_database(lambda connection: deploys.roll_back(connection, name, to))
+def rollback(name: str, to: str | None, org: str, output: str) -> None:
+    """Let an older version serve again, with its data as it was; then that catches up."""
+
+    async def work(connection: Connection) -> deploys.Deployed:
+        return await deploys.roll_back(connection, name, to, org_id=await org_id_of(connection, org))
+
+    done = with_database(work)
     print_records(_changes(done.diff), output)
-    note(f"Version {done.version_hash[:12]} of {name} serves.")
+    stopped = f" {done.cancelled} tasks of the version before were cancelled." if done.cancelled else ""
+    note(f"Version {done.version_hash[:12]} of {name} serves.{stopped}")
+
+
+JOB = click.option("--job", default=None, help="The source to start [default: the only one].")
+DATA = click.option("--data", default=None, metavar="JSON", help="What the source is given as the event's payload.")
+
+
+@dag.command()
+@click.argument("name")
+@JOB
+@DATA
+@org_option
+@output_option
+def trigger(name: str, job: str | None, data: str | None, org: str, output: str) -> None:
+    """Start a source of a DAG, and do not wait."""
+    payload = _payload(data)
+
+    async def work(connection: Connection) -> int:
+        return await _start(connection, await org_id_of(connection, org), name, job, payload)
+
+    job_id = with_database(work)
+    print_records([{"job": str(job_id)}], output)
+    note(f"Watch it: aaiclick jobs show {job_id}")
+
+
+@dag.command()
+@click.argument("name")
+@JOB
+@DATA
+@org_option
+@output_option
+def run(name: str, job: str | None, data: str | None, org: str, output: str) -> int:
+    """Start a source of a DAG, and watch everything that it causes to its end.
+
+    Where no worker runs, one runs along. Exit code 1 if something fails.
+    """
+    status, tasks = asyncio.run(_run(name, job, _payload(data), org))
+    print_records(tasks, output)
+    return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+
+
+async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[JobStatus, list[dict[str, Any]]]:
+    async with OrchContext() as context, context.connection() as connection:
+        org_id = await org_id_of(connection, org)
+        job_id = await _start(connection, org_id, name, job, payload)
+        note(f"Job {job_id} is started.")
+        async with some_worker(context):
+            await watch(context, job_id)
+        ended = await get_job(job_id)
+        rows = await reads.tasks_of_job(connection, org_id, job_id, limit=1000)
+        note(f"Job {job_id}: {ended.status.value}, {ended.total_tasks} tasks.")
+        return ended.status, [_task_line(row) for row in rows]
+
+
+async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
+    event = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
+    job_id, _ = await catalog_sources.start_source(connection, org_id, name, job, event)
+    return job_id
+
+
+def _payload(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--data is not JSON: {error}.") from None
+
+
+def _task_line(row: asyncpg.Record) -> dict[str, Any]:
+    outputs: dict[str, Any] = json.loads(row["outputs"] or "{}")
+    made = [
+        f"{name}: {said['rows']} rows" for name, said in outputs.items() if isinstance(said, dict) and "rows" in said
+    ]
+    made += ["the same inputs as before: reused"] if "reused" in outputs else []
+    made += [str(outputs["waits"])] if "waits" in outputs else []
+    return {
+        "task": str(row["id"]),
+        "job": row["type"],
+        "partition": ", ".join(row["partitions"] or ()),
+        "status": row["status"],
+        "took": seconds(row["started_at"], row["completed_at"]),
+        "made": "; ".join(made),
+        "error": first_line(row["error"]),
+    }
+
+
+@dag.command()
+@click.argument("name")
+@org_option
+def pause(name: str, org: str) -> None:
+    """Start no source of a DAG and none of its tasks; what runs goes on."""
+
+    async def work(connection: Connection) -> None:
+        await catalog_sources.pause_dag(connection, await org_id_of(connection, org), name)
+
+    with_database(work)
+    note(f"{name} is paused: aaiclick dag resume {name}")
+
+
+@dag.command()
+@click.argument("name")
+@org_option
+def resume(name: str, org: str) -> None:
+    """Let a paused DAG go on. What its schedules missed is handled as each says."""
+
+    async def work(connection: Connection) -> int:
+        return await catalog_sources.resume_dag(connection, await org_id_of(connection, org), name)
+
+    note(f"{name} goes on; {with_database(work)} tasks were waiting.")
 
 
 def _checked(file: Path) -> str:

@@ -26,6 +26,8 @@ class TaskScope:
     """From the import path of a function to the function, by the rules of this worker."""
     call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None
     """Call a function as the task's own: on the loop, or in a thread that ends when the task must."""
+    effects: str | None = None
+    """What the completion writes besides the result (`Success.effects`); whoever runs in here sets it."""
 
 
 class Record(dict[str, Any]):

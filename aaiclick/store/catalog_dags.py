@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from aaiclick.store import catalog_events
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class NewDefinition:
     idle_timeout: str | None
     config: dict[str, Any]
     config_hash: str
+    spec: dict[str, Any]
     input_datasets: list[str]
     output_datasets: list[str]
     update_strategy: str
@@ -81,10 +83,12 @@ async def ensure_dataset(
 
 
 async def ensure_dataset_version(
-    connection: Connection, dataset_id: UUID, config_hash: str, version_id: UUID, location: str
+    connection: Connection, dataset_id: UUID, config_hash: str, fresh: UUID, location: str, made_for: UUID
 ) -> tuple[UUID, bool]:
-    """The generation made in this way, and whether it is new."""
-    row = await connection.fetchrow(statement("ensure_dataset_version"), version_id, dataset_id, location, config_hash)
+    """The generation made in this way, and whether it is new: then it is made for that version."""
+    row = await connection.fetchrow(
+        statement("ensure_dataset_version"), fresh, dataset_id, location, config_hash, made_for
+    )
     assert row is not None  # noqa: S101  (one of the two branches always answers, under the DAG's lock)
     return row["id"], row["made"]
 
@@ -105,9 +109,9 @@ async def add_definitions(
             (
                 uuid4(), org_id, each.name, dag_name, version_id, each.activation, each.runtime, each.operator,
                 text(each.source), text(each.bootstrap), each.execution_strategy, each.idle_timeout, text(each.config),
-                each.config_hash, each.input_datasets, each.output_datasets, each.update_strategy, each.unique_key,
-                text(each.scaling), each.timeout_seconds, each.heartbeat_timeout_seconds, each.max_attempts,
-                each.status,
+                each.config_hash, text(each.spec), each.input_datasets, each.output_datasets, each.update_strategy,
+                each.unique_key, text(each.scaling), each.timeout_seconds, each.heartbeat_timeout_seconds,
+                each.max_attempts, each.status,
             )
             for each in definitions
         ],
@@ -132,6 +136,67 @@ async def swap(
     await connection.execute(statement("name_datasets"), org_id, dag_name, jobs, indexes, list(names.values()))
     moments = list(next_runs.values())
     await connection.execute(statement("schedule_definitions"), org_id, dag_name, version_id, list(next_runs), moments)
+    await connection.execute(statement("pause_missing"), org_id, dag_name)
+
+
+async def version_state(connection: Connection, version_id: UUID) -> asyncpg.Record:
+    """Whether a version is filled, and the job that fills it."""
+    row = await connection.fetchrow(statement("version_state"), version_id)
+    assert row is not None  # noqa: S101  (the caller found the version under the DAG's lock)
+    return row
+
+
+async def set_ready(connection: Connection, version_id: UUID) -> None:
+    await connection.execute(statement("set_ready"), version_id)
+
+
+async def start_filling(connection: Connection, org_id: UUID, dag_name: str, version_id: UUID) -> int | None:
+    """Start a job that fills the generations made for a version; None if there is nothing to fill them from.
+
+    It goes by the same events as everything else, which only this version hears of.
+    """
+    stale = await connection.fetch(statement("stale_definitions"), version_id, True, False)
+    sources = await connection.fetch(statement("changed_sources"), version_id)
+    if not stale and not sources:
+        return None
+    trigger = {"kind": "deploy", "version": str(version_id)}
+    job_id = await catalog_events.open_job(connection, org_id, f"{dag_name} (deploy)", version_id, trigger)
+    await _seed(connection, org_id, job_id, stale, version_id)
+    for source in sources:
+        await catalog_events.add_source(connection, job_id, source, trigger, build=version_id)
+    await connection.execute(statement("set_fill_job"), version_id, job_id)
+    return job_id
+
+
+async def catch_up(
+    connection: Connection, org_id: UUID, dag_name: str, version_id: UUID, *, all_of_it: bool
+) -> int | None:
+    """Start what has fallen behind while another version served; returns the job, None if nothing has.
+
+    `all_of_it`: look into everything; what is up to date is found to be so.
+    """
+    stale = await connection.fetch(statement("stale_definitions"), version_id, False, all_of_it)
+    if not stale:
+        return None
+    trigger = {"kind": "catch up", "version": str(version_id)}
+    job_id = await catalog_events.open_job(connection, org_id, f"{dag_name} (catch up)", version_id, trigger)
+    await _seed(connection, org_id, job_id, stale, None)
+    return job_id
+
+
+async def _seed(
+    connection: Connection, org_id: UUID, job_id: int, stale: Sequence[asyncpg.Record], build: UUID | None
+) -> None:
+    events = [
+        catalog_events.Event(org_id, job_id, row["dataset"], row["generation"], build=build, only=row["id"])
+        for row in stale
+    ]
+    await catalog_events.count_events(connection, await catalog_events.emit(connection, events))
+
+
+async def tasks_left(connection: Connection, version_id: UUID, serving_id: UUID) -> list[int]:
+    """Unfinished tasks of a version that make nothing which another one serves."""
+    return [row["id"] for row in await connection.fetch(statement("tasks_left"), version_id, serving_id)]
 
 
 async def datasets_named(connection: Connection, org_id: UUID, names: Sequence[str]) -> dict[str, asyncpg.Record]:

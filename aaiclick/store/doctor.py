@@ -18,6 +18,7 @@ INVARIANTS = {
     "I5": ("check_i5_keys", "one task per idempotency key"),
     "I6": ("check_i6_counters", "counters equal a recount, job status is a function of its tasks"),
     "I7": ("check_i7_tables", "a table's count is the sum of its references, and only live attempts refer to any"),
+    "I9": ("check_i9_events", "the outbox drains, each event applied once"),
     "I10": ("check_i10_leaders", "leaders' terms never overlap"),
     "I12": ("check_i12_attempts", "attempts stay within the most allowed, poison ends in the dead letters"),
 }
@@ -42,7 +43,7 @@ async def check_invariants(connection: Connection, *, grace_seconds: float = GRA
     findings: list[Finding] = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         for name, (check, _) in INVARIANTS.items():
-            arguments = (grace_seconds,) if name == "I1" else ()
+            arguments = (grace_seconds,) if name in ("I1", "I9") else ()
             rows = await connection.fetch(statement(check), *arguments)
             findings.extend(Finding(name, row["kind"], row["id"], row["finding"]) for row in rows)
     return findings

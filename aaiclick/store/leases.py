@@ -58,6 +58,8 @@ class Success:
     """Tasks that it returned: it completes when they have."""
     tables: tuple[str, ...] | None = None
     """Tables within the result; None if there are none and the attempt held none: then completing it is cheaper."""
+    effects: str | None = None
+    """What a task of a DAG leaves behind in the transaction of its completion, as JSON text: see `catalog_runs`."""
 
 
 @dataclass(slots=True)

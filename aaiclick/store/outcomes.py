@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick import faults
-from aaiclick.store import tables
+from aaiclick.store import catalog_runs, tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.growth import Loosened, discard, hand_over
@@ -38,7 +38,7 @@ async def acknowledge(
 ) -> set[int]:
     """Make outcomes known; returns the ids of the tasks for which the lease still held. The others changed nothing."""
     accepted: set[int] = set()
-    plain = [s for s in successes if not (s.lease.linked or s.awaits) and s.tables is None]
+    plain = [s for s in successes if not (s.lease.linked or s.awaits or s.effects) and s.tables is None]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
         async with faults.statement("complete"):
@@ -150,7 +150,9 @@ async def _end(
     await tables.release_attempts(connection, [lease for lease in given_up if lease.task_id in accepted])
     if outgrown:
         await discard(connection, outgrown, loosened)
-    await propagate(connection, ended, now, loosened)
+    effects = {s.lease.task_id: s.effects for s in successes if s.effects is not None}
+    events = await catalog_runs.leave_behind(connection, ended, effects) if effects else None
+    await propagate(connection, ended, now, loosened, events)
     return accepted
 
 

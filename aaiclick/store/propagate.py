@@ -22,10 +22,14 @@ UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
 
 
 async def propagate(
-    connection: Connection, ended: Sequence[asyncpg.Record], now: datetime | None, loosened: Loosened | None = None
+    connection: Connection,
+    ended: Sequence[asyncpg.Record],
+    now: datetime | None,
+    loosened: Loosened | None = None,
+    events: Counter[int] | None = None,
 ) -> None:
     """Tell everybody what became of `ended`: rows with id, org_id, job_id, group_id, followed, concurrency_key, status;
-    completed ones also say whether groups wait for them (`gates`).
+    completed ones also say whether groups wait for them (`gates`). `events` were emitted for these jobs.
 
     The caller holds the graph locks of their jobs (see docs/engine.md).
     """
@@ -46,6 +50,7 @@ async def propagate(
         failed=Counter(row["job_id"] for row in ended if row["status"] in ("FAILED", "DEAD_LETTER")),
         cancelled=cancelled + Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
         causes={row["job_id"]: row["cause"] for row in reversed(ended) if row["status"] in ("FAILED", "DEAD_LETTER")},
+        events=events,
         now=now,
     )
 
@@ -112,6 +117,7 @@ async def settle(
     failed: Counter[int] | None = None,
     cancelled: Counter[int] | None = None,
     causes: Mapping[int, str] | None = None,
+    events: Counter[int] | None = None,
     now: datetime | None = None,
 ) -> dict[int, str]:
     """Count tasks that ended in their jobs, the last thing a transaction does; returns the jobs' statuses."""
@@ -127,5 +133,6 @@ async def settle(
         [cancelled[job] for job in jobs],
         now,
         [(causes or {}).get(job) for job in jobs],
+        [(events or Counter()).get(job, 0) for job in jobs],
     )
     return {row["id"]: row["status"] for row in rows}

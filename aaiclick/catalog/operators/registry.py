@@ -9,7 +9,7 @@ A plug-in's entry point loads an `OperatorDefinition`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
@@ -44,6 +44,10 @@ class OperatorDefinition:
     min_outputs: int = 0
     max_outputs: int | None = None
     preset: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    run: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
+    """What does it: gets an `aaiclick.catalog.running.run.OperatorRun`, returns values by output.
+    The built-in ones have theirs in `aaiclick.catalog.running.runners`.
+    """
 
     def settings(self, config: Mapping[str, Any]) -> BaseModel:
         """The settings as the operator gets them; raises pydantic's ValidationError."""

@@ -18,6 +18,7 @@ from sqlglot import exp
 from aaiclick.catalog.queries.lineage import Lineage, trace_tree
 from aaiclick.catalog.queries.parse import check_words, parse_select, references, shallow, table_name
 from aaiclick.data import sql
+from aaiclick.data.types import quote_text
 
 # Names that a query defines itself get this prefix: ClickHouse must never take one for a table.
 OWN = "with "
@@ -25,18 +26,43 @@ OWN = "with "
 
 @dataclass(frozen=True, slots=True)
 class PhysicalTable:
-    """Where a version of a dataset is, and its columns; `final` for tables whose newest row of a key counts."""
+    """Where a version of a dataset is, and its columns; `final` for tables whose newest row of a key counts.
+
+    `hidden`: the table has more columns than these, which nobody may see. `only` the rows of one partition (column and
+    value as text) are there.
+    """
 
     table: str
     columns: tuple[str, ...]
     database: str | None = None
     final: bool = False
+    hidden: bool = False
+    only: tuple[str, str] | None = None
 
     def tree(self, alias: str) -> exp.Expr:
+        if self.hidden or self.only is not None:
+            return exp.Subquery(this=self._subquery(), alias=exp.TableAlias(this=sql.name(alias)))
+        return self._table(alias)
+
+    def select(self) -> str:
+        """A SELECT of the columns, as text."""
+        return sql.to_text(self._subquery())
+
+    def _table(self, alias: str | None) -> exp.Expr:
         table = sql.table(self.table, alias)
         if self.database is not None:
             table.set("db", sql.name(self.database))
         return exp.Final(this=table) if self.final else table
+
+    def _subquery(self) -> exp.Select:
+        columns = [exp.Column(this=sql.name(each)) for each in self.columns]
+        select = exp.Select(expressions=columns, from_=exp.From(this=self._table(None)))
+        if self.only is not None:
+            column, value = self.only
+            text = sql.call("toString", exp.Column(this=sql.name(column)))
+            key = sql.call("ifNull", text, _literal("\\N"))
+            select.set("where", exp.Where(this=exp.EQ(this=key, expression=_literal(value))))
+        return select
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +123,19 @@ def _written(tree: exp.Query, tables: Mapping[str, PhysicalTable]) -> str:
         target = table
         if isinstance(table.parent, exp.Final):
             target = table.parent
-            physical = physical if isinstance(physical, exp.Final) else exp.Final(this=physical)
+            if isinstance(physical, exp.Table):
+                physical = exp.Final(this=physical)
         _keep_joins(table, physical)
         target.replace(physical)
     for part in tree.find_all(exp.CTE):
         if not part.args.get("scalar"):
             part.args["alias"].set("this", sql.name(OWN + part.alias))
     return sql.to_text(tree)
+
+
+def _literal(text: str) -> exp.Expr:
+    """A text as ClickHouse reads it, whatever is in it."""
+    return exp.Var(this=quote_text(text))
 
 
 def _drop_qualifiers(tree: exp.Expr, used: set[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.orchestration.loops import deadlines, promoter, reaper, retention
+from aaiclick.orchestration.loops import deadlines, promoter, reaper, retention, scheduler
 from aaiclick.store.workers import lead
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ async def run_once(
     counts = {"leads": int(term is not None)}
     if term is None:
         return counts
-    for name, loop in (("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("retention", retention)):
+    loops = (
+        ("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("scheduler", scheduler),
+        ("retention", retention),
+    )  # fmt: skip
+    for name, loop in loops:
         for what, count in (await loop.run_once(connection, now=now)).items():
             counts[f"{name}_{what}"] = count
     return counts

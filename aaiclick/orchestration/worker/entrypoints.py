@@ -25,7 +25,7 @@ from aaiclick.orchestration.handlers import Function, find_handler
 MARK = "__aaiclick_task__"
 """Attribute of a function that may be an entrypoint wherever it is defined."""
 
-OWN = ("aaiclick.operators.steps",)
+OWN = ("aaiclick.operators.steps", "aaiclick.catalog.running.task")
 """Modules of ours that hold tasks."""
 
 _INSTALLED = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")})

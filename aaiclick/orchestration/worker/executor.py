@@ -124,31 +124,32 @@ class Executor:
         set_log(running.log)
         running.started_at = datetime.now(UTC)
         try:
-            result, awaits, tables = await self._run(running)
+            result, awaits, tables, effects = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
             return _failure(running, error, self.transport.secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables)
+        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables, effects)
 
-    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None]:
-        """The result as JSON text, the tasks it waits for, and the tables within it; None if no table plays a part."""
+    async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None, str | None]:
+        """The result as JSON text, the tasks it waits for, the tables within it (None if no table plays a part), and
+        what else its completion writes.
+        """
         claim = running.claim
         tables = self._tables.for_attempt(claim.lease)
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
-        enter_scope(
-            TaskScope(
-                claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
-                resolve=self._entrypoints.load, call=functools.partial(self._call, running),
-            )
+        scope = TaskScope(
+            claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
+            resolve=self._entrypoints.load, call=functools.partial(self._call, running),
         )  # fmt: skip
+        enter_scope(scope)
         data = await self._enter_data(claim, tables)
         try:
             arguments = await self._bind(claim, function, tables)
             value = await self._call(running, function, arguments)
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
-            return result, awaits, tuple(sorted(within)) if within or tables.used else None
+            return result, awaits, tuple(sorted(within)) if within or tables.used else None, scope.effects
         except NoContextError:
             if isinstance(data, AaiclickError):
                 raise data from None
@@ -174,7 +175,7 @@ class Executor:
             return {}
         given = json.loads(claim.kwargs)
         needed = results_needed(given)
-        found: dict[int, str | None] = {}
+        found: Mapping[int, str | None] = {}
         if needed and claim.job_id is not None:
             found = await get_current_context().task_results(claim.job_id, sorted(needed))
             given = resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()})

@@ -8,8 +8,8 @@ work.
   system, at once; its tasks are given back, marked as suspects, and run alone from then on (see `isolated`).
 - *Time limits and cancels.* A process ends its tasks by itself when it can. One that still holds a task
   `grace_seconds` past its end is killed; that task is charged, the others of the process are not.
-- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs: each supervisor offers to lead (see
-  `loops`).
+- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs, schedules: each supervisor offers to lead (see
+  `loops`). Events of datasets are routed by whoever is there first.
 - *Stop.* At SIGTERM or SIGINT processes claim nothing more and finish; after `stop_seconds` (or at a second signal)
   what still runs is given back.
 """
@@ -32,9 +32,11 @@ from typing import TypeVar
 
 from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError, UnreachableError
+from aaiclick.orchestration.loops import router
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
+from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
 
@@ -139,9 +141,10 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
         absence = Absence()
-        self._births, self._leases, self._limits, self._loops = (
-            Insistent(self._transport, absence, self._stopping) for _ in range(4)
+        self._births, self._leases, self._limits, self._loops, self._events = (
+            Insistent(self._transport, absence, self._stopping) for _ in range(5)
         )
+        self._bell = router.Bell()
 
     @property
     def stopping(self) -> bool:
@@ -159,7 +162,7 @@ class Supervisor:
         """Work until all processes have ended for good."""
         keepers = [
             asyncio.create_task(work)
-            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._hurry())
+            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._route(), self._hurry())
         ]
         try:
             await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
@@ -167,7 +170,7 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for line in (self._births, self._leases, self._limits, self._loops):
+            for line in (self._births, self._leases, self._limits, self._loops, self._events):
                 line.close()
             await self._transport.close()
 
@@ -265,6 +268,16 @@ class Supervisor:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
             await line.keep_house(worker_id)
+
+    async def _route(self) -> None:
+        """Route events of datasets as soon as there are any; a server does so for those who come to it."""
+        while isinstance(self._plan.setup.work, PostgresTarget):
+            await self._events.do(self._route_once)
+            await self._bell.wait(router.POLL_SECONDS)
+
+    async def _route_once(self, line: Line) -> None:
+        await self._bell.listen(line.connection)
+        await router.run_once(line.connection)
 
     async def _overdue(self, line: Line) -> list[supervision.Overdue]:
         duty = self._plan.duty

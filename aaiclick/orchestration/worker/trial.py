@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aaiclick.local import clickhouse_target, postgres_target
 from aaiclick.orchestration.graph import Job
+from aaiclick.orchestration.loops import router
 from aaiclick.orchestration.worker.isolated import Isolation
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Duty, Setup
@@ -55,6 +56,7 @@ async def run_until_job_ends(job_id: int) -> Job:
                 while (row := await reads.get_job(connection, job_id)) is None or row["completed_at"] is None:
                     if work.done():
                         work.result()
+                    await router.run_once(connection)
                     await asyncio.sleep(LOOK_SECONDS)
             finally:
                 process.stop()

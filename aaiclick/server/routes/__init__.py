@@ -17,6 +17,7 @@ from aaiclick.server.routes import (
     supervision,
     tasks,
     users,
+    webhooks,
     work,
     workers,
 )
@@ -34,6 +35,7 @@ ALL = (
     roles.routes,
     keys.routes,
     audit.routes,
+    webhooks.routes,
     health.routes,
     metrics.routes,
     work.routes,

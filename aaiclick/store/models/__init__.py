@@ -10,6 +10,7 @@ from aaiclick.store.models.catalog import (
     DagVersion,
     DagVersionDataset,
     Dataset,
+    DatasetPartition,
     DatasetVersion,
     JobDefinition,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "DagVersion",
     "DagVersionDataset",
     "Dataset",
+    "DatasetPartition",
     "DatasetVersion",
     "Dependency",
     "ForgottenFigure",

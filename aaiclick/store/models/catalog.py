@@ -6,15 +6,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Sequence, UniqueConstraint, text
 
-from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
+from aaiclick.store.models.base import Row, busy, column, document, many_words, metadata, moment, now, org, snowflake, uuid, uuid_key, words
 from aaiclick.store.models.status import DEFINITION_STATUS
 from aaiclick.store.words import DefinitionStatus
 
+DATASET_TICKETS = Sequence("dataset_tickets", metadata=metadata)
+"""Who reads later has the higher ticket; what was made from an older reading never replaces what is newer."""
+
 
 class DagVersion(Row, table=True):
-    """An immutable DAG, known by the hash of its YAML."""
+    """An immutable DAG, known by the hash of its YAML. It may serve once its datasets are filled (`ready_at`)."""
 
     __tablename__ = "dag_versions"
 
@@ -25,6 +28,8 @@ class DagVersion(Row, table=True):
     yaml: str = words()
     created_by: UUID | None = uuid("users.id", null=True, on_delete="SET NULL")
     created_at: datetime = now()
+    ready_at: datetime | None = moment()
+    fill_job_id: int | None = snowflake(null=True)
 
     __table_args__ = (
         UniqueConstraint("org_id", "dag_name", "yaml_hash"),
@@ -41,12 +46,15 @@ class DagCurrentVersion(Row, table=True):
     dag_name: str = words(primary_key=True)
     dag_version_id: UUID = uuid("dag_versions.id")
     updated_at: datetime = now()
+    paused_at: datetime | None = moment()
 
     __table_args__ = (Index("dag_current_versions_version", "dag_version_id"),)
 
 
 class JobDefinition(Row, table=True):
-    """A node of a DAG version. Everything but its state (the last five columns) is immutable."""
+    """A node of a DAG version. Everything but its state (the last five columns) is immutable. `spec` is all of it as
+    the file has it.
+    """
 
     __tablename__ = "job_definitions"
 
@@ -64,6 +72,7 @@ class JobDefinition(Row, table=True):
     idle_timeout: str | None = words(null=True)
     config: dict[str, Any] = document()
     config_hash: str = words()
+    spec: dict[str, Any] = document()
     input_datasets: list[str] | None = many_words(null=True)
     output_datasets: list[str] | None = many_words(null=True)
     update_strategy: str = words()
@@ -130,7 +139,10 @@ class Dataset(Row, table=True):
 
 
 class DatasetVersion(Row, table=True):
-    """One generation of a dataset's data, perhaps of a range of it."""
+    """One generation of a dataset's data, perhaps of a range of it.
+
+    It was made for `dag_version_id`, and is filled before that serves. `ticket` is of the latest update.
+    """
 
     __tablename__ = "dataset_versions"
 
@@ -142,8 +154,14 @@ class DatasetVersion(Row, table=True):
     schema_hash: str | None = words(null=True)
     range_start: int | None = column(BigInteger(), null=True)
     range_end: int | None = column(BigInteger(), null=True)
+    dag_version_id: UUID | None = uuid("dag_versions.id", null=True, on_delete="SET NULL")
+    columns: dict[str, Any] | None = document(null=True)
+    rows: int | None = column(BigInteger(), null=True)
+    ticket: int = column(BigInteger(), default=0, server="0")
+    updated_at: datetime | None = moment()
 
     __table_args__ = (
+        Index("dataset_versions_made_for", "dag_version_id"),
         CheckConstraint("range_start <= range_end", name="range"),
         # A range type has a value for "no bound", so two versions without a range are equal. (NULLS NOT DISTINCT would
         # say the same, from PostgreSQL 15.) numrange and not int8range: that one overflows at the largest bigint.
@@ -170,3 +188,25 @@ class DagVersionDataset(Row, table=True):
         Index("dag_version_datasets_dataset", "dataset_uuid"),
         Index("dag_version_datasets_version", "dataset_version"),
     )
+
+
+class DatasetPartition(Row, table=True):
+    """The latest update of a partition of a generation (the whole is the partition '').
+
+    `ticket` is set when its rows are, the rest with the completion of the task that made them: what they were made of
+    (`inputs_hash`), and what they are (`digest`).
+    """
+
+    __tablename__ = "dataset_partitions"
+
+    dataset_version: UUID = uuid("dataset_versions.id", on_delete="CASCADE", primary_key=True)
+    partition_key: str = words(primary_key=True)
+    ticket: int = column(BigInteger())
+    recorded_ticket: int = column(BigInteger(), default=0, server="0")
+    rows: int | None = column(BigInteger(), null=True)
+    digest: str | None = words(null=True)
+    inputs_hash: str | None = words(null=True)
+    task_id: int | None = snowflake(null=True)
+    updated_at: datetime = now()
+
+    __table_args__ = (busy(fillfactor=70),)

@@ -61,7 +61,7 @@ class OutboxRow(Row, table=True):
         CheckConstraint("(claim_token IS NULL) = (claim_expires_at IS NULL)", name="claim_expiry"),
         CheckConstraint("(status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)", name="processed"),
         CheckConstraint("attempts >= 0", name="attempts"),
-        Index("outbox_pending", "available_at", "id", postgresql_where=text("status = 'Pending'")),
+        Index("outbox_pending", "kind", "id", postgresql_where=text("status = 'Pending'")),
         Index("outbox_claimed", "claim_expires_at", postgresql_where=text("status = 'Processing'")),
         Index(
             "outbox_order",

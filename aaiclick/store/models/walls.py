@@ -29,6 +29,7 @@ POLICIES = {
     "job_definitions": OWN,
     "datasets": OWN,
     "dataset_versions": "EXISTS (SELECT FROM datasets d WHERE d.id = dataset_uuid)",
+    "dataset_partitions": "EXISTS (SELECT FROM dataset_versions v WHERE v.id = dataset_version)",
     "dag_version_datasets": "EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id)",
     "jobs": OWN,
     "groups": "EXISTS (SELECT FROM jobs j WHERE j.id = job_id)",

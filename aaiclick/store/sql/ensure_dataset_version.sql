@@ -1,6 +1,7 @@
 -- The generation of a dataset that is made in a given way; `made` says that there was none yet.
 WITH made AS (
-    INSERT INTO dataset_versions (id, dataset_uuid, storage_location, config_hash) VALUES ($1, $2, $3, $4)
+    INSERT INTO dataset_versions (id, dataset_uuid, storage_location, config_hash, dag_version_id)
+    VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]')) DO NOTHING
     RETURNING id
 )

@@ -100,7 +100,7 @@ CASES: dict[str, list[Any]] = {
     "discard_additions": [live(), [1] * BATCH],
     "follow": [live(), 1],
     "ungate": [live(1)[0], 1],
-    "settle_jobs": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None]],
+    "settle_jobs": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
     "fail": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING, NOTHING,
              [False] * BATCH, ["FAILED"] * BATCH, None],
 }  # fmt: skip

@@ -18,7 +18,7 @@ ROUTES = [(route.method, route.path, route.permission) for routes in ALL for rou
 SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-reader", "operator-admin")
 NOBODYS = {
     "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org_id": str(uuid4()),
-    "user_id": str(uuid4()), "role_id": str(uuid4()), "key_id": str(uuid4()),
+    "user_id": str(uuid4()), "role_id": str(uuid4()), "key_id": str(uuid4()), "dag": "nobodys", "job": "nobodys",
 }  # fmt: skip
 
 

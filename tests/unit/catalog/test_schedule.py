@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aaiclick.catalog.errors import ScheduleError
-from aaiclick.catalog.schedule import due, may_start, parse_schedule
+from aaiclick.errors import ScheduleError
+from aaiclick.orchestration.schedule import due, may_start, parse_schedule
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
 FIXED = [

@@ -19,8 +19,9 @@ TABLES = """
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, outbox,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
-    dag_version_datasets, dataset_versions, datasets, job_definitions, dag_current_versions, dag_versions,
-    idempotency_keys, audit_log, api_keys, org_role_memberships, org_roles, users, task_types, queues, orgs
+    dag_version_datasets, dataset_partitions, dataset_versions, datasets, job_definitions, dag_current_versions,
+    dag_versions, idempotency_keys, audit_log, api_keys, org_role_memberships, org_roles, users, task_types, queues,
+    orgs
 """
 TYPES = """
     job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
@@ -39,5 +40,5 @@ def downgrade() -> None:
     op.execute(
         "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), aaiclick_org_id()"
     )
-    op.execute("DROP SEQUENCE leader_terms")
+    op.execute("DROP SEQUENCE leader_terms, dataset_tickets")
     op.execute(f"DROP TYPE {TYPES}")

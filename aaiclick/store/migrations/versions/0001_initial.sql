@@ -20,6 +20,8 @@ CREATE TYPE reference_owner AS ENUM ('ATTEMPT', 'RESULT', 'TASK', 'JOB', 'NAME',
 
 CREATE SEQUENCE leader_terms;
 
+CREATE SEQUENCE dataset_tickets;
+
 -- Whose work it is
 CREATE TABLE orgs (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -178,6 +180,8 @@ CREATE TABLE dag_versions (
     yaml text NOT NULL,
     created_by uuid,
     created_at timestamptz NOT NULL DEFAULT now(),
+    ready_at timestamptz,
+    fill_job_id bigint,
     CONSTRAINT dag_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dag_versions_org_id_dag_name_yaml_hash_key UNIQUE (org_id, dag_name, yaml_hash),
     CONSTRAINT dag_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
@@ -191,6 +195,7 @@ CREATE TABLE dag_current_versions (
     dag_name text NOT NULL,
     dag_version_id uuid NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now(),
+    paused_at timestamptz,
     CONSTRAINT dag_current_versions_pkey PRIMARY KEY (org_id, dag_name),
     CONSTRAINT dag_current_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT dag_current_versions_dag_version_id_fkey FOREIGN KEY (dag_version_id) REFERENCES dag_versions (id)
@@ -213,6 +218,7 @@ CREATE TABLE job_definitions (
     idle_timeout text,
     config jsonb NOT NULL DEFAULT '{}',
     config_hash text NOT NULL,
+    spec jsonb NOT NULL DEFAULT '{}',
     input_datasets text[],
     output_datasets text[],
     update_strategy text NOT NULL,
@@ -283,14 +289,38 @@ CREATE TABLE dataset_versions (
     schema_hash text,
     range_start bigint,
     range_end bigint,
+    dag_version_id uuid,
+    columns jsonb,
+    rows bigint,
+    ticket bigint NOT NULL DEFAULT 0,
+    updated_at timestamptz,
     CONSTRAINT dataset_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dataset_versions_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
         REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT dataset_versions_dag_version_id_fkey FOREIGN KEY (dag_version_id)
+        REFERENCES dag_versions (id) ON DELETE SET NULL,
     CONSTRAINT dataset_versions_range CHECK (range_start <= range_end)
 );
 
 CREATE UNIQUE INDEX dataset_versions_identity
     ON dataset_versions (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]'));
+
+CREATE INDEX dataset_versions_made_for ON dataset_versions (dag_version_id);
+
+CREATE TABLE dataset_partitions (
+    dataset_version uuid NOT NULL,
+    partition_key text NOT NULL,
+    ticket bigint NOT NULL,
+    recorded_ticket bigint NOT NULL DEFAULT 0,
+    rows bigint,
+    digest text,
+    inputs_hash text,
+    task_id bigint,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT dataset_partitions_pkey PRIMARY KEY (dataset_version, partition_key),
+    CONSTRAINT dataset_partitions_dataset_version_fkey FOREIGN KEY (dataset_version)
+        REFERENCES dataset_versions (id) ON DELETE CASCADE
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE dag_version_datasets (
     dag_version_id uuid NOT NULL,
@@ -583,7 +613,7 @@ CREATE INDEX outbox_job ON outbox (job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX outbox_order ON outbox (ordering_key, id)
     WHERE ordering_key IS NOT NULL AND status IN ('Pending', 'Processing');
 
-CREATE INDEX outbox_pending ON outbox (available_at, id) WHERE status = 'Pending';
+CREATE INDEX outbox_pending ON outbox (kind, id) WHERE status = 'Pending';
 
 CREATE TABLE task_inputs (
     task_id bigint NOT NULL,
@@ -793,6 +823,8 @@ ALTER TABLE datasets ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dataset_versions ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE dataset_partitions ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE dag_version_datasets ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
@@ -852,6 +884,8 @@ CREATE POLICY org ON job_definitions USING (org_id = aaiclick_org_id());
 CREATE POLICY org ON datasets USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON dataset_versions USING (EXISTS (SELECT FROM datasets d WHERE d.id = dataset_uuid));
+
+CREATE POLICY org ON dataset_partitions USING (EXISTS (SELECT FROM dataset_versions v WHERE v.id = dataset_version));
 
 CREATE POLICY org ON dag_version_datasets USING (EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id));
 

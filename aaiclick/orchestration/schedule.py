@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from aaiclick.catalog.errors import ScheduleError
+from aaiclick.errors import ScheduleError
 
 MissedPolicy = Literal["skip", "one", "all"]
 

@@ -1,0 +1,124 @@
+"""Reading datasets: queries by name, and what they come from. A reader sees what its roles may read, and no trace of
+anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, prepare_query
+from aaiclick.catalog.queries.parse import datasets_read
+from aaiclick.catalog.running.storage import Layout
+from aaiclick.data.client import Client
+from aaiclick.store import catalog_datasets as store
+from aaiclick.store.catalog_datasets import Reader
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+Direction = Literal["up", "down"]
+
+
+async def query(
+    connection: Connection, clickhouse: Client, reader: Reader, text: str, limits: Limits | None = None
+) -> Any:
+    """The rows of a query over datasets, as a pyarrow Table.
+
+    Which generation each name stands for is decided once, at the start, for all of them: a deploy in between is seen as
+    a whole or not at all. Limits end a query with an error; they never cut its result short.
+    """
+    tables = await _tables(connection, reader, sorted(datasets_read(text)))
+    prepared = prepare_query(text, tables, limits)
+    return await clickhouse.read_text(prepared.text, settings=prepared.settings)
+
+
+async def _tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
+    tables: dict[str, PhysicalTable] = {}
+    for row in await store.visible(connection, reader, names):
+        layout = layout_of(row)
+        if layout is None:
+            raise DatasetError(f"The dataset {row['name']!r} has no rows yet.", remedy="Its first update makes it.")
+        tables[row["name"]] = layout.physical(row["storage_location"])
+    return tables
+
+
+def layout_of(row: asyncpg.Record) -> Layout | None:
+    """How a generation is kept; None if it was never updated."""
+    return None if row["columns"] is None else Layout.from_json(json.loads(row["columns"]))
+
+
+async def count_rows(clickhouse: Client, row: asyncpg.Record) -> int | None:
+    """How many rows a dataset has: as recorded, else counted now."""
+    layout = layout_of(row)
+    if row["rows"] is not None or layout is None:
+        return row["rows"]
+    found = await clickhouse.read_text(f"SELECT count() FROM ({layout.select(row['storage_location'])})")  # noqa: S608
+    return int(found.column(0)[0].as_py())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edge:
+    """A dataset is made from another by a job of a DAG."""
+
+    source: str
+    job: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ColumnEdge:
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What a dataset comes from, or what comes from it: each edge once, the nearest first."""
+
+    edges: tuple[Edge, ...] = ()
+    columns: tuple[ColumnEdge, ...] = field(default=())
+
+    @property
+    def datasets(self) -> list[str]:
+        return sorted({name for edge in self.edges for name in (edge.source, edge.target)})
+
+
+async def lineage(connection: Connection, reader: Reader, name: str, direction: Direction = "up") -> Graph:
+    """Everything up or down from a dataset, as far as the reader may see."""
+    found = await store.find_dataset(connection, reader, name)
+    names: dict[UUID, str] = {row["id"]: row["name"] for row in await store.visible(connection, reader)}
+    steps: dict[UUID, list[tuple[str, UUID]]] = {}
+    for row in await store.edges(connection, reader.org_id):
+        for source in _known(row["inputs"], names):
+            for target in _known(row["outputs"], names):
+                start, end = (target, source) if direction == "up" else (source, target)
+                steps.setdefault(start, []).append((f"{row['dag_name']}.{row['job']}", end))
+    seen, edges, border = {found["id"]}, list[Edge](), deque([found["id"]])
+    while border:
+        here = border.popleft()
+        for job, there in sorted(steps.get(here, ())):
+            source, target = (there, here) if direction == "up" else (here, there)
+            edges.append(Edge(names[source], job, names[target]))
+            if there not in seen:
+                seen.add(there)
+                border.append(there)
+    columns = tuple(
+        ColumnEdge(
+            f"{names[row['input_dataset_uuid']]}.{row['input_column']}",
+            f"{names[row['output_dataset_uuid']]}.{row['output_column']}",
+        )
+        for row in await store.column_edges(connection, sorted(seen))
+    )
+    return Graph(tuple(dict.fromkeys(edges)), columns)
+
+
+def _known(ids: Iterable[str], names: dict[UUID, str]) -> list[UUID]:
+    return [each for each in map(UUID, ids) if each in names]

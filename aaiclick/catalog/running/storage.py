@@ -1,0 +1,244 @@
+"""The tables of datasets in ClickHouse: one per generation, changed by whole updates only.
+
+An update is staged in a table of its own (counted and swept like an Object's), then put in place by one statement that
+ClickHouse does as a whole:
+
+- *append*: the parts are attached. The table keeps the newest row of each key (ReplacingMergeTree, by the ticket of the
+  update), so an update that comes twice adds nothing;
+- *replace*: the tables change places;
+- *replace* of one slice (a job per partition of its input): the partition is replaced. A hidden column says which slice
+  a row belongs to.
+
+Readers name the columns they want, so hidden ones stay hidden, and see the table before or after an update.
+"""
+
+# pyarrow ships no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.data.context import DataContext
+from aaiclick.data.tables import new_table_name
+from aaiclick.data.types import quote_name, quote_text
+
+VERSION = "aai_version"
+SLICE = "aai_slice"
+RESERVED = "aai_"
+NO_VALUE = "\\N"
+"""The partition of rows whose partition column is NULL."""
+
+MAX_PARTITIONS = 10_000
+
+Mode = Literal["append", "replace", "slice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a generation is kept: what its readers have to know."""
+
+    columns: tuple[tuple[str, str], ...]
+    mode: Mode
+    unique_key: tuple[str, ...] = ()
+    partition_by: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": [list(each) for each in self.columns],
+            "mode": self.mode,
+            "unique_key": list(self.unique_key),
+            "partition_by": self.partition_by,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Layout:
+        columns = tuple((str(name), str(kind)) for name, kind in data["columns"])
+        return cls(columns, data["mode"], tuple(data["unique_key"]), data["partition_by"])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def schema_hash(self) -> str:
+        return hashlib.sha256(json.dumps([list(each) for each in self.columns]).encode()).hexdigest()
+
+    def physical(self, table: str, partition: str | None = None) -> PhysicalTable:
+        """The table as queries see it: all of it, or the rows of one partition."""
+        only = (self.partition_by, partition) if self.partition_by is not None and partition else None
+        return PhysicalTable(table, self.names, final=self.mode == "append", hidden=self.mode != "replace", only=only)
+
+    def select(self, table: str, partition: str | None = None) -> str:
+        """A SELECT of the columns."""
+        return self.physical(table, partition).select()
+
+
+def partition_of(column: str) -> str:
+    """The partition of a row, as text."""
+    return f"ifNull(toString({quote_name(column)}), {quote_text(NO_VALUE)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Rows in a table of their own, not in place yet: how many of each partition, and what they are."""
+
+    table: str
+    layout: Layout
+    rows: int
+    partitions: dict[str, tuple[int, str]]
+
+
+async def describe(context: DataContext, select: str) -> tuple[tuple[str, str], ...]:
+    """Columns and types of a SELECT."""
+    found = await context.client.read_text(f"DESCRIBE TABLE (\n{select}\n)", query_id=context.query_id())
+    return tuple((row["name"], row["type"]) for row in found.to_pylist())
+
+
+async def existing(context: DataContext, table: str) -> tuple[tuple[str, str], ...]:
+    """Columns of a table without the hidden ones; none if there is no such table."""
+    found = await context.client.read_text(
+        "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {t:String}"
+        " ORDER BY position",
+        {"t": table},
+        query_id=context.query_id(),
+    )
+    return tuple((row["name"], row["type"]) for row in found.to_pylist() if not row["name"].startswith(RESERVED))
+
+
+@asynccontextmanager
+async def staged(
+    context: DataContext, select: str, layout: Layout, target: str, ticket: int, slice_key: str = ""
+) -> AsyncGenerator[Staged]:
+    """The rows of a SELECT, in a table that can be put in the place of `target`'s; it is gone afterwards."""
+    there = () if layout.mode == "replace" else await existing(context, target)
+    if there:
+        if {name for name, _ in there} != set(layout.names):
+            raise DatasetError(
+                f"The rows have the columns {', '.join(layout.names)}, and the dataset has "
+                f"{', '.join(name for name, _ in there)}.",
+                remedy="Change the job so that a new generation is made (python: its version), or keep the columns.",
+            )
+        layout = replace(layout, columns=there)
+    name = new_table_name()
+    await context.lifecycle.reserve(name)
+    try:
+        await context.client.run(_create(name, layout), query_id=context.query_id())
+        await context.client.run(_fill(name, select, layout, ticket, slice_key), query_id=context.query_id())
+        rows, partitions = await _look(context, name, layout)
+        yield Staged(name, layout, rows, partitions)
+    finally:
+        try:
+            await context.client.run(f"DROP TABLE IF EXISTS {quote_name(name)}", query_id=context.query_id())
+        finally:
+            context.lifecycle.decref(name)
+
+
+def _create(name: str, layout: Layout) -> str:
+    fields = [f"{quote_name(column)} {kind}" for column, kind in layout.columns]
+    if layout.mode == "append":
+        keys = ", ".join(quote_name(each) for each in layout.unique_key)
+        fields.append(f"{VERSION} UInt64")
+        engine = f"ReplacingMergeTree({VERSION}) ORDER BY ({keys}) SETTINGS allow_nullable_key = 1"
+    elif layout.mode == "slice":
+        fields.append(f"{SLICE} String")
+        engine = f"MergeTree ORDER BY tuple() PARTITION BY {SLICE}"
+    else:
+        engine = "MergeTree ORDER BY tuple()"
+    return f"CREATE TABLE {quote_name(name)} ({', '.join(fields)}) ENGINE = {engine}"
+
+
+def _fill(name: str, select: str, layout: Layout, ticket: int, slice_key: str) -> str:
+    columns = [quote_name(each) for each in layout.names]
+    values = list(columns)
+    if layout.mode == "append":
+        columns.append(VERSION)
+        values.append(f"toUInt64({int(ticket)})")
+    elif layout.mode == "slice":
+        columns.append(SLICE)
+        values.append(quote_text(slice_key))
+    return (
+        f"INSERT INTO {quote_name(name)} ({', '.join(columns)}) "  # noqa: S608  (names and texts are quoted)
+        f"SELECT {', '.join(values)} FROM (\n{select}\n)"
+    )
+
+
+async def _look(context: DataContext, name: str, layout: Layout) -> tuple[int, dict[str, tuple[int, str]]]:
+    """How many rows of which partitions, and a sum that tells two contents apart."""
+    key = quote_text("") if layout.partition_by is None else partition_of(layout.partition_by)
+    values = ", ".join(quote_name(each) for each in layout.names)
+    found = await context.client.read_text(
+        f"SELECT {key} AS k, count() AS n, hex(sum(cityHash64({values}))) AS d FROM {quote_name(name)} "  # noqa: S608
+        f"GROUP BY k ORDER BY k LIMIT {MAX_PARTITIONS + 1}",
+        query_id=context.query_id(),
+    )
+    partitions = {row["k"]: (row["n"], f"{row['n']}:{row['d']}") for row in found.to_pylist()}
+    if len(partitions) > MAX_PARTITIONS:
+        raise DatasetError(
+            f"The column {layout.partition_by!r} has more than {MAX_PARTITIONS:,} values.",
+            remedy="Partition by something with fewer, for example a day.",
+        )
+    return sum(count for count, _ in partitions.values()), partitions
+
+
+async def touched(context: DataContext, target: str, rows: Staged, slice_key: str = "") -> set[str]:
+    """Partitions in which rows of the target are about to be replaced by the staged ones."""
+    layout = rows.layout
+    if layout.mode == "replace" or layout.partition_by is None or not await existing(context, target):
+        return set()
+    key = partition_of(layout.partition_by)
+    if layout.mode == "append":
+        keys = ", ".join(quote_name(each) for each in layout.unique_key)
+        where = f"({keys}) IN (SELECT {keys} FROM {quote_name(rows.table)})"  # noqa: S608
+        source = f"{quote_name(target)} FINAL"
+    else:
+        where, source = f"{SLICE} = {quote_text(slice_key)}", quote_name(target)
+    found = await context.client.read_text(
+        f"SELECT DISTINCT {key} AS k FROM {source} WHERE {where}",  # noqa: S608
+        query_id=context.query_id(),
+    )
+    return set(found.column(0).to_pylist())
+
+
+async def put_in_place(context: DataContext, target: str, rows: Staged, slice_key: str = "") -> None:
+    """The staged rows become the target's, all at once; done twice, nothing changes."""
+    there, staging = quote_name(target), quote_name(rows.table)
+    await _run(context, f"CREATE TABLE IF NOT EXISTS {there} AS {staging}")
+    if rows.layout.mode == "replace":
+        await _run(context, f"EXCHANGE TABLES {there} AND {staging}")
+    elif rows.layout.mode == "append":
+        if rows.rows:
+            await _run(context, f"ALTER TABLE {there} ATTACH PARTITION tuple() FROM {staging}")
+    elif rows.rows:
+        await _run(context, f"ALTER TABLE {there} REPLACE PARTITION {quote_text(slice_key)} FROM {staging}")
+    else:
+        await _run(context, f"ALTER TABLE {there} DROP PARTITION {quote_text(slice_key)}")
+
+
+async def empty(context: DataContext, target: str) -> None:
+    await _run(context, f"TRUNCATE TABLE IF EXISTS {quote_name(target)}")
+
+
+async def drop(context: DataContext, tables: Sequence[str]) -> None:
+    for table in tables:
+        await _run(context, f"DROP TABLE IF EXISTS {quote_name(table)}")
+
+
+async def count(context: DataContext, target: str, layout: Layout) -> int:
+    """How many rows readers see."""
+    found = await context.client.read_text(
+        f"SELECT count() FROM ({layout.select(target)})",  # noqa: S608
+        query_id=context.query_id(),
+    )
+    return int(found.column(0)[0].as_py())
+
+
+async def _run(context: DataContext, text: str) -> None:
+    await context.client.run(text, query_id=context.query_id())

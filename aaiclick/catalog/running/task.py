@@ -1,0 +1,349 @@
+"""The task of a definition: find out what to do, run the operator, put its rows in place, say what is left behind.
+
+It may be run any number of times and be killed anywhere. Rows are put in place before the task completes; its events,
+its states and what is known of its outputs are written by the completion itself. A run that dies in between is made
+again: it finds the same inputs or newer ones, and replaces what was put in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from aaiclick.catalog.dags.model import Output
+from aaiclick.catalog.errors import DatasetError, OperatorError
+from aaiclick.catalog.operators.built_in import default_registry
+from aaiclick.catalog.running import storage
+from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
+from aaiclick.catalog.running.runners import MEMOIZED, RUNNERS, Runner
+from aaiclick.catalog.running.secrets import filled_in
+from aaiclick.catalog.running.work import Place, Work, find_work
+from aaiclick.data.context import get_data_context
+from aaiclick.data.types import quote_name
+from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.scope import Record, TaskScope, current_scope
+from aaiclick.store import catalog_runs
+from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
+
+BOOTSTRAP = "aaiclick bootstrap"
+"""The state that says that the outputs of this version were emptied."""
+
+COUNTED_ROWS = 5_000_000
+"""Rows of a larger table of appended rows are counted when somebody asks."""
+
+
+async def run_definition(definition: str, event: dict[str, Any]) -> Record:
+    """What every task of a DAG runs."""
+    scope = current_scope()
+    assert scope is not None  # noqa: S101
+    async with get_current_context().connection() as connection:
+        work = await find_work(connection, UUID(definition))
+    task = _Task(work, event, scope)
+    await task.run()
+    scope.effects = task.effects.to_json()
+    return Record(task.effects.outputs)
+
+
+run_definition.__aaiclick_task__ = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
+class _Task:
+    def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope) -> None:
+        self.work = work
+        self.event = event
+        self.scope = scope
+        self.effects = Effects(definition=str(work.id), build=event.get("build"))
+        self.states: dict[str, dict[str, Any]] = {}
+        self.updates: dict[str, Update] = {}
+        self.was_reset = False
+
+    async def run(self) -> None:
+        definition = default_registry().find(self.work.spec.operator)
+        runner: Runner | None = definition.run or RUNNERS.get(definition.name)
+        if runner is None:
+            raise OperatorError(
+                f"The operator {definition.name!r} cannot be run here.", remedy="Its package offers no run function."
+            )
+        settings = definition.settings(filled_in(self.work.spec.config, self.work.spec.secrets))
+        await self._reset()
+        driver, keys = await self._slices()
+        for key in keys:
+            run = OperatorRun(self.work, settings, self.event, self.scope, key, driver, self.states)
+            try:
+                await self._run_slice(run, runner)
+            except NotYet as reason:
+                self.effects.outputs["waits"] = str(reason)
+        self.effects.updates = list(self.updates.values())
+        self.effects.states += [(str(self.work.memory), key, state) for key, state in self.states.items()]
+        if self.was_reset:
+            self.effects.states.append((str(self.work.id), BOOTSTRAP, {"reset_by": str(self.scope.lease.task_id)}))
+        self._note_inputs(keys if driver is not None else [""], driver)
+
+    async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
+        async with get_current_context().connection() as connection:
+            ticket = await catalog_runs.take_ticket(connection)
+        made_of = await self._made_of(run)
+        if made_of is not None and await self._reuse(run.partition, made_of):
+            return
+        produced = await runner(run)
+        for name, value in produced.items():
+            if name not in self.work.outputs:
+                raise OperatorError(
+                    f"The job {self.work.name!r} has no output {name!r:.60}.", remedy="Add it to outputs."
+                )
+            rows = await run.rows(value)
+            rows = rows or self._no_rows(name)
+            if rows is not None:
+                await self._update(name, rows, ticket, run.partition, made_of)
+
+    # --- what to do ---------------------------------------------------------------------------------------------------
+
+    async def _slices(self) -> tuple[str | None, Sequence[str]]:
+        """The input that is taken partition by partition, and which of its partitions; the whole of it is ''."""
+        if self.work.spec.execution_strategy != "PerPartition":
+            return None, [""]
+        partitioned = [each for each in self.work.inputs.values() if each.layout and each.layout.partition_by]
+        caused = self.work.input_of(str(self.event.get("dataset")))
+        driver = next((each for each in partitioned if each is caused), partitioned[0] if partitioned else None)
+        if driver is None:
+            return None, [""]
+        wanted = self.event.get("partition")
+        if wanted and driver is caused:
+            return driver.name, [wanted]
+        return driver.name, sorted(await self._all_partitions(driver))
+
+    async def _all_partitions(self, driver: Place) -> set[str]:
+        """Every partition that the input has, or that an output still has."""
+        assert driver.layout is not None  # noqa: S101
+        assert driver.layout.partition_by is not None  # noqa: S101
+        context = get_data_context()
+        found = await context.client.read_text(
+            f"SELECT DISTINCT {storage.partition_of(driver.layout.partition_by)} AS k "  # noqa: S608
+            f"FROM ({driver.layout.select(driver.table)})",
+            query_id=context.query_id(),
+        )
+        keys: set[str] = set(found.column(0).to_pylist())
+        if self.work.mode == "slice":
+            async with get_current_context().connection() as connection:
+                for _, place in self.work.outputs.values():
+                    keys |= set(await catalog_runs.partitions_of(connection, place.generation))
+        return keys
+
+    async def _reset(self) -> None:
+        """Empty the outputs before the first run of a version, if its file asks for that."""
+        bootstrap = self.work.spec.bootstrap
+        if bootstrap is None or not bootstrap.reset_outputs:
+            return
+        async with get_current_context().connection() as connection:
+            done = await catalog_runs.get_state(connection, self.work.org_id, self.work.id, BOOTSTRAP)
+        if done is None:
+            for _, place in self.work.outputs.values():
+                await storage.empty(get_data_context(), place.table)
+            self.was_reset = True
+
+    # --- reuse --------------------------------------------------------------------------------------------------------
+
+    async def _made_of(self, run: OperatorRun) -> str | None:
+        """A hash of the settings and of what the inputs hold; None if the operator looks at more than these."""
+        spec = self.work.spec
+        if spec.operator not in MEMOIZED or not self.work.inputs or not self.work.outputs:
+            return None
+        parts: list[Any] = [self.work.config_hash, run.partition]
+        async with get_current_context().connection() as connection:
+            for name, place in sorted(self.work.inputs.items()):
+                content = None
+                if name == run.driver and run.partition:
+                    known = await catalog_runs.partitions_of(connection, place.generation, [run.partition])
+                    row = known.get(run.partition)
+                    content = row and (row["digest"] or str(row["recorded_ticket"]))
+                content = content or await catalog_runs.input_digest(connection, place.generation)
+                parts.append([name, str(place.generation), content])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    async def _reuse(self, key: str, made_of: str) -> bool:
+        """Whether all outputs were made of the same; then nothing is done, and the task says so."""
+        if not self.work.spec.memoize:
+            return False
+        by: set[int] = set()
+        async with get_current_context().connection() as connection:
+            for _, place in self.work.outputs.values():
+                row = (await catalog_runs.partitions_of(connection, place.generation, [key])).get(key)
+                if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
+                    return False
+                by.add(row["task_id"])
+        reused = self.effects.outputs.setdefault("reused", [])
+        reused.append({"partition": key, "made_by": [str(each) for each in sorted(by)]})
+        return True
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _no_rows(self, name: str) -> Rows | None:
+        """The operator gave nothing. What is appended to stays as it is; what is replaced has no rows from now on."""
+        _, place = self.work.outputs[name]
+        if self.work.mode == "append" or self.work.spec.activation == "source" or place.layout is None:
+            return None
+        names = ", ".join(quote_name(each) for each in place.layout.names)
+        return Rows(f"SELECT {names} FROM {quote_name(place.table)} WHERE false")  # noqa: S608
+
+    async def _update(self, name: str, rows: Rows, ticket: int, key: str, made_of: str | None) -> None:
+        output, place = self.work.outputs[name]
+        if output.storage.kind != "clickhouse":
+            raise DatasetError(
+                f"The output {name!r} is kept as {output.storage.kind}, which is not written yet.",
+                remedy="Leave its storage out.",
+            )
+        context = get_data_context()
+        select = await _promised(context, rows.select, output)
+        layout = _layout(await storage.describe(context, select), output, self.work)
+        slice_key = key if layout.mode == "slice" else ""
+        async with storage.staged(context, select, layout, place.table, ticket, slice_key) as staging:
+            touched = await storage.touched(context, place.table, staging, slice_key)
+            async with (
+                get_current_context().connection() as connection,
+                catalog_runs.publishing(connection, self.scope.lease, place.generation, slice_key, ticket) as newest,
+            ):
+                if newest:
+                    await storage.put_in_place(context, place.table, staging, slice_key)
+            if not newest:
+                self.effects.outputs[name] = {"superseded": True}
+                return
+            await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)
+        if place.layout is None or place.layout.columns != staging.layout.columns:
+            self._note_lineage(output, place, rows)
+
+    async def _note_update(
+        self,
+        name: str,
+        place: Place,
+        staging: storage.Staged,
+        ticket: int,
+        key: str,
+        made_of: str | None,
+        touched: set[str],
+    ) -> None:
+        layout = staging.layout
+        async with get_current_context().connection() as connection:
+            known = await catalog_runs.partitions_of(connection, place.generation)
+        partitions: list[PartitionUpdate]
+        rows: int | None = None
+        if layout.mode == "append":
+            changed = sorted(touched | set(staging.partitions)) if layout.partition_by else [""]
+            partitions = [PartitionUpdate("", None, None, made_of)]
+            partitions += [PartitionUpdate(each, None) for each in changed if each]
+            if not staging.rows:
+                changed = None
+            rows = await self._appended_rows(place, layout)
+        elif layout.mode == "slice":
+            digest = hashlib.sha256(json.dumps(staging.partitions, sort_keys=True).encode()).hexdigest()
+            partitions = [PartitionUpdate(key, staging.rows, digest, made_of)]
+            same = key in known and known[key]["digest"] == digest
+            changed = [] if same else sorted(touched | set(staging.partitions)) if layout.partition_by else [key]
+        else:
+            digest = hashlib.sha256(json.dumps(staging.partitions, sort_keys=True).encode()).hexdigest()
+            partitions = [PartitionUpdate("", staging.rows, digest, made_of)]
+            partitions += [PartitionUpdate(each, *found) for each, found in staging.partitions.items() if each]
+            before = {each: row["digest"] for each, row in known.items()}
+            after = {each.key: each.digest for each in partitions}
+            changed = sorted(each for each in {*before, *after} if before.get(each) != after.get(each))
+            changed = [each for each in changed if each or layout.partition_by is None]
+            rows = staging.rows
+        update = Update(
+            str(place.dataset), str(place.generation), ticket, layout.to_json(), layout.schema_hash, tuple(partitions),
+            rows, layout.mode == "replace", None if changed is None else tuple(changed),
+        )  # fmt: skip
+        self.updates[name] = _merged(self.updates.get(name), update)
+        said = self.effects.outputs.setdefault(name, {"rows": 0, "ticket": str(ticket)})
+        said["rows"] = said.get("rows", 0) + staging.rows
+
+    async def _appended_rows(self, place: Place, layout: storage.Layout) -> int | None:
+        context = get_data_context()
+        found = await context.client.read_text(
+            "SELECT sum(rows) FROM system.parts WHERE database = currentDatabase() AND table = {t:String} AND active",
+            {"t": place.table},
+            query_id=context.query_id(),
+        )
+        stored = int(found.column(0)[0].as_py() or 0)
+        return await storage.count(context, place.table, layout) if stored <= COUNTED_ROWS else None
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _note_lineage(self, output: Output, place: Place, rows: Rows) -> None:
+        """Where columns come from: derived from SQL, or as the file says."""
+        if rows.lineage is not None:
+            edges = [
+                (column, ref.dataset, ref.column)
+                for column, refs in rows.lineage.columns.items()
+                for ref in sorted(refs)
+            ]
+        else:
+            edges = [
+                (column, *source.rpartition(".")[::2])
+                for column, sources in output.lineage.items()
+                for source in sources
+            ]
+        self.effects.lineage[str(place.dataset)] = [
+            (column, str(self.work.inputs[name].dataset), source)
+            for column, name, source in edges
+            if name in self.work.inputs
+        ]
+
+    def _note_inputs(self, keys: Sequence[str], driver: str | None) -> None:
+        for name, place in self.work.inputs.items():
+            if place.updated_at is None:
+                continue
+            moment = place.updated_at.isoformat()
+            self.effects.input_versions[name] = {"generation": str(place.generation), "updated_at": moment}
+            read = keys if name == driver else [""]
+            self.effects.inputs += [(str(place.dataset), key, moment) for key in read]
+
+
+def _merged(before: Update | None, after: Update) -> Update:
+    """Updates of several slices in one task, told as one."""
+    if before is None:
+        return after
+    known = {each.key: each for each in (*before.partitions, *after.partitions)}
+    changed = None if after.changed is None else tuple(sorted({*(before.changed or ()), *after.changed}))
+    return replace(after, partitions=tuple(known.values()), changed=before.changed if changed is None else changed)
+
+
+async def _promised(context: Any, select: str, output: Output) -> str:
+    """The SELECT with the columns and types that the file promises."""
+    if not output.columns:
+        return select
+    given = {name for name, _ in await storage.describe(context, select)}
+    missing = sorted(set(output.columns) - given)
+    if missing:
+        raise DatasetError(
+            f"The output {output.name!r} lacks the column {missing[0]!r}, which its file promises.",
+            remedy="Make it, or take it out of columns.",
+        )
+    columns = ", ".join(
+        f"CAST({quote_name(name)} AS {kind}) AS {quote_name(name)}" for name, kind in output.columns.items()
+    )
+    return f"SELECT {columns} FROM (\n{select}\n)"  # noqa: S608
+
+
+def _layout(columns: tuple[tuple[str, str], ...], output: Output, work: Work) -> storage.Layout:
+    names = {name for name, _ in columns}
+    needed: Mapping[str, Sequence[str]] = {
+        "unique_key": work.spec.unique_key if work.mode == "append" else (),
+        "partition_by": [output.partition_by] if output.partition_by else (),
+    }
+    for key, wanted in needed.items():
+        for column in wanted:
+            if column not in names:
+                raise DatasetError(
+                    f"The output {output.name!r} has no column {column!r}, which {key} names.",
+                    remedy=f"It has: {', '.join(sorted(names))}.",
+                )
+    hidden = next((name for name in names if name.startswith(storage.RESERVED)), None)
+    if hidden is not None:
+        raise DatasetError(
+            f"The column {hidden!r} of the output {output.name!r} has a name that is taken.",
+            remedy=f"Names that begin with {storage.RESERVED} are ours: give it another.",
+        )
+    return storage.Layout(columns, work.mode, tuple(work.spec.unique_key), output.partition_by)

@@ -1,0 +1,91 @@
+"""What a task of a definition is to do: the definition, and the generations it reads and makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick.catalog.dags.model import JobSpec, Output
+from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.running.storage import Layout, Mode
+from aaiclick.store import catalog_runs
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+@dataclass(frozen=True)
+class Place:
+    """A generation of a dataset under the name that the definition has for it; without `layout` it has no rows yet."""
+
+    name: str
+    dataset: UUID
+    generation: UUID
+    table: str
+    layout: Layout | None
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """One definition."""
+
+    id: UUID
+    org_id: UUID
+    dag_name: str
+    name: str
+    config_hash: str
+    spec: JobSpec
+    memory: UUID
+    """The definition under which states are kept: the first one that made the same."""
+    inputs: dict[str, Place] = field(default_factory=dict[str, Place])
+    outputs: dict[str, tuple[Output, Place]] = field(default_factory=dict[str, tuple[Output, Place]])
+
+    @property
+    def mode(self) -> Mode:
+        if self.spec.update_strategy == "append":
+            return "append"
+        return "slice" if self.spec.execution_strategy == "PerPartition" else "replace"
+
+    def input_of(self, dataset: str) -> Place | None:
+        return next((each for each in self.inputs.values() if str(each.dataset) == dataset), None)
+
+
+async def find_work(connection: Connection, definition_id: UUID) -> Work:
+    definition, datasets = await catalog_runs.find_work(connection, definition_id)
+    if definition is None:
+        raise DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
+    spec = JobSpec.model_validate(json.loads(definition["spec"]))
+    names = [each.output or str(each.dataset) for each in spec.inputs]
+    found = {(row["role"], int(row["nth"]) - 1): row for row in datasets}
+    missing = [name for index, name in enumerate(names) if ("input", index) not in found]
+    if missing:
+        raise DatasetError(
+            f"The dataset {missing[0]!r} is no longer published.", remedy="Deploy the DAG that publishes it."
+        )
+    return Work(
+        id=definition["id"],
+        org_id=definition["org_id"],
+        dag_name=definition["dag_name"],
+        name=definition["name"],
+        config_hash=definition["config_hash"],
+        spec=spec,
+        memory=definition["memory"],
+        inputs={name: _place(name, found["input", index]) for index, name in enumerate(names)},
+        outputs={
+            output.name: (output, _place(output.name, found["output", index]))
+            for index, output in enumerate(spec.outputs)
+        },
+    )
+
+
+def _place(name: str, row: asyncpg.Record) -> Place:
+    columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
+    layout = None if columns is None else Layout.from_json(columns)
+    return Place(name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"])

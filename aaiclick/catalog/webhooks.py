@@ -1,0 +1,81 @@
+"""Webhooks: a signed request starts a source.
+
+The sender signs `TIMESTAMP.BODY` with the secret (HMAC-SHA256) and sends `Aaiclick-Signature: t=TIMESTAMP,v1=HEX`,
+the time in seconds since 1970. A request that is too old is refused, and one that comes twice starts one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick.catalog.errors import OperatorError
+from aaiclick.catalog.running.secrets import find_secret
+from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.store import catalog_sources
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+HEADER = "Aaiclick-Signature"
+TOLERANCE_SECONDS = 300
+_SIGNATURE = re.compile(r"t=(\d{1,12}),v1=([0-9a-f]{64})")
+
+
+def sign(secret: str, body: bytes, moment: int) -> str:
+    """The header of a request."""
+    digest = hmac.new(secret.encode(), b"%d.%s" % (moment, body), hashlib.sha256).hexdigest()
+    return f"t={moment},v1={digest}"
+
+
+def is_signed(secret: str, body: bytes, header: str, now: float) -> bool:
+    """Whether a header is a fresh signature of a body."""
+    found = _SIGNATURE.fullmatch(header)
+    if found is None:
+        return False
+    moment = int(found[1])
+    return hmac.compare_digest(sign(secret, body, moment), header) and abs(now - moment) <= TOLERANCE_SECONDS
+
+
+async def receive(
+    connection: Connection,
+    org_id: UUID,
+    dag_name: str,
+    job_name: str,
+    body: bytes,
+    header: str,
+    *,
+    now: float | None = None,
+) -> tuple[int, bool]:
+    """Start the source that a request is for; returns the job, and whether it is new.
+
+    Raises NotFoundError in the same words for a source that is not there and for a wrong signature.
+    """
+    secret = await _secret(connection, org_id, dag_name, job_name)
+    moment = time.time() if now is None else now
+    # An unknown source takes as long as a known one.
+    if not is_signed(secret or "", body, header, moment) or secret is None:
+        raise NotFoundError("This request opens nothing here.", remedy="Check address, secret and the sender's clock.")
+    try:
+        payload: Any = json.loads(body) if body else None
+    except ValueError as error:
+        raise RequestError(f"The body is not JSON: {error}.", remedy="Send JSON, or nothing.") from None
+    key = f"webhook:{header}"
+    trigger = {"kind": "webhook", "payload": payload}
+    return await catalog_sources.start_source(connection, org_id, dag_name, job_name, trigger, idempotency_key=key)
+
+
+async def _secret(connection: Connection, org_id: UUID, dag_name: str, job_name: str) -> str | None:
+    for row in await catalog_sources.sources_of(connection, org_id, dag_name, job_name):
+        source, spec = json.loads(row["source"]), json.loads(row["spec"])
+        if source["kind"] == "webhook":
+            try:
+                return find_secret(source["secret"], spec["secrets"][source["secret"]])
+            except OperatorError:
+                return None
+    return None

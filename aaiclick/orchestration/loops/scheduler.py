@@ -1,0 +1,53 @@
+"""The scheduler: cron sources whose time has come are started, and definitions with nothing to do become idle.
+
+A run is known by its nominal time, and is started in the transaction that moves the schedule on: whoever is killed
+before that commits has started nothing, and nobody starts it twice. A source whose run before has not ended stays due,
+unless its runs may overlap; what it missed meanwhile is handled by its policy.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from aaiclick import faults
+from aaiclick.orchestration.schedule import due, may_start, parse_schedule
+from aaiclick.store import catalog_events, catalog_sources
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+MOMENT = timedelta(microseconds=1)
+
+
+async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
+    """One pass: `runs` that were started, definitions that became `idle`."""
+    runs = 0
+    async with faults.transaction(connection, "schedule"):
+        for definition in await catalog_sources.due_definitions(connection, now=now):
+            runs += await _start(connection, definition)
+    return {"runs": runs, "idle": await catalog_sources.make_idle(connection)}
+
+
+async def _start(connection: Connection, definition: asyncpg.Record) -> int:
+    source = json.loads(definition["source"])
+    schedule = parse_schedule(source["schedule"], source["timezone"])
+    # Everything before the next run was handled; the next run itself was not.
+    found = due(
+        schedule, definition["next_run_at"] - MOMENT, definition["now"], missed=source["missed"],
+        max_missed=source["max_missed"],
+    )  # fmt: skip
+    if found.runs and not may_start(definition["running"], overlap=source["overlap"]):
+        return 0
+    starting = found.runs if source["overlap"] else found.runs[:1]
+    for nominal in starting:
+        moment = nominal.isoformat()
+        await catalog_events.fire(
+            connection, definition, {"kind": "cron", "nominal": moment}, idempotency_key=f"cron:{moment}"
+        )
+    left = found.runs[len(starting) :]
+    await catalog_sources.schedule(connection, definition["id"], left[0] if left else found.next_run, bool(starting))
+    return len(starting)

@@ -1,0 +1,94 @@
+"""Datasets as readers see them: who may read what, where it is, what it was made from and by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick.errors import NotFoundError
+from aaiclick.store import catalog_events
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads, of which org. Without roles nothing is visible; None stands for whoever may see all of it."""
+
+    org_id: UUID
+    roles: frozenset[str] | None = frozenset()
+
+
+async def reader_of(connection: Connection, org_id: UUID, external_id: str) -> Reader:
+    """A user as a reader: an admin of the org sees everything, anybody else what its roles may read."""
+    row = await connection.fetchrow(statement("reader_roles"), org_id, external_id)
+    if row is None:
+        return Reader(org_id)
+    return Reader(org_id, None if row["role"] == "admin" else frozenset(row["roles"]))
+
+
+async def visible(connection: Connection, reader: Reader, names: Sequence[str] | None = None) -> list[asyncpg.Record]:
+    """The datasets that a reader may read, each in the generation that is served, as of one moment."""
+    roles = None if reader.roles is None else sorted(reader.roles)
+    return await connection.fetch(
+        statement("visible_datasets"), reader.org_id, roles, None if names is None else list(names)
+    )
+
+
+async def find_dataset(connection: Connection, reader: Reader, name: str) -> asyncpg.Record:
+    """Raises NotFoundError, in the same words whether there is none or it may not be read."""
+    found = await visible(connection, reader, [name])
+    if not found:
+        raise no_dataset(name)
+    return found[0]
+
+
+def no_dataset(name: str) -> NotFoundError:
+    return NotFoundError(f"There is no dataset {name!r:.120}.", remedy="'aaiclick datasets ls' lists them.")
+
+
+async def generations_of(connection: Connection, dataset_id: UUID) -> list[asyncpg.Record]:
+    return await connection.fetch(statement("dataset_versions_of"), dataset_id)
+
+
+async def runs_of(connection: Connection, dataset_id: UUID, limit: int = 20) -> list[asyncpg.Record]:
+    return await connection.fetch(statement("dataset_runs"), dataset_id, limit)
+
+
+async def set_read_roles(connection: Connection, org_id: UUID, name: str, roles: Sequence[str]) -> None:
+    if await connection.fetchval(statement("set_read_roles"), org_id, name, sorted(set(roles))) is None:
+        raise no_dataset(name)
+
+
+async def edges(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+    """The definitions that serve, with the datasets that they read and make."""
+    return await connection.fetch(statement("serving_edges"), org_id)
+
+
+async def column_edges(connection: Connection, datasets: Sequence[UUID]) -> list[asyncpg.Record]:
+    """Column lineage among datasets."""
+    return await connection.fetch(statement("column_edges"), list(datasets))
+
+
+async def rematerialize(connection: Connection, org_id: UUID, dataset_id: UUID, name: str) -> int:
+    """Make a dataset again, and then everything downstream; returns the job."""
+    async with connection.transaction():
+        producer = await connection.fetchrow(statement("producer"), dataset_id)
+        if producer is None:
+            raise no_dataset(name)
+        trigger = {"kind": "rematerialize", "dataset": name}
+        if producer["activation"] == "source":
+            job_id, _ = await catalog_events.fire(connection, producer, trigger)
+            return job_id
+        await connection.execute(statement("forget_inputs"), producer["dataset_version"])
+        job_name = f"{producer['dag_name']} (rematerialize {name})"
+        job_id = await catalog_events.open_job(connection, org_id, job_name, producer["dag_version_id"], trigger)
+        event = catalog_events.Event(org_id, job_id, producer["dataset"], producer["generation"], only=producer["id"])
+        await catalog_events.count_events(connection, await catalog_events.emit(connection, [event]))
+        return job_id

@@ -1,0 +1,239 @@
+"""Events of datasets, and what they cause: from the outbox into tasks, each once, in order per dataset.
+
+An event is a row of the outbox, written in the transaction that caused it and counted in its job (`open_events`): the
+job does not end before all that it caused is done. A router takes the oldest ones, gives every definition that reads
+the dataset a task per update or per partition, and marks them as done, all in one transaction: a router that is killed
+has changed nothing. One router works at a time, and ids of a dataset's events have the order of their commits, so
+tasks are given out in the order of updates. What a task is known by (`dedupe_key`) makes a second one impossible.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick import faults
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.claims import notify_ready
+from aaiclick.store.slots import admit
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+EVENT_CHANNEL = "aaiclick_events"
+"""Notified when there are events to route."""
+
+ENTRYPOINT = "aaiclick.catalog.running.task.run_definition"
+"""What every task of a definition runs."""
+
+BATCH = 1000
+ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
+"""Operators that remember: their tasks run one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A generation of a dataset was updated: these partitions of it ('' is the whole).
+
+    While a version is filled, `build` is that version: nobody else hears of it. `only` names one definition.
+    """
+
+    org_id: UUID
+    job_id: int
+    dataset: UUID
+    generation: UUID
+    partitions: tuple[str, ...] = ("",)
+    build: UUID | None = None
+    only: UUID | None = None
+
+    def payload(self) -> str:
+        fields: dict[str, Any] = {
+            "dataset": str(self.dataset),
+            "generation": str(self.generation),
+            "partitions": self.partitions,
+        }
+        if self.build is not None:
+            fields["build"] = str(self.build)
+        if self.only is not None:
+            fields["only"] = str(self.only)
+        return json.dumps(fields)
+
+
+async def emit(connection: Connection, events: Sequence[Event]) -> Counter[int]:
+    """Put events into the outbox, in the caller's transaction; returns how many of each job, for it to count."""
+    if not events:
+        return Counter()
+    await connection.execute(statement("lock_events"), [str(event.generation) for event in events])
+    await connection.fetchval(
+        statement("emit_events"),
+        [event.org_id for event in events],
+        [event.job_id for event in events],
+        [str(event.generation) for event in events],
+        [event.payload() for event in events],
+    )
+    return Counter(event.job_id for event in events)
+
+
+@dataclass(slots=True)
+class _Routed:
+    """Tasks to insert, column by column."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    definitions: set[UUID] = field(default_factory=set[UUID])
+
+    def add(
+        self,
+        definition: Mapping[str, Any] | asyncpg.Record,
+        org_id: UUID,
+        job_id: int,
+        dedupe_key: str | None,
+        event: Mapping[str, Any],
+        partition: str | None = None,
+    ) -> int:
+        task_id = get_snowflake_id()
+        limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
+        key = None if limit is None else f"definition:{definition['type']}"
+        runtime = definition["runtime"]
+        self.definitions.add(definition["id"])
+        self.rows.append(
+            (
+                task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"],
+                json.dumps({"definition": str(definition["id"]), "event": event}),
+                "default" if runtime in ("pool", "dispatcher") else runtime, definition["max_attempts"],
+                definition["timeout_seconds"], key, limit, partition,
+            )
+        )  # fmt: skip
+        return task_id
+
+
+async def _insert(connection: Connection, routed: _Routed) -> list[asyncpg.Record]:
+    """Insert tasks, let those go that may run, and wake workers."""
+    if not routed.rows:
+        return []
+    columns = [list(column) for column in zip(*routed.rows, strict=True)]
+    rows = await connection.fetch(statement("insert_routed"), *columns, ENTRYPOINT)
+    await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
+    ready = {row["queue"] for row in rows if row["concurrency_key"] is None}
+    ready |= await admit(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
+    await notify_ready(connection, ready)
+    return rows
+
+
+async def route(connection: Connection, *, batch: int = BATCH) -> int:
+    """Route the oldest events; returns how many, 0 if there are none or another router is at work."""
+    if not await connection.fetchval(statement("has_events")):
+        return 0
+    async with faults.transaction(connection, "route"):
+        if not await connection.fetchval(statement("lock_router")):
+            return 0
+        events = await connection.fetch(statement("pending_events"), batch)
+        if not events:
+            return 0
+        open_jobs = {row["id"] for row in await connection.fetch(statement("open_jobs"), [e["job_id"] for e in events])}
+        consumers = await _consumers(connection, events)
+        routed = _Routed()
+        for event in events:
+            if event["job_id"] in open_jobs:
+                for definition in consumers.get(_source(event), ()):
+                    _give_out(routed, definition, event)
+        rows = await _insert(connection, routed)
+        await connection.execute(statement("events_done"), [event["id"] for event in events])
+        tasks = Counter(row["job_id"] for row in rows)
+        handled = Counter(event["job_id"] for event in events)
+        jobs = sorted(handled)
+        await connection.execute(
+            statement("routed_jobs"), jobs, [tasks[job] for job in jobs], [handled[job] for job in jobs]
+        )
+    return len(events)
+
+
+def _source(event: asyncpg.Record) -> tuple[Any, ...]:
+    return event["org_id"], event["dataset"], event["generation"], event["build"], event["only"]
+
+
+async def _consumers(
+    connection: Connection, events: Sequence[asyncpg.Record]
+) -> dict[tuple[Any, ...], list[asyncpg.Record]]:
+    """Who reads what was updated; a batch has few different sources, and each is looked up once."""
+    sources = list(dict.fromkeys(_source(event) for event in events))
+    rows = await connection.fetch(statement("consumers"), *(list(column) for column in zip(*sources, strict=True)))
+    found: dict[tuple[Any, ...], list[asyncpg.Record]] = {}
+    for row in rows:
+        found.setdefault(sources[int(row["nth"]) - 1], []).append(row)
+    return found
+
+
+def _give_out(routed: _Routed, definition: asyncpg.Record, event: asyncpg.Record) -> None:
+    said: dict[str, Any] = {
+        "kind": "update", "dataset": event["dataset"], "generation": event["generation"], "update": str(event["id"]),
+    }  # fmt: skip
+    if event["build"] is not None:
+        said["build"] = event["build"]
+    place = f"{event['dataset']}:{event['generation']}"
+    if definition["execution_strategy"] == "PerUpdate":
+        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{place}:{event['id']}", said)
+        return
+    for partition in json.loads(event["partitions"]):
+        key = f"partition:{place}:{partition}:{event['id']}"
+        routed.add(definition, event["org_id"], event["job_id"], key, {**said, "partition": partition}, partition)
+
+
+async def fire(
+    connection: Connection,
+    definition: Mapping[str, Any] | asyncpg.Record,
+    trigger: Mapping[str, Any],
+    *,
+    idempotency_key: str | None = None,
+) -> tuple[int, bool]:
+    """Start a source: a job with one task, in the caller's transaction. The job of an idempotency key is made once.
+
+    Returns its id, and whether it is new.
+    """
+    job_id, name = get_snowflake_id(), f"{definition['dag_name']}.{definition['name']}"
+    org_id: UUID = definition["org_id"]
+    inserted = await connection.fetchval(
+        statement("insert_job"), job_id, org_id, name, None, 1, idempotency_key, definition["id"],
+        definition["dag_version_id"], json.dumps(trigger),
+    )  # fmt: skip
+    if inserted is None:
+        return int(await connection.fetchval(statement("job_by_key"), org_id, name, idempotency_key)), False
+    routed = _Routed()
+    routed.add({**definition, "type": name}, org_id, job_id, None, trigger)
+    await _insert(connection, routed)
+    return job_id, True
+
+
+async def add_source(
+    connection: Connection, job_id: int, definition: asyncpg.Record, trigger: Mapping[str, Any], *, build: UUID
+) -> None:
+    """A task of a source in a job that fills a version."""
+    routed = _Routed()
+    name = f"{definition['dag_name']}.{definition['name']}"
+    event = {**trigger, "build": str(build)}
+    routed.add({**definition, "type": name}, definition["org_id"], job_id, None, event)
+    await _insert(connection, routed)
+    await connection.execute(statement("routed_jobs"), [job_id], [1], [0])
+
+
+async def open_job(
+    connection: Connection, org_id: UUID, name: str, dag_version_id: UUID | None, trigger: Mapping[str, Any]
+) -> int:
+    """A job without tasks, for events to fill; the caller emits them in the same transaction."""
+    job_id = get_snowflake_id()
+    await connection.fetchval(
+        statement("insert_job"), job_id, org_id, name, None, 0, None, None, dag_version_id, json.dumps(trigger)
+    )
+    return job_id
+
+
+async def count_events(connection: Connection, events: Counter[int]) -> None:
+    """Let jobs know of events that were emitted for them outside of a completion."""
+    jobs = sorted(events)
+    await connection.execute(statement("routed_jobs"), jobs, [0] * len(jobs), [-events[job] for job in jobs])

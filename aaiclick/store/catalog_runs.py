@@ -1,0 +1,177 @@
+"""What tasks of definitions read and leave behind: generations, tickets, partitions, inputs, states, events.
+
+The rows of an update are put into ClickHouse while its lease and its generation are locked here (`publishing`): a
+worker that has lost its lease changes nothing, and of two updates the one that read later wins. Everything else is
+written in the transaction that completes the task (`leave_behind`): a task that dies before that is run again, and does
+all of it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick import faults
+from aaiclick.errors import LeaseLost
+from aaiclick.store.catalog_events import Event, emit
+from aaiclick.store.leases import Lease
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """What a partition has now, and what that was made of."""
+
+    key: str
+    rows: int | None
+    digest: str | None = None
+    inputs_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """New rows of a generation. `whole`: partitions that are not named are gone."""
+
+    dataset: str
+    generation: str
+    ticket: int
+    columns: dict[str, Any]
+    schema_hash: str
+    partitions: tuple[PartitionUpdate, ...]
+    rows: int | None = None
+    whole: bool = False
+    changed: tuple[str, ...] | None = None
+    """Partitions to tell of; None: nobody is told."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """Everything that the completion of a task writes besides its result."""
+
+    outputs: dict[str, Any] = field(default_factory=dict[str, Any])
+    input_versions: dict[str, Any] = field(default_factory=dict[str, Any])
+    inputs: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """Dataset, partition and when that was updated."""
+    states: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list[tuple[str, str, dict[str, Any]]])
+    """Definition, key and state."""
+    updates: list[Update] = field(default_factory=list[Update])
+    lineage: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict[str, list[tuple[str, str, str]]])
+    """Of each output dataset: column, input dataset, input column."""
+    definition: str = ""
+    build: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+async def find_work(connection: Connection, definition_id: UUID) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+    """A definition, and the generations that it reads and makes, as of one moment."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        definition = await connection.fetchrow(statement("definition_work"), definition_id)
+        return definition, await connection.fetch(statement("definition_datasets"), definition_id)
+
+
+async def take_ticket(connection: Connection) -> int:
+    """Taken before anything is read: who has the higher one has read later."""
+    ticket: int = await connection.fetchval(statement("take_ticket"))
+    return ticket
+
+
+async def partitions_of(
+    connection: Connection, generation: UUID, keys: Sequence[str] | None = None
+) -> dict[str, asyncpg.Record]:
+    rows = await connection.fetch(statement("partitions_of"), generation, None if keys is None else list(keys))
+    return {row["partition_key"]: row for row in rows}
+
+
+async def input_digest(connection: Connection, generation: UUID) -> str:
+    """The same for the same content, as far as that is known."""
+    return str(await connection.fetchval(statement("input_digest"), generation))
+
+
+async def get_state(connection: Connection, org_id: UUID, definition_id: UUID, key: str) -> dict[str, Any] | None:
+    found = await connection.fetchval(statement("get_state"), org_id, definition_id, key)
+    return None if found is None else json.loads(found)
+
+
+@asynccontextmanager
+async def publishing(
+    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int
+) -> AsyncGenerator[bool]:
+    """Hold the lease and the generation while rows are put in place; False if a newer update has been there."""
+    async with faults.transaction(connection, "publish"):
+        if await connection.fetchrow(statement("hold_lease"), lease.task_id, lease.attempt, lease.token) is None:
+            raise LeaseLost(
+                f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; no rows were published.",
+                remedy="Stop: another attempt is at work or has finished.",
+            )
+        await connection.execute(statement("lock_generation"), generation)
+        yield await connection.fetchval(statement("mark_update"), generation, partition, ticket) is not None
+
+
+async def leave_behind(
+    connection: Connection, ended: Sequence[asyncpg.Record], effects: Mapping[int, str]
+) -> Counter[int]:
+    """Write what completed tasks leave behind; returns how many events were emitted for each job."""
+    events: list[Event] = []
+    for row in ended:
+        if row["status"] != "COMPLETED" or row["id"] not in effects:
+            continue
+        left: dict[str, Any] = json.loads(effects[row["id"]])
+        await connection.execute(
+            statement("set_outputs"), row["id"], json.dumps(left["outputs"]), json.dumps(left["input_versions"])
+        )
+        if left["inputs"]:
+            datasets, partitions, versions = zip(*left["inputs"], strict=True)
+            moments = [datetime.fromisoformat(each) for each in versions]
+            await connection.execute(statement("keep_inputs"), row["id"], list(datasets), list(partitions), moments)
+        for definition, key, state in left["states"]:
+            await connection.execute(statement("put_state"), row["org_id"], definition, key, json.dumps(state))
+        for dataset, edges in left["lineage"].items():
+            await _keep_lineage(connection, UUID(dataset), edges, left["definition"])
+        for update in left["updates"]:
+            await _record(connection, row["id"], update)
+            if update["changed"] is not None and row["job_id"] is not None:
+                build = left["build"]
+                events.append(
+                    Event(
+                        row["org_id"], row["job_id"], UUID(update["dataset"]), UUID(update["generation"]),
+                        tuple(update["changed"]), None if build is None else UUID(build),
+                    )
+                )  # fmt: skip
+    return await emit(connection, events)
+
+
+async def _keep_lineage(
+    connection: Connection, dataset: UUID, edges: Sequence[tuple[str, str, str]], definition: str
+) -> None:
+    await connection.execute(statement("forget_lineage"), dataset)
+    columns = [[edge[place] for edge in edges] for place in range(3)]
+    await connection.execute(statement("keep_lineage"), dataset, *columns, definition)
+
+
+async def _record(connection: Connection, task_id: int, update: Mapping[str, Any]) -> None:
+    generation, ticket = update["generation"], update["ticket"]
+    partitions = update["partitions"]
+    keys = [each["key"] for each in partitions]
+    await connection.execute(
+        statement("record_partitions"), generation, ticket, keys, [each["rows"] for each in partitions],
+        [each["digest"] for each in partitions], [each["inputs_hash"] for each in partitions], task_id,
+    )  # fmt: skip
+    if update["whole"]:
+        await connection.execute(statement("forget_partitions"), generation, ticket, keys)
+    await connection.execute(
+        statement("record_generation"), generation, ticket, json.dumps(update["columns"]), update["schema_hash"],
+        update["rows"],
+    )  # fmt: skip

@@ -1,0 +1,34 @@
+"""Functions that the DAGs of the tests run."""
+
+from __future__ import annotations
+
+from aaiclick.data import Object, col
+
+
+def fetch(event, days=2):
+    """A few rows, or those that the payload brings."""
+    payload = event.get("payload") or {}
+    if "rows" in payload:
+        return payload["rows"]
+    return [{"id": n, "day": f"2026-01-0{1 + n % days}", "amount": 10 * n} for n in range(6)]
+
+
+async def double(orders: Object) -> Object:
+    return orders.select(col("id"), (col("amount") * 2).alias("doubled"))
+
+
+CHAIN: dict[int, str] = {}
+"""A source that grows, and may rewrite its history."""
+
+
+def tip(position=None):
+    where = max(CHAIN) if position is None else position
+    return where, CHAIN.get(where)
+
+
+def blocks(start, end):
+    return [{"number": number, "mark": CHAIN[number]} for number in range(start, end + 1)]
+
+
+def positions(event):
+    return [{"position": each} for each in event["payload"]["rows"]]

@@ -1,0 +1,189 @@
+"""DAGs that run: what an event causes, update strategies, reuse, deploys that fill, and rollbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from aaiclick.catalog.deploy import deploy, finish, roll_back
+from aaiclick.catalog.errors import DeployError
+from aaiclick.store import catalog_events, catalog_sources
+from aaiclick.store.cancel import cancel_job
+from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.catalog.conftest import SHOP, order
+
+CHANGED = SHOP.replace("id > 0", "id > 1")
+
+
+async def test_one_event_reaches_everything_downstream_in_one_job(shop):
+    await shop.deploy()
+    job_id = await shop.run(order(1, 1, 10), order(2, 2, 20), order(3, 1, 30))
+    assert await shop.tasks(job_id) == [
+        ("fetch",), ("tidy",), ("sums", "2026-01-01"), ("sums", "2026-01-02"), ("twice",),
+    ]  # fmt: skip
+    assert await shop.rows("daily") == [("2026-01-01", 40), ("2026-01-02", 20)]
+    assert await shop.rows("shop.doubled") == [(1, 20), (2, 40), (3, 60)]
+    generations = await shop.db.fetch("SELECT rows, schema_hash, updated_at FROM dataset_versions ORDER BY ticket")
+    assert [row["rows"] for row in generations] == [3, 3, 2, 3] or [row["rows"] for row in generations] == [3, 3, 3, 2]
+    assert all(row["schema_hash"] and row["updated_at"] for row in generations)
+    read = await shop.db.fetch("SELECT DISTINCT d.name, i.input_partition_key AS key FROM task_inputs i "
+                               "JOIN datasets d ON d.id = i.input_dataset_uuid ORDER BY 1, 2")  # fmt: skip
+    assert [tuple(row) for row in read] == [
+        ("shop.orders", ""), ("shop.orders", "2026-01-01"), ("shop.orders", "2026-01-02"), ("shop.raw", ""),
+    ]  # fmt: skip
+    lineage = await shop.db.fetch("SELECT o.name, l.output_column, i.name, l.input_column FROM column_lineage l "
+                                  "JOIN datasets o ON o.id = l.output_dataset_uuid "
+                                  "JOIN datasets i ON i.id = l.input_dataset_uuid")  # fmt: skip
+    assert {tuple(row) for row in lineage} >= {
+        ("daily", "total", "shop.orders", "amount"), ("shop.doubled", "doubled", "shop.orders", "amount"),
+    }  # fmt: skip
+    await shop.check()
+
+
+async def test_a_row_of_the_same_key_replaces_the_old_one_and_only_touched_partitions_are_made_anew(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 2, 20), order(3, 3, 30))
+    job_id = await shop.run(order(2, 1, 25))
+    assert await shop.rows("shop.raw") == [(1, "2026-01-01", 10), (2, "2026-01-01", 25), (3, "2026-01-03", 30)]
+    assert await shop.rows("daily") == [("2026-01-01", 35), ("2026-01-03", 30)]
+    assert [each for each in await shop.tasks(job_id) if each[0] == "sums"] == [
+        ("sums", "2026-01-01"), ("sums", "2026-01-02"),
+    ]  # fmt: skip
+
+
+async def test_the_same_inputs_are_not_worked_on_again_and_the_task_says_so(shop):
+    await shop.deploy()
+    first = await shop.run(order(1, 1, 10))
+    again = await shop.run(order(1, 1, 10))
+    # New rows of the source may be anything; what is made of them is the same as before, so nothing follows.
+    assert await shop.tasks(again) == [("fetch",), ("tidy",), ("twice",)]
+    (reused,) = await shop.outputs(again, "twice")
+    (maker,) = await shop.db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND type = 'shop.twice'", first)
+    assert reused == {"reused": [{"partition": "", "made_by": [str(maker["id"])]}]}
+    await shop.deploy(SHOP.replace("outputs: [{name: doubled", "memoize: false\n    outputs: [{name: doubled"))
+    (made,) = await shop.outputs(await shop.run(order(1, 1, 10)), "twice")
+    assert made["doubled"]["rows"] == 1
+
+
+async def test_a_deploy_fills_new_generations_beside_the_old_ones_and_a_rollback_has_the_old_answers_at_once(shop):
+    first = await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
+    before = {name: await shop.rows(name) for name in ("daily", "shop.orders", "shop.doubled", "shop.raw")}
+    begun = await deploy(shop.db, CHANGED)
+    assert not begun.serves
+    assert {name: await shop.rows(name) for name in before} == before
+    with pytest.raises(DeployError, match=r"not filled: job \d+ is RUNNING.* The version before still serves"):
+        await finish(shop.db, begun)
+    assert await shop.finish(begun.job_id) == "COMPLETED"
+    assert {name: await shop.rows(name) for name in before} == before
+    assert (await finish(shop.db, begun)).serves
+    assert await shop.rows("daily") == [("2026-01-01", 20), ("2026-01-02", 30)]
+    assert await shop.rows("shop.raw") == before["shop.raw"]
+    assert [each[0] for each in await shop.tasks(begun.job_id)].count("fetch") == 0
+    # While the new version serves, its data moves on; the old one's is as it was left, and then catches up.
+    await shop.run(order(4, 2, 40))
+    back = await roll_back(shop.db, "shop")
+    assert back.version_id == first.version_id
+    assert await shop.rows("daily") == before["daily"]
+    catch_up = await shop.db.fetchval("SELECT id FROM jobs WHERE name = 'shop (catch up)' AND completed_at IS NULL")
+    assert await shop.finish(catch_up) == "COMPLETED"
+    assert await shop.rows("daily") == [("2026-01-01", 30), ("2026-01-02", 70)]
+    await shop.check()
+
+
+async def test_what_arrives_while_a_version_is_filled_is_in_it_when_it_serves(shop):
+    await shop.deploy()
+    await shop.run(order(2, 1, 10))
+    begun = await deploy(shop.db, CHANGED)
+    assert await shop.finish(begun.job_id) == "COMPLETED"
+    await shop.run(order(3, 1, 5))
+    await finish(shop.db, begun)
+    catch_up = await shop.db.fetchval("SELECT id FROM jobs WHERE name = 'shop (catch up)'")
+    assert await shop.finish(catch_up) == "COMPLETED"
+    assert await shop.rows("daily") == [("2026-01-01", 15)]
+
+
+async def test_a_deploy_that_cannot_be_filled_leaves_the_old_version_serving_and_may_be_tried_again(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    query = "SELECT id, day, intDiv(amount, id - 1) AS amount FROM raw"
+    broken = SHOP.replace("SELECT id, day, amount FROM raw WHERE id > 0", query)
+    broken = broken.replace("max_attempts: 5", "max_attempts: 1")
+    begun = await deploy(shop.db, broken)
+    assert await shop.finish(begun.job_id) == "FAILED"
+    with pytest.raises(DeployError, match="is FAILED"):
+        await finish(shop.db, begun)
+    assert await shop.rows("daily") == [("2026-01-01", 10)]
+    await shop.run(order(1, 1, 11))
+    assert await shop.rows("daily") == [("2026-01-01", 11)]
+    again = await deploy(shop.db, broken)
+    assert again.job_id not in (None, begun.job_id)
+
+
+async def test_a_rollback_cancels_what_the_newer_version_was_doing_and_nothing_else(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 1, 10))
+    begun = await deploy(shop.db, CHANGED)
+    await shop.finish(begun.job_id)
+    await finish(shop.db, begun)
+    job_id = await shop.fire({"rows": [order(3, 1, 1)]})
+    await shop.db.execute("UPDATE tasks SET readiness = 'HELD' WHERE job_id = $1", job_id)
+    stale = await catalog_sources.sources_of(shop.db, DEFAULT_ORG_ID, "shop")
+    tidy = await shop.db.fetchrow(
+        "SELECT *, NULL::int AS max_concurrency FROM job_definitions WHERE dag_version_id = $1 AND name = 'tidy'",
+        begun.version_id,
+    )
+    waiting, _ = await catalog_events.fire(shop.db, tidy, {"kind": "manual"})
+    back = await roll_back(shop.db, "shop")
+    assert (len(stale), back.cancelled) == (1, 1)
+    assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", waiting) == "CANCELLED"
+    assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", job_id) == "PENDING"
+
+
+async def test_events_of_a_cancelled_job_cause_nothing_and_let_it_end(shop):
+    await shop.deploy()
+    job_id = await shop.fire()
+    await shop.db.execute("SELECT pg_advisory_lock(hashtextextended('aaiclick router', 0))")  # no router gets through
+    running = asyncio.create_task(shop.finish(job_id))
+    await shop.until("SELECT open_events > 0 FROM jobs WHERE id = $1", job_id)
+    await cancel_job(shop.db, job_id)
+    await shop.db.execute("SELECT pg_advisory_unlock(hashtextextended('aaiclick router', 0))")
+    assert await running == "CANCELLED"
+    assert await shop.tasks(job_id) == [("fetch",)]
+    await shop.check()
+
+
+async def test_routers_at_once_give_each_event_out_once_and_in_order(shop, aaiclick_postgres):
+    await shop.deploy()
+    job_id = await shop.emit("shop.raw", 500)
+    others = [await connect(aaiclick_postgres) for _ in range(4)]
+
+    async def route(connection):
+        total = 0
+        while await connection.fetchval("SELECT count(*) FROM outbox WHERE status = 'Pending'"):
+            total += await catalog_events.route(connection, batch=7)
+        return total
+
+    assert sum(await asyncio.gather(*(route(each) for each in others))) == 500
+    rows = await shop.db.fetch("SELECT kwargs FROM tasks WHERE job_id = $1 ORDER BY id", job_id)
+    updates = [int(json.loads(row["kwargs"])["event"]["update"]) for row in rows]
+    assert len(updates) == 500
+    assert updates == sorted(set(updates))
+    await shop.check()
+    for each in others:
+        await each.close()
+
+
+async def test_a_paused_dag_starts_nothing_and_goes_on_where_it_was(shop):
+    await shop.deploy()
+    job_id = await shop.fire({"rows": [order(1, 1, 1)]})
+    await catalog_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    with pytest.raises(Exception, match="is paused"):
+        await shop.fire()
+    claimed = await shop.db.fetchval("SELECT count(*) FROM task_types WHERE paused_at IS NOT NULL")
+    assert claimed == 4
+    await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    assert await shop.finish(job_id) == "COMPLETED"

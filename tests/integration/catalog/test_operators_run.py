@@ -1,0 +1,163 @@
+"""The operators that remember or look outside, in real tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from aaiclick import faults
+from tests.integration.catalog import flow_jobs
+from tests.integration.catalog.conftest import JOBS
+
+SOURCE = "activation: source, operator: python, source: {kind: manual}, update_strategy: append"
+RANGES = f"""
+name: shop
+jobs:
+  - {{name: feed, {SOURCE}, unique_key: [position], outputs: [positions], config: {{function: "{JOBS}:positions"}}}}
+  - name: whole
+    activation: reactive
+    operator: range_aggregator
+    inputs: [positions]
+    outputs: [ranges]
+    update_strategy: append
+    unique_key: [start]
+    config: {{size: 10}}
+  - name: pieces
+    activation: reactive
+    operator: range_splitter
+    inputs: [ranges]
+    outputs: [parts]
+    config: {{size: 4}}
+"""
+
+
+async def test_positions_become_whole_ranges_once_and_state_comes_with_the_completion(shop):
+    await shop.deploy(RANGES)
+    faults.arm("end.before=error,end.after=error@2", None)
+    try:
+        await shop.run(*range(3, 12))
+        assert await shop.rows("shop.ranges") is None
+        await shop.run(0, 1, 2, 25)
+        assert await shop.rows("shop.ranges") == [(0, 9)]
+        # Another version that leaves the job alone goes on where it was.
+        await shop.deploy(RANGES.replace("size: 4", "size: 4, start: 0") + "description: More words.\n")
+        await shop.run(*range(11, 25))
+    finally:
+        faults.arm("", None)
+    assert await shop.rows("shop.ranges") == [(0, 9), (10, 19)]
+    assert await shop.rows("shop.parts") == [(0, 3), (4, 7), (8, 9), (10, 11), (12, 15), (16, 19)]
+    state = json.loads(await shop.db.fetchval("SELECT state FROM operator_state"))
+    assert state == {"cursor": 20, "pending": [[20, 25]]}
+    await shop.check()
+
+
+FOLLOW = f"""
+name: shop
+jobs:
+  - name: follow
+    activation: source
+    operator: block_follower
+    source: {{kind: manual}}
+    outputs: [blocks]
+    update_strategy: append
+    unique_key: [number]
+    config: {{tip: "{JOBS}:tip", fetch: "{JOBS}:blocks", confirmations: 2, batch_size: 4}}
+"""
+
+
+async def test_a_follower_stays_behind_the_end_and_fetches_rewritten_history_again(shop):
+    flow_jobs.CHAIN = {number: f"a{number}" for number in range(12)}
+    await shop.deploy(FOLLOW)
+    await shop.run()
+    assert await shop.rows("shop.blocks") == [(number, f"a{number}") for number in range(10)]
+    flow_jobs.CHAIN = {number: f"{'a' if number < 6 else 'b'}{number}" for number in range(15)}
+    await shop.run()
+    assert await shop.rows("shop.blocks") == [(number, flow_jobs.CHAIN[number]) for number in range(13)]
+    assert await shop.tasks(await shop.run()) == [("follow",)]
+
+
+ALERT = f"""
+name: shop
+jobs:
+  - {{name: feed, {SOURCE}, unique_key: [id], outputs: [readings], config: {{function: "{JOBS}:fetch"}}}}
+  - name: watch
+    activation: reactive
+    operator: alert_evaluate
+    inputs: [readings]
+    outputs: [alerts]
+    config: {{value: amount, key: [day], condition: {{comparison: ">", threshold: 10, for_evaluations: 2}}}}
+"""
+
+
+async def test_an_alert_is_raised_when_it_lasts_and_ends(shop):
+    await shop.deploy(ALERT)
+    row = {"id": 1, "day": "mon", "amount": 11}
+    await shop.run(row)
+    assert await shop.rows("shop.alerts") is None
+    await shop.run(row)
+    ((day, change, value, *_),) = await shop.rows("shop.alerts")
+    assert (day, change, value) == ("mon", "raised", 11)
+    await shop.run(row | {"amount": 1})
+    assert [each[1] for each in await shop.rows("shop.alerts")] == ["cleared"]
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        moved = self.path.startswith("/moved")
+        body = json.dumps({"data": {"items": [{"who": self.headers["X-Key"], "path": self.path}]}}).encode()
+        self.send_response(302 if moved else 200)
+        if moved:
+            self.send_header("Location", "/there?q=1")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Silent."""
+
+
+@pytest.fixture
+def web():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def fetching(url, private):
+    return f"""
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: http_fetch
+    source: {{kind: manual}}
+    outputs: [records]
+    max_attempts: 1
+    secrets: {{key: "env:SHOP_KEY"}}
+    config:
+      url: "{url}/moved"
+      records: data.items
+      headers: {{X-Key: {{secret: key}}}}
+      allow_private: {str(private).lower()}
+"""
+
+
+async def test_a_document_is_fetched_with_its_secret_and_never_from_inside_unasked(shop, web, monkeypatch):
+    monkeypatch.setenv("SHOP_KEY", "sesame")
+    await shop.deploy(fetching(web, private=True))
+    await shop.run()
+    assert await shop.rows("shop.records") == [("sesame", "/there?q=1")]
+    stored = await shop.db.fetch("SELECT yaml FROM dag_versions UNION ALL SELECT spec::text FROM job_definitions")
+    assert not any("sesame" in row[0] for row in stored)
+    begun = await shop.deploy(fetching(web, private=False))
+    job_id = begun.job_id or await shop.fire()
+    assert await asyncio.wait_for(shop.finish(job_id), 60) == "FAILED"
+    assert any("not a public address" in each for each in await shop.errors())

@@ -1,0 +1,65 @@
+"""Webhooks: the signature is the credential, and a request that comes twice starts one run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aaiclick.catalog import webhooks
+from aaiclick.catalog.deploy import deploy
+from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
+from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.catalog.conftest import JOBS
+
+HOOKED = f"""
+name: shop
+jobs:
+  - name: hook
+    activation: source
+    operator: python
+    source: {{kind: webhook, secret: signing}}
+    secrets: {{signing: "env:HOOK_SECRET"}}
+    outputs: [raw]
+    update_strategy: append
+    unique_key: [id]
+    config: {{function: "{JOBS}:fetch"}}
+"""
+NOW = 1_800_000_000
+BODY = json.dumps({"rows": [{"id": 1, "day": "mon", "amount": 2}]}).encode()
+
+
+async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(shop, aaiclick_postgres, monkeypatch):
+    monkeypatch.setenv("HOOK_SECRET", "sesame")
+    await deploy(shop.db, HOOKED)
+    await ensure_api_role(shop.db)
+    pool = create_api_pool(aaiclick_postgres, size=1, statement_seconds=30)
+    good = webhooks.sign("sesame", BODY, NOW)
+
+    async def send(body=BODY, header=good, job="hook", now=NOW + 5):
+        async with pool.acquire() as connection:
+            await speak_for(connection, DEFAULT_ORG_ID)
+            return await webhooks.receive(connection, DEFAULT_ORG_ID, "shop", job, body, header, now=now)
+
+    async with pool:
+        first, new = await send()
+        assert new
+        assert await send() == (first, False)
+        words = set()
+        for wrong in (
+            {"header": webhooks.sign("guess", BODY, NOW)}, {"header": ""}, {"body": BODY + b" "}, {"job": "hooks"},
+            {"now": NOW + 301}, {"header": good.replace("t=1", "t=2")}, {"header": good + "0"},
+        ):  # fmt: skip
+            with pytest.raises(NotFoundError) as refused:
+                await send(**wrong)
+            words.add(str(refused.value))
+        assert len(words) == 1
+        with pytest.raises(RequestError, match="not JSON"):
+            await send(b"{", webhooks.sign("sesame", b"{", NOW))
+        monkeypatch.delenv("HOOK_SECRET")
+        with pytest.raises(NotFoundError):
+            await send(header=webhooks.sign("", BODY, NOW))
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
+    assert await shop.finish(first) == "COMPLETED"
+    assert await shop.rows("shop.raw") == [(1, "mon", 2)]
