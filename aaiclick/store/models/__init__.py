@@ -43,6 +43,7 @@ from aaiclick.store.models.tenants import (
     OrgRoleMembership,
     Queue,
     TaskType,
+    UiSession,
     User,
 )
 from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
@@ -87,6 +88,7 @@ __all__ = [
     "TaskReadiness",
     "TaskStatus",
     "TaskType",
+    "UiSession",
     "User",
     "Worker",
     "WorkerStatus",
