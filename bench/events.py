@@ -2,7 +2,8 @@
 
     python -m bench.events [--events 100000] [--history 200000]
 
-No task runs: routing is measured alone, each stage's events being what the tasks of the stage before would have emitted.
+No task runs: routing is measured alone, each stage's events being what the tasks of the stage before would have
+emitted.
 The same is measured again beside a history of routed events and finished tasks. Rates of one run, in turns; CPU of
 PostgreSQL is not divided between them.
 """
@@ -23,8 +24,8 @@ from aaiclick.store import catalog_events
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import ensure_current
-from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 STAGES = ("one", "two", "three")
 DAG = """

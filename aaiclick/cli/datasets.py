@@ -166,8 +166,8 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
         found = await store.find_dataset(connection, Reader(org_id, None), name)
         job_id = await store.rematerialize(connection, org_id, found["id"], name)
         if wait:
-            async with some_worker(connection):
-                await watch(connection, job_id)
+            async with some_worker(context):
+                await watch(context, job_id)
         return job_id, (await get_job(job_id)).status.value
 
 

@@ -315,8 +315,11 @@ class Keeping(Sent):
     lease_seconds: Lasting = 90.0
 
 
-class OverdueAsk(Sent):
+class Workers(Sent):
     worker_ids: Annotated[list[Id], Field(max_length=1_000)]
+
+
+class OverdueAsk(Workers):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5.0
     default_timeout_seconds: Seconds = 3600.0
 

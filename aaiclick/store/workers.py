@@ -52,6 +52,7 @@ class Worker:
     version: str | None
     queues: list[str]
     org_id: UUID | None
+    drain_requested_at: datetime | None
 
 
 async def register_worker(
@@ -100,6 +101,11 @@ async def deregister_worker(connection: Connection, worker_id: int, *, now: date
 async def are_of(connection: Connection, worker_ids: Sequence[int], org_id: UUID) -> bool:
     """Whether all of these workers work for the org."""
     return bool(await connection.fetchval(statement("own_workers"), list(worker_ids), org_id))
+
+
+async def draining(connection: Connection, worker_ids: Sequence[int]) -> list[int]:
+    """Those of these workers that are to finish what they run and end."""
+    return [row["id"] for row in await connection.fetch(statement("draining_workers"), list(worker_ids))]
 
 
 async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:

@@ -14,7 +14,7 @@ from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
-from aaiclick.store import queue, supervision, tables
+from aaiclick.store import queue, supervision, tables, workers
 from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 
@@ -108,6 +108,9 @@ class DirectLine(Line):
 
     async def keep_house(self, worker_id: int) -> None:
         await keeper.run_once(self._connection, worker_id=worker_id)
+
+    async def draining(self, worker_ids: Sequence[int]) -> list[int]:
+        return await workers.draining(self._connection, worker_ids)
 
     async def reserve(self, wishes: Sequence[Wish]) -> list[tables.Held]:
         return await tables.reserve(self._connection, wishes)

@@ -124,6 +124,10 @@ class Line(ABC):
     async def keep_house(self, worker_id: int) -> None:
         """Offer to lead, and run the loops if elected."""
 
+    @abstractmethod
+    async def draining(self, worker_ids: Sequence[int]) -> list[int]:
+        """Those of these workers that are to finish what they run and end."""
+
     # --- what its tasks hold ------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -236,6 +236,10 @@ class RemoteLine(Line):
     async def keep_house(self, worker_id: int) -> None:
         await self._remote.ask("/v1/worker/house", worker_id=str(worker_id))
 
+    async def draining(self, worker_ids: Sequence[int]) -> list[int]:
+        answer = await self._remote.ask("/v1/worker/draining", worker_ids=_texts(worker_ids))
+        return [int(each) for each in answer["worker_ids"]]
+
     async def reserve(self, wishes: Sequence[Wish]) -> list[tables.Held]:
         return await self._tables("reserve", wishes)
 

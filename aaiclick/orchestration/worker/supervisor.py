@@ -70,6 +70,7 @@ class Child:
     process: Process
     started: float = field(default_factory=time.monotonic)
     overdue: list[supervision.Overdue] = field(default_factory=list)
+    drained: bool = False
 
 
 class Absence:
@@ -187,7 +188,7 @@ class Supervisor:
             if code == UNFIT:
                 self.stop()
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
-            if code == 0:
+            if code == 0 or child.drained:
                 return
             failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
             with contextlib.suppress(TimeoutError):
@@ -268,6 +269,11 @@ class Supervisor:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
             await line.keep_house(worker_id)
+            for drained in await line.draining(list(self._children)):
+                child = self._children.get(drained)
+                if child is not None and not child.drained:
+                    child.drained = True
+                    _signal(child.process, signal.SIGTERM)
 
     async def _route(self) -> None:
         """Route events of datasets as soon as there are any; a server does so for those who come to it."""

@@ -88,6 +88,14 @@ async def house(call: Caller, body: protocol.OneWorker) -> None:
         await keeper.run_once(connection, worker_id=int(body.worker_id))
 
 
+@routes.post("/v1/worker/draining", Permission.WORKER)
+async def draining(call: Caller, body: protocol.Workers) -> protocol.Workers:
+    """Show which workers are to finish what they run and end."""
+    async with _speaking(call, body.worker_ids) as connection:
+        found = await workers.draining(connection, [int(each) for each in body.worker_ids])
+    return protocol.Workers(worker_ids=[str(each) for each in found])
+
+
 @asynccontextmanager
 async def _speaking(call: Call, worker_ids: Sequence[str]) -> AsyncGenerator[Connection]:
     """A connection on behalf of workers of the caller's."""

@@ -34,6 +34,7 @@ from aaiclick.store.models.tenants import (
     OrgRoleMembership,
     Queue,
     TaskType,
+    UiSession,
     User,
 )
 from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
@@ -69,6 +70,7 @@ __all__ = [
     "TaskAttempt",
     "TaskInput",
     "TaskType",
+    "UiSession",
     "User",
     "Worker",
     "metadata",

@@ -8,7 +8,21 @@ from uuid import UUID
 
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Sequence, UniqueConstraint, text
 
-from aaiclick.store.models.base import Row, busy, column, document, many_words, metadata, moment, now, org, snowflake, uuid, uuid_key, words
+from aaiclick.store.models.base import (
+    Row,
+    busy,
+    column,
+    document,
+    many_words,
+    metadata,
+    moment,
+    now,
+    org,
+    snowflake,
+    uuid,
+    uuid_key,
+    words,
+)
 from aaiclick.store.models.status import DEFINITION_STATUS
 from aaiclick.store.words import DefinitionStatus
 

@@ -9,7 +9,19 @@ from uuid import UUID
 from sqlalchemy import Boolean, CheckConstraint, Double, ForeignKeyConstraint, Index, Integer, SmallInteger, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from aaiclick.store.models.base import Row, busy, column, document, many_words, moment, now, snowflake, snowflake_key, uuid, words
+from aaiclick.store.models.base import (
+    Row,
+    busy,
+    column,
+    document,
+    many_words,
+    moment,
+    now,
+    snowflake,
+    snowflake_key,
+    uuid,
+    words,
+)
 from aaiclick.store.models.status import TASK_READINESS, TASK_STATUS
 from aaiclick.store.words import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus
 

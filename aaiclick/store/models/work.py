@@ -19,7 +19,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, snowflake_key, uuid, words
+from aaiclick.store.models.base import (
+    Row,
+    busy,
+    column,
+    document,
+    moment,
+    now,
+    org,
+    snowflake,
+    snowflake_key,
+    uuid,
+    words,
+)
 from aaiclick.store.models.status import ATTEMPT_OUTCOME, JOB_STATUS, NODE_TYPE
 from aaiclick.store.words import AttemptOutcome, JobStatus, NodeType
 

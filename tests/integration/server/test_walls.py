@@ -147,6 +147,7 @@ async def test_a_shared_worker_is_seen_and_not_touched(owner, pool) -> None:
     [
         "SELECT * FROM table_refcounts",
         "SELECT * FROM table_sessions",
+        "SELECT * FROM ui_sessions",
         "UPDATE audit_log SET actor = 'nobody'",
         "DELETE FROM audit_log",
         "ALTER TABLE tasks DISABLE ROW LEVEL SECURITY",
@@ -168,7 +169,8 @@ async def test_every_table_stands_behind_a_wall(owner) -> None:
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
     assert with_org - {"table_refcounts"} <= set(POLICIES)  # closed altogether
-    assert set(metadata.tables) - set(POLICIES) == {"table_refcounts", "table_sessions", "forgotten_figures"}
+    closed = {"table_refcounts", "table_sessions", "forgotten_figures", "ui_sessions"}
+    assert set(metadata.tables) - set(POLICIES) == closed
 
 
 async def test_a_role_that_passes_walls_is_refused(aaiclick_postgres, owner) -> None:

@@ -1,0 +1,291 @@
+"""One live stack (databases, server, a worker) and one Chromium for all tests of the pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from aaiclick.settings import PostgresTarget
+from aaiclick.store import keys, orgs
+from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.server.conftest import Server, environment_for, start_server
+
+ROOT = Path(__file__).parents[3]
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+ROLES = ("reader", "writer", "admin")
+SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))
+
+expect.set_options(timeout=30_000)
+
+
+@dataclass
+class Site:
+    """The stack, and how to do things to it beside the pages."""
+
+    server: Server
+    target: PostgresTarget
+    environment: dict[str, str]
+    directory: Path
+    keys: dict[str, str] = field(repr=False)
+    run: Callable[[Any], Any] = field(repr=False)
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    sessions: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def api(self, method: str, path: str, body: Any = None, role: str = "admin") -> Any:
+        headers = {"Authorization": f"Bearer {self.keys[role]}"}
+        answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def job(self, name: str, *tasks: dict[str, Any], groups: list[dict[str, Any]] | None = None) -> str:
+        """Submit a job of these tasks of `steps`; returns its id."""
+        full = [task | {"entrypoint": f"tests.e2e.ui.steps.{task['entrypoint']}"} for task in tasks]
+        return self.api("POST", "/v1/jobs", {"name": name, "tasks": full, "groups": groups or []})["id"]
+
+    def ended(self, job_id: str) -> str:
+        """Wait for a job; returns how it ended."""
+        headers = {"Authorization": f"Bearer {self.keys['admin']}"}
+        with httpx.stream("GET", f"{self.url}/v1/events?job_id={job_id}", headers=headers, timeout=60) as stream:
+            for line in stream.iter_lines():
+                if line.startswith(("event: ready", "event: job")):
+                    job = self.api("GET", f"/v1/jobs/{job_id}")
+                    if job["completed_at"]:
+                        return job["status"]
+        raise AssertionError("the stream ended")
+
+    def session(self, role: str) -> str:
+        """The cookie of somebody who has signed in."""
+        if role not in self.sessions:
+            with Window(self, role) as window:
+                self.sessions[role] = window.client.cookies["aaiclick_session"]
+        return self.sessions[role]
+
+    def sql(self, statement: str, *arguments: Any) -> list[Any]:
+        async def work() -> list[Any]:
+            connection = await connect(self.target)
+            try:
+                return await connection.fetch(statement, *arguments)
+            finally:
+                await connection.close()
+
+        return self.run(work())
+
+    def until(self, statement: str) -> None:
+        """Ask until `ok` is true; pytest's own limit ends a wait that is in vain."""
+        while not self.sql(statement)[0]["ok"]:
+            time.sleep(0.05)
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "aaiclick", *arguments],
+            env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
+        log = (self.directory / "worker.log").open("ab")
+        worker = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
+        log.close()
+        self.workers.append(worker)
+        return worker
+
+
+class Window:
+    """A browser without a face: cookies, and the token of forms."""
+
+    def __init__(self, site: Site, role: str | None) -> None:
+        self.client = httpx.Client(base_url=site.url, timeout=30)
+        self.csrf = self.token(self.client.get("/sign-in").text)
+        if role is not None:
+            assert self.post("/sign-in", credential=site.keys[role]).status_code == 303
+            self.csrf = self.token(self.client.get("/").text)
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    @staticmethod
+    def token(page: str) -> str:
+        found = re.search(r'name="csrf" value="(\w+)"', page)
+        assert found
+        return found.group(1)
+
+    def post(self, path: str, **fields: str) -> httpx.Response:
+        return self.client.post(path, data={"csrf": self.csrf, **fields})
+
+
+async def _make_keys(target: PostgresTarget) -> dict[str, str]:
+    connection = await connect(target)
+    try:
+        other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+        made = {}
+        for prefix, org in (("", DEFAULT_ORG_ID), ("other-", other)):
+            for role in (*ROLES, "worker"):
+                made[prefix + role] = (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
+        return made
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
+    database = aaiclick_stack.run(aaiclick_stack.take_database())
+    target = aaiclick_stack.lease.postgres().with_database(database)
+    directory = tmp_path_factory.mktemp("ui")
+    logs = directory / "logs"
+    logs.mkdir()
+    environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, logs)
+    environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
+    made = aaiclick_stack.run(_make_keys(target))
+    server = start_server(environment, directory / "server.log")
+    found = Site(server, target, environment, directory, made, aaiclick_stack.run)
+    found.start_worker()
+    yield found
+    (directory / "gate").touch()
+    for worker in found.workers:
+        if worker.poll() is None:
+            worker.send_signal(signal.SIGTERM)
+    for worker in found.workers:
+        worker.wait(60)
+    assert server.stop() == 0
+    aaiclick_stack.run(aaiclick_stack.leave_database(database))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "no Chromium: 'make browser' installs one"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@dataclass
+class Visitor:
+    """A browser window that listens for what must never happen."""
+
+    context: BrowserContext
+    page: Page
+    url: str
+    wrong: list[str]
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        return self.page
+
+
+@pytest.fixture
+def window(site) -> Iterator[Callable[[str | None], Window]]:
+    """Windows of somebody who signed in, or of nobody."""
+    opened: list[Window] = []
+
+    def open_(role: str | None) -> Window:
+        opened.append(Window(site, role))
+        return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.client.close()
+
+
+@pytest.fixture
+def visit(site, browser) -> Iterator[Callable[..., Visitor]]:
+    """A window of somebody who has signed in, or of nobody; nothing may go wrong in its console."""
+    opened: list[Visitor] = []
+
+    def open_(role: str | None = "admin", **options: Any) -> Visitor:
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        page = context.new_page()
+        visitor = Visitor(context, page, site.url, [])
+        page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
+        page.on("console", lambda said: visitor.wrong.append(said.text) if said.type == "error" else None)
+        opened.append(visitor)
+        if role is not None:
+            context.add_cookies([{"name": "aaiclick_session", "value": site.session(role), "url": site.url}])
+        return visitor
+
+    yield open_
+    for visitor in opened:
+        visitor.context.close()
+        assert visitor.wrong == []
+
+
+@dataclass(frozen=True)
+class Things:
+    """Something of every kind to look at."""
+
+    done: str
+    failed: str
+    running: str
+    running_task: str
+    dead_task: str
+    gate: Path
+
+
+@pytest.fixture(scope="session")
+def things(site) -> Iterator[Things]:
+    """Jobs that completed, failed, run (until the gate opens), and dead letters."""
+    gate = site.directory / "gate"
+    done = site.job(
+        "nightly report",
+        {"key": "load", "entrypoint": "say", "kwargs": {"words": "loading 3 files"}},
+        {"key": "clean", "entrypoint": "say", "depends_on": ["load"]},
+        {"key": "enrich", "entrypoint": "say", "depends_on": ["load"]},
+        *({"key": f"c{n}", "name": "chunk", "entrypoint": "say", "group": "chunks"} for n in range(12)),
+        {"key": "left", "entrypoint": "add", "depends_on": ["chunks", "enrich"]},
+        {"key": "publish", "entrypoint": "say", "depends_on": ["left", "clean"]},
+        groups=[{"key": "chunks", "depends_on": ["clean"]}],
+    )
+    failed = site.job(
+        "import orders",
+        {"key": "fetch", "entrypoint": "say"},
+        {"key": "parse", "entrypoint": "fail", "kwargs": {"words": "row 17 has no price"}, "depends_on": ["fetch"]},
+        {"key": "store", "entrypoint": "say", "depends_on": ["parse"]},
+    )
+    running = site.job(
+        "train model",
+        {"key": "prepare", "entrypoint": "say"},
+        {"key": "fit", "entrypoint": "wait_for", "kwargs": {"path": str(gate)}, "depends_on": ["prepare"]},
+        {"key": "judge", "entrypoint": "say", "depends_on": ["fit"]},
+    )
+    items = [
+        {
+            "type": "email:send",
+            "entrypoint": "tests.e2e.ui.steps.fail_until",
+            "payload": {"path": str(site.directory / f"mail server {n % 2}")},
+            "max_attempts": 1,
+        }
+        for n in range(5)
+    ]
+    dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
+    assert site.ended(done) == "COMPLETED"
+    assert site.ended(failed) == "FAILED"
+    site.until("SELECT count(*) = 5 AS ok FROM tasks WHERE status = 'DEAD_LETTER'")
+    site.until(f"SELECT count(*) = 1 AS ok FROM tasks WHERE status = 'RUNNING' AND job_id = {running}")
+    task = site.sql("SELECT id FROM tasks WHERE job_id = $1 AND type LIKE '%wait_for'", int(running))[0]["id"]
+    yield Things(done, failed, running, str(task), dead[0], gate)
+    gate.touch()
