@@ -1,4 +1,4 @@
-"""Break it on purpose: real servers and workers under real load, faults by a schedule, and a check that nothing is lost.
+"""Break it on purpose: real servers and workers under load, faults by a schedule, a check that nothing is lost.
 
 schedule   what happens when, from a seed
 servers    PostgreSQL and ClickHouse of this run's own, and workers on them

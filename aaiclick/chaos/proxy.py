@@ -81,9 +81,8 @@ class Proxy:
                 there, pair.server = await asyncio.open_unix_connection(self.upstream)
             else:
                 there, pair.server = await asyncio.open_connection(*self.upstream)
-            await asyncio.gather(
-                self._pump(reader, pair.server, answers=False), self._pump(there, writer, answers=True)
-            )
+            to_server, to_client = (reader, pair.server), (there, writer)
+            await asyncio.gather(self._pump(*to_server, answers=False), self._pump(*to_client, answers=True))
         except (OSError, asyncio.CancelledError):
             pair.cut()
         finally:

@@ -10,10 +10,10 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psutil
@@ -40,7 +40,10 @@ ORGS = 3
 REST_SECONDS = 300.0
 """How long everything may take to come to rest once the faults have ended."""
 
-UNFINISHED = "SELECT (SELECT count(*) FROM tasks WHERE completed_at IS NULL) + (SELECT count(*) FROM jobs WHERE completed_at IS NULL)"
+UNFINISHED = """
+    SELECT (SELECT count(*) FROM tasks WHERE completed_at IS NULL)
+        + (SELECT count(*) FROM jobs WHERE completed_at IS NULL)
+"""
 
 
 @dataclass(frozen=True)
@@ -181,10 +184,11 @@ class _Run:
         try:
             jobs = [row["id"] for row in await connection.fetch("SELECT id FROM jobs")]
             await release_jobs(connection, jobs)
-            targets = {"postgres": self._servers.postgres, "clickhouse": self._servers.clickhouse}
-            await PgCleanupWorker(reclaim_seconds=0, **targets).run_once()
-            swept = sum([await TableSweeper(0, **targets).run_once() for _ in range(2)])
-            verdict = await judge(connection, await connect_clickhouse(self._servers.clickhouse), self._history)
+            postgres, clickhouse = self._servers.postgres, self._servers.clickhouse
+            await PgCleanupWorker(reclaim_seconds=0, postgres=postgres, clickhouse=clickhouse).run_once()
+            sweeper = TableSweeper(0, postgres=postgres, clickhouse=clickhouse)
+            swept = sum([await sweeper.run_once() for _ in range(2)])
+            verdict = await judge(connection, await connect_clickhouse(clickhouse), self._history)
         finally:
             await connection.close()
         return Report(verdict, self._strikes, seconds, rested, swept, self._skipped)
@@ -328,8 +332,8 @@ class _Run:
         await self._replace_dead(clock_seconds=clock_seconds, full_disk=full_disk)
         return f"worker {worker.number}: replaced by one with its {how}"
 
-    def _later(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # pyright: ignore[reportArgumentType, reportUnknownVariableType, reportUnknownMemberType]
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
 

@@ -75,13 +75,14 @@ class Way:
 
     @classmethod
     async def make(cls, servers: Servers) -> Way:
-        proxies = [servers.proxy_of("postgres"), servers.proxy_of("clickhouse")]
-        for proxy in proxies:
-            await proxy.start()
+        postgres, clickhouse = servers.proxy_of("postgres"), servers.proxy_of("clickhouse")
+        await postgres.start()
+        await clickhouse.start()
         return cls(
-            *proxies,
-            replace(servers.postgres, host="127.0.0.1", port=proxies[0].port, options=(("sslmode", "disable"),)),
-            replace(servers.clickhouse, port=proxies[1].port),
+            postgres,
+            clickhouse,
+            replace(servers.postgres, host="127.0.0.1", port=postgres.port, options=(("sslmode", "disable"),)),
+            replace(servers.clickhouse, port=clickhouse.port),
         )
 
     async def close(self) -> None:

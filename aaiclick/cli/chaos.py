@@ -28,9 +28,7 @@ def chaos() -> None:
     "--faults", default=",".join(INTERVALS), show_default=True,
     help="Kinds of faults, with commas; 'none' for a calm run.",
 )  # fmt: skip
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers of one process each."
-)
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers to run.")
 @click.option("--keep", type=click.Path(path_type=Path), default=None, help="Directory for histories and logs, kept.")
 @output_option
 def run_command(
