@@ -188,6 +188,6 @@ def _recoveries(seen: dict[int, list[Seen]], strikes: list[dict[str, Any]]) -> l
         for m in moments:
             death = deaths.get(m.pid)
             if m.event == "begin" and death is not None and m.at <= death and (m.attempt, m.pid) not in ended:
-                later = [o.at for o in moments if o.event == "begin" and o.attempt > m.attempt]
-                found += [min(later) - death] if later else []
+                later = min((o.at for o in moments if o.event == "begin" and o.attempt > m.attempt), default=0.0)
+                found += [later - death] if later > death else []  # else it had lost its lease before
     return sorted(found)
