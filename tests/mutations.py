@@ -81,6 +81,19 @@ MUTATIONS = (
         (f"{ENGINE}/test_outcomes.py",),
     ),
     Mutation(
+        "the look at a drop that has begun, `hold_tables.sql`", f"{SQL}/hold_tables.sql",
+        "\n      AND dropping_at IS NULL ORDER BY", " ORDER BY", ("tests/integration/lifecycle/test_cleanup.py",),
+    ),
+    Mutation(
+        "the wall between organisations on `tasks`", "aaiclick/store/migrations/versions/0001_initial.sql",
+        "CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());", "CREATE POLICY org ON tasks USING (true);",
+        ("tests/integration/server/test_walls.py",),
+    ),
+    Mutation(
+        "publishing range after range on a cluster", "aaiclick/data/cluster.py", "if len(homes) == 1:", "if homes:",
+        ("tests/integration/cluster/test_cluster.py",),
+    ),
+    Mutation(
         "saying again what PostgreSQL may not have heard", "aaiclick/orchestration/worker/process.py",
         "self._outcomes = outcomes + self._outcomes", "self._outcomes = self._outcomes",
         ("tests/integration/worker/test_commits.py",),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 CLIENTS = 2
+MIND_SECONDS = 1.0
 ORGS = 3
 REST_SECONDS = 300.0
 """How long everything may take to come to rest once the faults have ended."""
@@ -101,6 +102,7 @@ class _Run:
         self._frozen: set[int] = set()
         self._pending: set[asyncio.Task[None]] = set()
         self._skipped: list[str] = []
+        self._replacing = asyncio.Lock()
 
     async def run(self) -> Report:
         await self._servers.start()
@@ -135,7 +137,7 @@ class _Run:
             self._clients.append(Client(number, rng, way, self._history, orgs))
         began = time.monotonic()
         load = asyncio.gather(*(client.submit(self._order.tasks // CLIENTS) for client in self._clients))
-        breaking = asyncio.create_task(self._break())
+        breaking, minding = asyncio.create_task(self._break()), asyncio.create_task(self._mind())
         rested = await self._wait(began, load)
         breaking.cancel()
         await asyncio.gather(breaking, return_exceptions=True)
@@ -146,6 +148,8 @@ class _Run:
                 await load
             rested = await self._rests(REST_SECONDS)
         seconds = time.monotonic() - began
+        minding.cancel()
+        await asyncio.gather(minding, return_exceptions=True)
         await self._calm()
         return await self._judge(seconds, rested)
 
@@ -214,14 +218,21 @@ class _Run:
         self._frozen.clear()
         await self._replace_dead()
 
+    async def _mind(self) -> None:
+        """What every installation has: somebody who starts workers again. One that finds no PostgreSQL ends at once."""
+        while True:
+            await asyncio.sleep(MIND_SECONDS)
+            await self._replace_dead()
+
     async def _replace_dead(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
-        for worker in [each for each in self._workers if not each.alive]:
-            self._workers.remove(worker)
-            await worker.bury()
-        while len(self._workers) < self._order.workers:
-            worker = await self._add_worker(clock_seconds=clock_seconds, full_disk=full_disk)
-            if full_disk and not worker.has_full_disk:
-                self._skipped.append("disk: no right to mount a small one")
+        async with self._replacing:
+            for worker in [each for each in self._workers if not each.alive]:
+                self._workers.remove(worker)
+                await worker.bury()
+            while len(self._workers) < self._order.workers:
+                worker = await self._add_worker(clock_seconds=clock_seconds, full_disk=full_disk)
+                if full_disk and not worker.has_full_disk:
+                    self._skipped.append("disk: no right to mount a small one")
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -327,8 +338,10 @@ class _Run:
         worker = self._choose(strike)
         if worker is None:
             return f"{strike.kind}: nobody was there to be replaced"
-        self._kill(strike.kind, worker.processes())
-        await worker.bury()
+        async with self._replacing:
+            self._kill(strike.kind, worker.processes())
+            await worker.bury()
+            self._workers.remove(worker)
         await self._replace_dead(clock_seconds=clock_seconds, full_disk=full_disk)
         return f"worker {worker.number}: replaced by one with its {how}"
 
