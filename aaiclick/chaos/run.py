@@ -95,6 +95,7 @@ class _Run:
         self._say = say
         self._servers = Servers(directory)
         self._workers: list[Worker] = []
+        self._dead: list[Worker] = []
         self._ways: list[Way] = []
         self._clients: list[Client] = []
         self._strikes: Counter[str] = Counter()
@@ -119,7 +120,8 @@ class _Run:
                 task.cancel()
             for worker in self._workers:
                 self._thaw(worker)
-            await asyncio.gather(*(worker.stop() for worker in self._workers))
+            for worker in [*self._workers, *self._dead]:
+                await worker.clear()
             for way in self._ways:
                 await way.close()
             await asyncio.to_thread(self._servers.stop)
@@ -183,7 +185,9 @@ class _Run:
         self._say(f"At rest after {seconds:.1f} s; looking at what is there.")
         for worker in self._workers:
             await worker.stop()
+        self._dead += self._workers
         self._workers.clear()
+        left = await self._left()
         connection = await connect(self._servers.postgres)
         try:
             jobs = [row["id"] for row in await connection.fetch("SELECT id FROM jobs")]
@@ -193,9 +197,19 @@ class _Run:
             sweeper = TableSweeper(0, postgres=postgres, clickhouse=clickhouse)
             swept = sum([await sweeper.run_once() for _ in range(2)])
             verdict = await judge(connection, await connect_clickhouse(clickhouse), self._history)
+            verdict.violated += [f"process {pid} outlived its worker" for pid in left]
         finally:
             await connection.close()
         return Report(verdict, self._strikes, seconds, rested, swept, self._skipped)
+
+    async def _left(self) -> list[int]:
+        """Processes that did not end with their supervisor; they may take as long as their leases last."""
+        deadline = time.monotonic() + 2 * LEASE_SECONDS
+        while True:
+            left = [pid for worker in self._dead for pid in worker.left()]
+            if not left or time.monotonic() > deadline:
+                return left
+            await asyncio.sleep(0.1)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
@@ -222,13 +236,15 @@ class _Run:
         """What every installation has: somebody who starts workers again. One that finds no PostgreSQL ends at once."""
         while True:
             await asyncio.sleep(MIND_SECONDS)
+            for worker in self._workers:
+                worker.processes()  # it remembers them
             await self._replace_dead()
 
     async def _replace_dead(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
         async with self._replacing:
             for worker in [each for each in self._workers if not each.alive]:
                 self._workers.remove(worker)
-                await worker.bury()
+                self._dead.append(worker)
             while len(self._workers) < self._order.workers:
                 worker = await self._add_worker(clock_seconds=clock_seconds, full_disk=full_disk)
                 if full_disk and not worker.has_full_disk:
@@ -340,8 +356,8 @@ class _Run:
             return f"{strike.kind}: nobody was there to be replaced"
         async with self._replacing:
             self._kill(strike.kind, worker.processes())
-            await worker.bury()
             self._workers.remove(worker)
+            self._dead.append(worker)
         await self._replace_dead(clock_seconds=clock_seconds, full_disk=full_disk)
         return f"worker {worker.number}: replaced by one with its {how}"
 

@@ -22,6 +22,7 @@ from aaiclick.store.migrate import ensure_current
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
+STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
 CLOCK = """import os, time
 _shift = float(os.environ["CHAOS_CLOCK"])
@@ -98,6 +99,7 @@ class Worker:
         self.way = way
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+        self._known: set[psutil.Process] = set()
         self._disk: Path | None = None
 
     def start(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
@@ -144,26 +146,38 @@ class Worker:
         """The supervisor first, then what it started."""
         with contextlib.suppress(psutil.Error):
             supervisor = psutil.Process(self.pid)
-            return [supervisor, *supervisor.children(recursive=True)]
+            found = [supervisor, *supervisor.children(recursive=True)]
+            self._known.update(found)
+            return found
         return []
 
+    def left(self) -> list[int]:
+        """Those of its processes that still live."""
+        found: list[int] = []
+        for process in self._known:
+            with contextlib.suppress(psutil.Error):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process.pid)
+        return found
+
     async def stop(self) -> None:
-        """In good order if it will, else not."""
-        processes = self.processes()
+        """In good order."""
+        self.processes()
         if self._process is not None:
-            self._process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, 20)
-        for process in processes:
+                await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+
+    async def clear(self) -> None:
+        """Leave nothing of it."""
+        self.processes()
+        for process in self._known:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        await self.bury()
-
-    async def bury(self) -> None:
-        """It has ended: leave nothing of it."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, 20)
+                await asyncio.to_thread(self._process.wait, STOP_SECONDS)
         await self.way.close()
         if self._disk is not None:
             subprocess.run(["umount", "--lazy", self._disk], check=False, capture_output=True)  # noqa: S607, ASYNC221

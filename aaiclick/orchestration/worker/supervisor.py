@@ -281,7 +281,9 @@ class Supervisor:
     async def _run_loops(self, connection: Connection) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
-            await keeper.run_once(connection, worker_id=worker_id)
+            # A leader that dies is missed no later than its tasks are.
+            term = max(3 * LOOP_SECONDS, min(keeper.TERM_SECONDS, self._plan.duty.lease_seconds))
+            await keeper.run_once(connection, worker_id=worker_id, term_seconds=term)
 
     async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
         duty = self._plan.duty
