@@ -119,7 +119,9 @@ def run(mutation: Mutation, directory: Path) -> str | None:
         raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations.py up to date.")
     place.write_text(text.replace(mutation.old, mutation.new))
     command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *mutation.tests]
-    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(directory / "home")}
+    # The databases of one stack are copies of one that was migrated once: another schema needs another stack.
+    home = directory / ("home-of-another-schema" if "migrations" in mutation.file else "home")
+    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(home)}
     ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode == 0:
         return None
