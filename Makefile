@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install browser demo test check format bench clean
+.PHONY: install browser demo test check format chaos bench clean
 
 install: $(STAMP)
 
@@ -46,6 +46,11 @@ check: install
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Three seeds, a hundred thousand tasks each; an hour or so. CHAOS="--tasks 5000 --minutes 3" for less.
+CHAOS ?= --tasks 100000 --minutes 20
+chaos: install
+	for seed in 1 2 3; do $(BIN)/aaiclick chaos run --seed $$seed $(CHAOS) || exit 1; done
 
 bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

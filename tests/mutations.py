@@ -81,6 +81,19 @@ MUTATIONS = (
         (f"{ENGINE}/test_outcomes.py",),
     ),
     Mutation(
+        "the look at a drop that has begun, `hold_tables.sql`", f"{SQL}/hold_tables.sql",
+        "\n      AND dropping_at IS NULL ORDER BY", " ORDER BY", ("tests/integration/lifecycle/test_cleanup.py",),
+    ),
+    Mutation(
+        "the wall between organisations on `tasks`", "aaiclick/store/migrations/versions/0001_initial.sql",
+        "CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());", "CREATE POLICY org ON tasks USING (true);",
+        ("tests/integration/server/test_walls.py",),
+    ),
+    Mutation(
+        "publishing range after range on a cluster", "aaiclick/data/cluster.py", "if len(homes) == 1:", "if homes:",
+        ("tests/integration/cluster/test_cluster.py",),
+    ),
+    Mutation(
         "saying again what PostgreSQL may not have heard", "aaiclick/orchestration/worker/process.py",
         "self._outcomes = outcomes + self._outcomes", "self._outcomes = self._outcomes",
         ("tests/integration/worker/test_commits.py",),
@@ -106,7 +119,9 @@ def run(mutation: Mutation, directory: Path) -> str | None:
         raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations.py up to date.")
     place.write_text(text.replace(mutation.old, mutation.new))
     command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *mutation.tests]
-    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(directory / "home")}
+    # The databases of one stack are copies of one that was migrated once: another schema needs another stack.
+    home = directory / ("home-of-another-schema" if "migrations" in mutation.file else "home")
+    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(home)}
     ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     if ran.returncode == 0:
         return None

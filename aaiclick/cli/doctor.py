@@ -1,4 +1,9 @@
-"""`aaiclick doctor`: is everything there, does it answer, and if not, what to do. It reads and never repairs."""
+"""`aaiclick doctor`: is everything there, does it answer, and if not, what to do.
+
+It only reads, unless it is told to repair. It then does first what the loops of workers and of `aaiclick background`
+do anyway: what ran out is taken back, what is due begins, what nobody needs is dropped. Nothing else is safe to repair
+without knowing how it came about.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,10 @@ from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.data import client as clickhouse_client
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import clickhouse_target, postgres_target
-from aaiclick.orchestration.inventory import disagreements
+from aaiclick.orchestration.inventory import disagreements, forget_missing_names
+from aaiclick.orchestration.loops import promoter, reaper
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
@@ -43,10 +51,11 @@ Check = Callable[[Settings], Awaitable[Finding]]
 
 
 @click.command()
+@click.option("--repair", is_flag=True, help="Mend what is safe to mend first: leases, due tasks, tables, lost names.")
 @output_option
-def doctor(output: str) -> int:
+def doctor(repair: bool, output: str) -> int:
     """Check the installation and say how to mend it. Exit code 1 if anything failed."""
-    findings = asyncio.run(_run_all(get_settings()))
+    findings = asyncio.run(_run_all(get_settings(), repair=repair))
     print_records(
         [
             {"check": name, "state": finding.state, "detail": finding.detail, "remedy": finding.remedy}
@@ -60,9 +69,11 @@ def doctor(output: str) -> int:
     return EXIT_FAILED if failed else 0
 
 
-async def _run_all(settings: Settings) -> dict[str, Finding]:
+async def _run_all(settings: Settings, *, repair: bool) -> dict[str, Finding]:
     findings: dict[str, Finding] = {}
     for name, (check, needs) in CHECKS.items():
+        if name == "repair" and not repair:
+            continue
         missing = [each for each in needs if findings[each].state in ("failed", "skipped")]
         findings[name] = Finding("skipped", f"needs {missing[0]}") if missing else await _guarded(check, settings)
     return findings
@@ -115,6 +126,24 @@ async def _schema(settings: Settings) -> Finding:
     if found == HEAD:
         return Finding("ok", f"at revision {found}")
     return Finding("failed", f"at revision {found or 'none'}, should be {HEAD}", "Run 'aaiclick migrate'.")
+
+
+async def _repair(settings: Settings) -> Finding:
+    postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
+    connection = await engine.connect(postgres)
+    try:
+        reaped = await reaper.run_once(connection)
+        due = await promoter.run_once(connection)
+        dropped = await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once()
+        dropped += await TableSweeper(postgres=postgres, clickhouse=clickhouse).run_once()
+        names = await forget_missing_names(connection, await clickhouse_client.connect(clickhouse))
+    finally:
+        await connection.close()
+    return Finding(
+        "ok",
+        f"{reaped['tasks']} leases taken back, {reaped['workers']} dead workers, {sum(due.values())} due tasks begun, "
+        f"{dropped} tables dropped, {names} lost names forgotten",
+    )
 
 
 async def _invariants(settings: Settings) -> Finding:
@@ -188,9 +217,10 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "home": (_home, ()),
     "postgres": (_postgres, ("home",)),
     "schema": (_schema, ("postgres",)),
+    "clickhouse": (_clickhouse, ("home",)),
+    "repair": (_repair, ("schema", "clickhouse")),
     "invariants": (_invariants, ("schema",)),
     "clocks": (_clocks, ("postgres",)),
-    "clickhouse": (_clickhouse, ("home",)),
     "tables": (_tables, ("schema", "clickhouse")),
     "machine id": (_ids, ()),
     "task logs": (_logs, ()),

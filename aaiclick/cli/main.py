@@ -52,6 +52,7 @@ COMMANDS = {
     "user": Entry("user", "Add, list and remove users."),
     "data": Entry("data", "List, show and export Objects; drop what nobody needs."),
     "background": Entry("background", "Drop tables that nobody needs, beside or without workers."),
+    "chaos": Entry("chaos", "Break an installation of its own on purpose, and check that nothing is lost."),
     "doctor": Entry("doctor", "Check the installation and say how to mend it."),
     "config": Entry("config", "List every setting, its value and its source."),
     "migrate": Entry("migrate", "Bring the PostgreSQL schema up to date."),

@@ -67,11 +67,9 @@ async def create_job(
     if isinstance(entry, Iterator):
         return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
     nodes = _nodes(entry)
-    for node in nodes:
-        if node.submitted:
-            raise SubmitError(
-                f"{node} belongs to job {node.job_id} already.", remedy="A job is made of new tasks: make another."
-            )
+    taken = next((node for node in nodes if node.submitted), None)
+    if taken is not None:
+        return await _said_again(taken, name, idempotency_key)
     found = closure(nodes)
     plan, names = make_plan(found)
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds
@@ -90,6 +88,19 @@ async def create_job(
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)
+
+
+async def _said_again(node: Node, name: str, idempotency_key: str | None) -> Job:
+    """The job that these nodes became, if this is the same call: its first answer may have been lost on the way."""
+    assert node.job_id is not None  # noqa: S101
+    if idempotency_key is not None:
+        async with any_context() as context, context.connection() as connection:
+            row = await reads.get_job(connection, node.job_id)
+        if row is not None and (row["name"], row["idempotency_key"]) == (name, idempotency_key):
+            return Job.from_row(row)
+    raise SubmitError(
+        f"{node} belongs to job {node.job_id} already.", remedy="A job is made of new tasks: make another."
+    )
 
 
 def _nodes(entry: object) -> Sequence[Node]:

@@ -35,7 +35,7 @@ _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InsufficientPrivilegeError,
 )
-_NOT_POSTGRESQL = (asyncpg.InternalClientError, asyncpg.ProtocolViolationError, asyncpg.ConnectionDoesNotExistError)
+_NOT_POSTGRESQL = (asyncpg.InternalClientError, asyncpg.ProtocolViolationError)
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,8 @@ def _place(target: PostgresTarget) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"no connection within {CONNECT_TIMEOUT_SECONDS:g} s"
+    if isinstance(error, asyncpg.ConnectionDoesNotExistError):  # a balancer whose server restarts does so
+        return "it hung up before it had answered"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

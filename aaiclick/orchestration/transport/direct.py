@@ -106,8 +106,8 @@ class DirectLine(Line):
     async def settle(self, worker_id: int, culprits: Sequence[supervision.Overdue], crashed: str | None) -> None:
         await settle(self._connection, worker_id, culprits, crashed)
 
-    async def keep_house(self, worker_id: int) -> None:
-        await keeper.run_once(self._connection, worker_id=worker_id)
+    async def keep_house(self, worker_id: int, term_seconds: float) -> None:
+        await keeper.run_once(self._connection, worker_id=worker_id, term_seconds=term_seconds)
 
     async def draining(self, worker_ids: Sequence[int]) -> list[int]:
         return await workers.draining(self._connection, worker_ids)

@@ -121,8 +121,8 @@ class Line(ABC):
         """A process has ended; see `supervision.settle`."""
 
     @abstractmethod
-    async def keep_house(self, worker_id: int) -> None:
-        """Offer to lead, and run the loops if elected."""
+    async def keep_house(self, worker_id: int, term_seconds: float) -> None:
+        """Offer to lead for a while, and run the loops if elected."""
 
     @abstractmethod
     async def draining(self, worker_ids: Sequence[int]) -> list[int]:

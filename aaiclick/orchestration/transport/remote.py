@@ -233,7 +233,7 @@ class RemoteLine(Line):
             crashed=crashed,
         )
 
-    async def keep_house(self, worker_id: int) -> None:
+    async def keep_house(self, worker_id: int, term_seconds: float) -> None:  # noqa: ARG002  (the server's own)
         await self._remote.ask("/v1/worker/house", worker_id=str(worker_id))
 
     async def draining(self, worker_ids: Sequence[int]) -> list[int]:

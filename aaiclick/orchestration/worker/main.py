@@ -1,7 +1,8 @@
 """The entry of a worker process: `python -m aaiclick.orchestration.worker.main`, its orders on standard input.
 
-The end of standard input means that the supervisor has gone: finish at once and give back what runs. SIGTERM means:
-claim nothing more, finish what runs, then end.
+The end of standard input means that the supervisor has gone: finish at once and give back what runs; once its leases
+have run out nobody waits for that any more, and the process ends as it is. SIGTERM means: claim nothing more, finish
+what runs, then end.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.settings import PostgresTarget
 
 ORDER_BYTES = 16_000_000
+LEFT_ALONE = 6
 SUSPECTS = 2
 """Tasks that may have killed a process, run alone, at once: few, since each costs a process."""
 
@@ -46,7 +48,7 @@ async def serve() -> None:
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
-    watch = asyncio.create_task(_end_with_supervisor(reader, process))
+    watch = asyncio.create_task(_end_with_supervisor(reader, process, duty.lease_seconds))
     cleanup = None
     if isinstance(setup.work, PostgresTarget):  # tables of a server's workers are dropped where the server is
         cleanup = PgCleanupWorker(postgres=setup.work, clickhouse=setup.clickhouse)
@@ -63,10 +65,12 @@ async def serve() -> None:
             await cleanup.stop()
 
 
-async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess) -> None:
+async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess, lease_seconds: float) -> None:
     await reader.read()
     process.stop()
     process.release_all()
+    await asyncio.sleep(lease_seconds)
+    os._exit(LEFT_ALONE)  # PostgreSQL cannot be told: what we held is somebody else's by now
 
 
 def main() -> None:

@@ -33,6 +33,7 @@ from typing import TypeVar
 from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.loops import router
+from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
@@ -268,7 +269,9 @@ class Supervisor:
     async def _run_loops(self, line: Line) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
-            await line.keep_house(worker_id)
+            # A leader that dies is missed no later than its tasks are.
+            term = max(3 * LOOP_SECONDS, min(TERM_SECONDS, self._plan.duty.lease_seconds))
+            await line.keep_house(worker_id, term)
             for drained in await line.draining(list(self._children)):
                 child = self._children.get(drained)
                 if child is not None and not child.drained:

@@ -240,6 +240,15 @@ async def test_a_task_belongs_to_one_job(context: OrchContext) -> None:
         await create_job("second", one)
 
 
+async def test_a_job_with_a_key_can_be_said_again_as_it_is(context: OrchContext) -> None:
+    one = create_task("tasks.one")
+    first = await create_job("nightly", one, idempotency_key="k")
+    assert (await create_job("nightly", one, idempotency_key="k")).id == first.id
+    for name, key in (("nightly", "other"), ("other", "k")):
+        with pytest.raises(SubmitError, match=f"belongs to job {first.id} already"):
+            await create_job(name, one, idempotency_key=key)
+
+
 @pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b", "\ud800", "x" * 1001])
 async def test_a_job_has_a_name_that_can_be_kept(context: OrchContext, name: object) -> None:
     with pytest.raises(SubmitError, match="cannot be called"):

@@ -87,6 +87,25 @@ async def test_doctor_finds_tables_that_are_missing_and_tables_that_nobody_needs
     assert checks["invariants"]["state"] == "ok"
 
 
+async def test_doctor_repairs_what_is_safe(servers):
+    lease = await servers.attempt()
+    await servers.db.execute(
+        "UPDATE tasks SET lease_expires_at = now() - interval '1 hour' WHERE id = $1", lease.task_id
+    )
+    orphan, young = await servers.create(new_table(4000)), await servers.create(new_table(10))
+    unused = await servers.create()
+    await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", unused)
+    checks = {line["check"]: line for line in await listed("doctor")}
+    assert checks["invariants"]["state"] == "failed"
+    assert "repair" not in checks
+    assert await servers.tables() == {orphan, young, unused}
+    checks = {line["check"]: line for line in await listed("doctor", "--repair")}
+    assert checks["repair"]["detail"].startswith("1 leases taken back, 0 dead workers")
+    assert "2 tables dropped" in checks["repair"]["detail"]
+    assert {checks[each]["state"] for each in ("repair", "invariants", "tables")} == {"ok"}
+    assert await servers.tables() == {young}
+
+
 async def test_a_name_deleted_by_a_plain_context_is_let_go(servers):
     handler = PgLifecycleHandler(servers.postgres)
     await handler.start()

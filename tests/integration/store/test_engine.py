@@ -90,6 +90,19 @@ async def test_a_silent_server_is_given_up_in_time(monkeypatch: pytest.MonkeyPat
             await check_server(target)
 
 
+async def test_a_server_that_hangs_up_may_come_back() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for options in ((), (("sslmode", "disable"),)):
+        with pytest.raises(UnreachableError, match="does not answer"):
+            await connect(PostgresTarget("127.0.0.1", port, "u", "d", options=options))
+    server.close()
+
+
 async def test_something_that_is_not_postgresql() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(8)

@@ -70,6 +70,11 @@ class Ward:
         order = {"setup": self._setup.to_json(), "duty": replace(self._duty, worker_id=worker.id, **duty).to_json()}
         return await self._nursery.ask("start", order=json.dumps(order), faults=faults, marks=str(self._directory))
 
+    def reach_postgres_by(self, port: int) -> None:
+        """From now on processes are given this way to PostgreSQL."""
+        way = replace(self._target, host="127.0.0.1", port=port, options=(("sslmode", "disable"),))
+        self._setup = replace(self._setup, postgres=way)
+
     async def hang_up(self, pid: int) -> None:
         """What happens when its supervisor dies."""
         await self._nursery.ask("hang_up", pid=pid)

@@ -6,6 +6,8 @@ import signal
 
 import pytest
 
+from aaiclick.chaos.proxy import Proxy
+from aaiclick.orchestration.worker.main import LEFT_ALONE
 from tests.integration.worker.conftest import over_both
 
 
@@ -133,3 +135,15 @@ async def reap(bench) -> None:
     lost = Failure(lease, "The lease ran out.", "lost", outcome="LOST", expired=True)
     assert await acknowledge(connection, worker_id=0, failures=[lost]) == {lease.task_id}
     await connection.close()
+
+
+async def test_a_process_that_nobody_hears_ends_with_its_leases(bench, ward, aaiclick_postgres):
+    proxy = Proxy(f"{aaiclick_postgres.host}/.s.PGSQL.{aaiclick_postgres.port}")
+    await proxy.start()
+    ward.reach_postgres_by(proxy.port)
+    task_id = await bench.enqueue("patient", '{"seconds": 600}')
+    pid = await ward.start(lease_seconds=2.0)
+    await bench.until(task_id, lambda row: row["status"] == "RUNNING")
+    await proxy.stop()
+    await ward.hang_up(pid)
+    assert await ward.wait(pid) == LEFT_ALONE

@@ -1,0 +1,11 @@
+"""Break it on purpose: real servers and workers under load, faults by a schedule, a check that nothing is lost.
+
+schedule   what happens when, from a seed
+servers    PostgreSQL and ClickHouse of this run's own, and workers on them
+proxy      the network between them, which can be slow, silent or cut
+load       clients that submit until they are heard
+bodies     what the tasks do
+history    what clients and tasks saw, in files outside of all this
+checker    histories against PostgreSQL and ClickHouse
+run        all of it
+"""

@@ -1,0 +1,193 @@
+"""Histories against PostgreSQL and ClickHouse: what was lost, done twice, too early, or without being asked for.
+
+| | how |
+|---|---|
+| I1 | everything that a client was told is there is there, and has ended |
+| I2, I3 | one success of each task and attempt, counted by a trigger of this run; what the doctor finds |
+| I4 | no attempt began before an attempt of each predecessor had ended, by the tasks' own histories |
+| I5 | one task for each key, whatever was said twice |
+| I6, I10, I12 | what the doctor finds; terms of leaders given once; poison among the dead letters and nothing else |
+| I7, I8 | tables and references agree; after two sweeps nothing is left |
+| I9 | nothing waits in the outbox |
+| I11 | tasks ran for the org that they were submitted for |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.chaos import history
+from aaiclick.chaos.history import Seen
+from aaiclick.chaos.load import FILE
+from aaiclick.data.client import Client
+from aaiclick.orchestration.inventory import disagreements
+from aaiclick.store.doctor import check_invariants
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+WATCH = """
+CREATE TABLE chaos_outcomes (task_id bigint, attempt int, status text);
+CREATE FUNCTION chaos_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO chaos_outcomes VALUES (NEW.id, NEW.attempt, NEW.status); RETURN NULL; END $$;
+CREATE TRIGGER chaos_outcome AFTER UPDATE OF status ON tasks FOR EACH ROW
+    WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION chaos_outcome();
+CREATE TABLE chaos_terms (term bigint, worker_id bigint);
+CREATE FUNCTION chaos_term() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN INSERT INTO chaos_terms VALUES (NEW.leader_term, NEW.id); RETURN NULL; END $$;
+CREATE TRIGGER chaos_term AFTER UPDATE ON workers FOR EACH ROW
+    WHEN (NEW.is_leader AND (NEW.leader_term IS DISTINCT FROM OLD.leader_term OR NOT OLD.is_leader))
+    EXECUTE FUNCTION chaos_term();
+"""
+"""What the run itself writes down about outcomes and leaders, in the transactions that make them."""
+
+
+@dataclass
+class Verdict:
+    """What was found; everything but `recovered` should be empty."""
+
+    lost: list[str] = field(default_factory=list[str])
+    unexpected: list[str] = field(default_factory=list[str])
+    duplicated: list[str] = field(default_factory=list[str])
+    disordered: list[str] = field(default_factory=list[str])
+    orphans: list[str] = field(default_factory=list[str])
+    violated: list[str] = field(default_factory=list[str])
+    recovered: int = 0
+    tasks: int = 0
+    jobs: int = 0
+    recovery_seconds: list[float] = field(default_factory=list[float])
+
+    @property
+    def faults(self) -> dict[str, list[str]]:
+        names = ("lost", "unexpected", "duplicated", "disordered", "orphans", "violated")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def clean(self) -> bool:
+        return not any(self.faults.values())
+
+
+async def judge(connection: Connection, clickhouse: Client, directory: Path) -> Verdict:
+    """Compare what was seen with what is there, once everything has come to rest."""
+    verdict = Verdict()
+    meant = history.notes(directory, FILE)
+    seen: dict[int, list[Seen]] = defaultdict(list)
+    for moment in history.attempts(directory):
+        seen[moment.task_id].append(moment)
+    rows: dict[int, Any] = {row["id"]: row for row in await connection.fetch(TASKS)}
+    verdict.tasks, verdict.jobs = len(rows), await connection.fetchval("SELECT count(*) FROM jobs")
+    verdict.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
+    _judge_items(verdict, meant, rows)
+    _judge_jobs(verdict, meant, rows, {row["id"]: row["status"] for row in await connection.fetch(JOBS)})
+    _judge_seen(verdict, seen, rows)
+    _judge_order(verdict, meant, seen, rows)
+    verdict.recovery_seconds = _recoveries(seen, history.notes(directory, "strikes"))
+    for row in await connection.fetch(TWICE):
+        verdict.duplicated.append(f"task {row['task_id']} was completed {row['times']} times")
+    for row in await connection.fetch(TERMS):
+        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
+    for finding in await check_invariants(connection, grace_seconds=30):
+        verdict.violated.append(f"{finding.invariant}: {finding.kind} {finding.id}: {finding.finding}")
+    if waiting := await connection.fetchval("SELECT count(*) FROM outbox WHERE processed_at IS NULL"):
+        verdict.violated.append(f"I9: {waiting} rows wait in the outbox")
+    for finding in await disagreements(connection, clickhouse, orphan_seconds=0):
+        (verdict.orphans if finding.invariant == "I8" else verdict.violated).append(
+            f"{finding.invariant}: {finding.table} {finding.finding}"
+        )
+    return verdict
+
+
+TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
+JOBS = "SELECT id, status::text FROM jobs"
+TWICE = "SELECT task_id, count(*) AS times FROM chaos_outcomes GROUP BY task_id HAVING count(*) > 1"
+TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos_terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER")
+
+
+def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any]) -> None:
+    wanted: dict[str, tuple[str, str]] = {}
+    told: dict[str, int] = {}
+    for each in meant:
+        if each.get("meant") == "items":
+            wanted |= {key: (status, each["org"]) for key, status in each["keys"].items()}
+        if each.get("heard") == "items":
+            for key, task_id in each["ids"].items():
+                if told.setdefault(key, task_id) != task_id:
+                    verdict.duplicated.append(f"I5: item {key} was said to be task {told[key]} and task {task_id}")
+    keys = Counter(row["idempotency_key"] for row in rows.values() if row["idempotency_key"])
+    verdict.duplicated += [f"I5: there are {n} tasks with the key {key}" for key, n in keys.items() if n > 1]
+    verdict.unexpected += [f"a task has the key {key}, which nobody used" for key in keys if key not in wanted]
+    for key, task_id in told.items():
+        row, (status, org) = rows.get(task_id), wanted[key]
+        if row is None or row["status"] not in ENDED:
+            verdict.lost.append(f"item {key}, task {task_id}: {row['status'] if row else 'is not there'}")
+        elif row["status"] != status:
+            verdict.unexpected.append(f"item {key}, task {task_id} is {row['status']}: {row['error']}")
+        elif row["org_id"] != org:
+            verdict.violated.append(f"I11: item {key} of org {org} belongs to {row['org_id']}")
+
+
+def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, str]) -> None:
+    tasks = {each["key"]: each["tasks"] for each in meant if each.get("meant") == "job"}
+    for each in meant:
+        if each.get("heard") != "job":
+            continue
+        status = jobs.get(each["job"])
+        if status not in ENDED:
+            verdict.lost.append(f"job {each['job']}: {status or 'is not there'}")
+        elif status != "COMPLETED":
+            verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {status}")
+        for task_id in tasks[each["key"]]:
+            row = rows.get(task_id)
+            if row is None or row["status"] not in ENDED:
+                verdict.lost.append(f"task {task_id} of job {each['job']}: {row['status'] if row else 'is not there'}")
+
+
+def _judge_seen(verdict: Verdict, seen: dict[int, list[Seen]], rows: dict[int, Any]) -> None:
+    """Every accepted attempt ran to its end, and everything that ran was asked for, by the org that asked."""
+    for task_id, row in rows.items():
+        ran = seen.get(task_id, [])
+        noted = row["type"].startswith("aaiclick.chaos.bodies.")
+        ended = any(each.event == "end" and each.attempt == row["attempt"] for each in ran)
+        if noted and row["status"] == "COMPLETED" and not ended:
+            verdict.unexpected.append(f"task {task_id} is completed by attempt {row['attempt']}, which never ended")
+        if any(each.org_id != row["org_id"] for each in ran):
+            verdict.violated.append(f"I11: task {task_id} of org {row['org_id']} ran for another")
+        last = max((each.attempt for each in ran), default=0)
+        if last > row["attempt"]:
+            verdict.violated.append(f"I2: task {task_id} ran as attempt {last}, and says {row['attempt']}")
+
+
+def _judge_order(
+    verdict: Verdict, meant: list[dict[str, Any]], seen: dict[int, list[Seen]], rows: dict[int, Any]
+) -> None:
+    heard = {each["key"] for each in meant if each.get("heard") == "job"}
+    for each in meant:
+        if each.get("meant") != "job" or each["key"] not in heard:
+            continue
+        for before, after in each["edges"]:
+            accepted = rows[before]["attempt"] if before in rows else 0
+            ended = [m.at for m in seen.get(before, ()) if m.event == "end" and m.attempt == accepted]
+            began = [m.at for m in seen.get(after, ()) if m.event == "begin"]
+            if began and (not ended or min(began) < max(ended)):
+                verdict.disordered.append(f"task {after} began before task {before} had ended")
+
+
+def _recoveries(seen: dict[int, list[Seen]], strikes: list[dict[str, Any]]) -> list[float]:
+    """From the death of a process to the next begin of what it was at."""
+    deaths: dict[int, float] = {}
+    for strike in strikes:
+        for pid in strike.get("killed", ()):
+            deaths.setdefault(pid, strike["at"])
+    found: list[float] = []
+    for moments in seen.values():
+        ended = {(m.attempt, m.pid) for m in moments if m.event == "end"}
+        for m in moments:
+            death = deaths.get(m.pid)
+            if m.event == "begin" and death is not None and m.at <= death and (m.attempt, m.pid) not in ended:
+                later = min((o.at for o in moments if o.event == "begin" and o.attempt > m.attempt), default=0.0)
+                found += [later - death] if later > death else []  # else it had lost its lease before
+    return sorted(found)

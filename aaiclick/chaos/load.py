@@ -1,0 +1,181 @@
+"""Clients: they submit work of every kind through a network that fails, say it again until they are heard, and write
+down what they meant and what they were told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from aaiclick.chaos.history import note
+from aaiclick.chaos.servers import Way
+from aaiclick.errors import UnreachableError
+from aaiclick.operators import map as map_rows
+from aaiclick.orchestration import Group, OrchContext, Task, create_job
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.engine import connect
+from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.plan import NewTask
+
+T = TypeVar("T")
+
+FILE = "clients"
+BODIES = "aaiclick.chaos.bodies"
+RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
+ATTEMPTS = 100
+POISON_ATTEMPTS = 3
+ITEMS = 50
+WAIT_SECONDS = 20.0
+AWAY = (
+    UnreachableError,
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+)
+"""The answer did not come: nobody knows whether it was done."""
+
+
+@dataclass
+class Client:
+    """One who submits."""
+
+    number: int
+    rng: random.Random
+    way: Way
+    history: Path
+    orgs: list[UUID]
+    submitted: int = 0
+
+    async def submit(self, tasks: int) -> None:
+        """Work of about that many tasks."""
+        while self.submitted < tasks:
+            kind = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
+            self.submitted += await getattr(self, f"_{kind}")(f"{self.number}-{self.submitted}")
+
+    # --- kinds of work ------------------------------------------------------------------------------------------------
+
+    async def _items(self, key: str) -> int:
+        """Queue items of one org, some of which fail; now and then everything is said twice."""
+        org = self.rng.choice(self.orgs)
+        plans = [(f"{key}-{i}", *self._item()) for i in range(ITEMS)]
+        note(
+            self.history, FILE, meant="items", org=str(org),
+            keys={name: POISON if body == "poison" else DONE for name, body, _ in plans},
+        )  # fmt: skip
+        for _ in range(2 if self.rng.random() < 0.1 else 1):
+            made = [
+                NewTask(
+                    get_snowflake_id(), f"{BODIES}.{body}", f"{BODIES}.{body}", json.dumps(arguments),
+                    retry_policy=json.dumps(RETRY), idempotency_key=name,
+                    max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
+                )
+                for name, body, arguments in plans
+            ]  # fmt: skip
+            ids = await self._insist(lambda made=made: self._enqueue(made, org))
+            note(self.history, FILE, heard="items", ids=dict(zip((name for name, _, _ in plans), ids, strict=True)))
+        return ITEMS
+
+    def _item(self) -> tuple[str, dict[str, object]]:
+        luck, history = self.rng.random(), str(self.history)
+        if luck < 0.005:
+            return "poison", {"history": history}
+        if luck < 0.03:
+            return "flaky", {"history": history, "fails": self.rng.randint(1, 2)}
+        body = "blocking" if luck < 0.1 else "plain"
+        return body, {"history": history, "seconds": round(self.rng.choice((0, 0, 0, 0.01, 0.1)), 3)}
+
+    async def _enqueue(self, made: list[NewTask], org: UUID) -> list[int]:
+        connection = await connect(self.way.to_postgres)
+        try:
+            return await enqueue_tasks(connection, made, org)
+        finally:
+            connection.terminate()
+
+    async def _dag(self, key: str) -> int:
+        """A source, groups one after the other with a chain inside, and a sink."""
+        source, before = self._task("plain"), None
+        tasks, groups = [source], list[Group]()
+        for level in range(self.rng.randint(1, 3)):
+            group = Group(f"level {level}", [self._task("plain") for _ in range(self.rng.randint(2, 8))])
+            first, second = self._task("plain"), self._task("plain")
+            group.add(first, second)
+            first >> second  # pyright: ignore[reportUnusedExpression]
+            (before or source) >> group  # pyright: ignore[reportUnusedExpression]
+            tasks += [each for each in group.members if isinstance(each, Task)]
+            groups.append(group)
+            before = group
+        sink = self._task("plain")
+        assert before is not None  # noqa: S101
+        before >> sink  # pyright: ignore[reportUnusedExpression]
+        layers = [[source], *([each for each in g.members if isinstance(each, Task)] for g in groups), [sink]]
+        edges = [(a.id, b.id) for left, right in itertools.pairwise(layers) for a in left for b in right]
+        edges += [(g.members[-2].id, g.members[-1].id) for g in groups]
+        return await self._job(key, [*tasks, *groups, sink], [*tasks, sink], edges)
+
+    async def _objects(self, key: str) -> int:
+        """A table handed from task to task."""
+        rows = self.rng.randint(1, 2000)
+        made = self._task("make", rows=rows)
+        looked = self._task("check", rows=made, times=1, count=rows)
+        return await self._job(key, [made, looked], [made, looked], [(made.id, looked.id)])
+
+    async def _map(self, key: str) -> int:
+        """A map over the table of another task, and somebody who looks at all of it."""
+        rows, chunks = self.rng.randint(500, 4000), self.rng.randint(2, 8)
+        made = self._task("make", rows=rows)
+        options = {"max_attempts": ATTEMPTS, "retry_policy": RETRY}
+        handle = map_rows(f"{BODIES}.doubled", made, chunk_rows=rows // chunks + 1, options=options)
+        handle.max_attempts, handle.retry_policy = ATTEMPTS, RETRY
+        looked = self._task("check", rows=handle, times=2, count=rows)
+        await self._job(key, [made, handle, looked], [made, looked], [(made.id, looked.id)])
+        return chunks + 4
+
+    async def _grow(self, key: str) -> int:
+        """A task that adds tasks."""
+        grown = self._task("grow", width=self.rng.randint(1, 10))
+        last = self._task("plain")
+        grown >> last  # pyright: ignore[reportUnusedExpression]
+        return await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)]) + 5
+
+    def _task(self, body: str, **arguments: object) -> Task:
+        return Task(
+            f"{BODIES}.{body}", {"history": str(self.history), **arguments}, max_attempts=ATTEMPTS, retry_policy=RETRY
+        )
+
+    async def _job(self, key: str, nodes: list[Task | Group], tasks: list[Task], edges: list[tuple[int, int]]) -> int:
+        note(self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges)
+
+        async def create() -> int:
+            async with OrchContext(target=self.way.to_postgres):
+                return (await create_job(f"chaos {key}", nodes, idempotency_key=key)).id
+
+        job_id = await self._insist(create)
+        note(self.history, FILE, heard="job", key=key, job=job_id)
+        return len(tasks)
+
+    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    return await work()
+            except AWAY as error:
+                note(self.history, "trouble", client=self.number, error=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(0.1 + 0.2 * self.rng.random())
+
+
+DONE, POISON = "COMPLETED", "DEAD_LETTER"
+SHARES = {"items": 6, "dag": 20, "objects": 4, "map": 1, "grow": 2}
+"""Kind of work → how often it comes; by tasks, items and DAGs are half each."""

@@ -1,0 +1,195 @@
+"""The servers of a run, in a home of their own, and workers that reach them through proxies of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from aaiclick.chaos.proxy import Proxy
+from aaiclick.errors import StackError
+from aaiclick.local.home import Home
+from aaiclick.local.lease import Lease, ask
+from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.store.migrate import ensure_current
+
+HEARTBEAT_SECONDS = 1.0
+LEASE_SECONDS = 5.0
+STOP_SECONDS = 30.0
+FULL_DISK_BYTES = 65_536
+CLOCK = """import os, time
+_shift = float(os.environ["CHAOS_CLOCK"])
+_time, _time_ns = time.time, time.time_ns
+time.time = lambda: _time() + _shift
+time.time_ns = lambda: _time_ns() + int(_shift * 1e9)
+"""
+"""A wall clock that is wrong, for every Python process below."""
+
+
+class Servers:
+    """PostgreSQL and ClickHouse; whoever kills one gets it back from their keeper."""
+
+    def __init__(self, directory: Path) -> None:
+        self._home = Home(directory / "home")
+        self._lease = Lease(self._home, linger_seconds=5)
+        self.postgres: PostgresTarget
+        self.clickhouse: ClickHouseTarget
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._lease.require, "postgres", "clickhouse")
+        self.postgres, self.clickhouse = self._lease.postgres(), self._lease.clickhouse()
+        await ensure_current(self.postgres)
+
+    def kill(self, name: str) -> bool:
+        with contextlib.suppress(StackError, ProcessLookupError, KeyError, TypeError):
+            answer = ask(self._home, {"op": "status"})
+            os.kill((answer or {})["status"]["servers"][name]["pid"], signal.SIGKILL)
+            return True
+        return False
+
+    def stop(self) -> None:
+        self._lease.close()
+        with contextlib.suppress(StackError):
+            ask(self._home, {"op": "stop"})
+
+    def proxy_of(self, server: str) -> Proxy:
+        if server == "postgres":
+            return Proxy(f"{self.postgres.host}/.s.PGSQL.{self.postgres.port}")
+        return Proxy((self.clickhouse.host, self.clickhouse.port))
+
+
+@dataclass(eq=False)
+class Way:
+    """How one process reaches the servers."""
+
+    postgres: Proxy
+    clickhouse: Proxy
+    to_postgres: PostgresTarget
+    to_clickhouse: ClickHouseTarget
+
+    @classmethod
+    async def make(cls, servers: Servers) -> Way:
+        postgres, clickhouse = servers.proxy_of("postgres"), servers.proxy_of("clickhouse")
+        await postgres.start()
+        await clickhouse.start()
+        return cls(
+            postgres,
+            clickhouse,
+            replace(servers.postgres, host="127.0.0.1", port=postgres.port, options=(("sslmode", "disable"),)),
+            replace(servers.clickhouse, port=clickhouse.port),
+        )
+
+    async def close(self) -> None:
+        await self.postgres.stop()
+        await self.clickhouse.stop()
+
+
+class Worker:
+    """One `aaiclick worker start`, its processes and its way to the servers."""
+
+    def __init__(self, number: int, directory: Path, way: Way) -> None:
+        self.number = number
+        self.way = way
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._known: set[psutil.Process] = set()
+        self._disk: Path | None = None
+
+    def start(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
+        logs = self._directory / f"logs{self.number}"
+        logs.mkdir()
+        if full_disk and _mount(logs):
+            self._disk = logs
+        environment = {**os.environ, **self._variables(logs)}
+        if clock_seconds:
+            (self._directory / "clock").mkdir(exist_ok=True)
+            (self._directory / "clock" / "sitecustomize.py").write_text(CLOCK)
+            paths = [str(self._directory / "clock"), environment.get("PYTHONPATH", "")]
+            environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(clock_seconds)}
+        command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "16"]
+        with (self._directory / f"worker{self.number}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def _variables(self, logs: Path) -> dict[str, str]:
+        return {
+            "AAICLICK_DATABASE_URL": self.way.to_postgres.dsn,
+            "AAICLICK_CLICKHOUSE_URL": self.way.to_clickhouse.url,
+            "AAICLICK_LOG_DIR": str(logs),
+            "AAICLICK_TASK_MODULES": "aaiclick.chaos.bodies,aaiclick.operators",
+            "WORKER_HEARTBEAT_INTERVAL": str(HEARTBEAT_SECONDS),
+            "WORKER_TIMEOUT": str(LEASE_SECONDS),
+            "WORKER_MAX_RETRIES": "100",
+        }
+
+    @property
+    def has_full_disk(self) -> bool:
+        return self._disk is not None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def processes(self) -> list[psutil.Process]:
+        """The supervisor first, then what it started."""
+        with contextlib.suppress(psutil.Error):
+            supervisor = psutil.Process(self.pid)
+            found = [supervisor, *supervisor.children(recursive=True)]
+            self._known.update(found)
+            return found
+        return []
+
+    def left(self) -> list[int]:
+        """Those of its processes that still live."""
+        found: list[int] = []
+        for process in self._known:
+            with contextlib.suppress(psutil.Error):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process.pid)
+        return found
+
+    async def stop(self) -> None:
+        """In good order."""
+        self.processes()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+
+    async def clear(self) -> None:
+        """Leave nothing of it."""
+        self.processes()
+        for process in self._known:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+        await self.way.close()
+        if self._disk is not None:
+            subprocess.run(["umount", "--lazy", self._disk], check=False, capture_output=True)  # noqa: S607, ASYNC221
+            self._disk = None
+
+
+def _mount(directory: Path) -> bool:
+    """A disk of its own, so small that it is soon full; only who may mount can have one."""
+    options = f"size={FULL_DISK_BYTES}"
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "chaos", directory],  # noqa: S607
+        check=False,
+        capture_output=True,
+    )
+    return done.returncode == 0

@@ -1,0 +1,192 @@
+"""The parts of a chaos run: its schedule, its network, and a checker that notices what it is there to notice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+
+import pytest
+
+from aaiclick.chaos import history
+from aaiclick.chaos.checker import WATCH, judge
+from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.schedule import INTERVALS, schedule
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
+
+# --- the schedule -----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_breaks_the_same_things():
+    assert schedule(7, 60, INTERVALS) == schedule(7, 60, INTERVALS)
+    assert schedule(7, 60, INTERVALS) != schedule(8, 60, INTERVALS)
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 600])
+def test_every_kind_comes_in_the_first_half(seconds):
+    strikes = schedule(3, seconds, INTERVALS)
+    assert {each.kind for each in strikes if each.at_seconds <= seconds / 2} == set(INTERVALS)
+    assert strikes == sorted(strikes)
+
+
+def test_a_kind_that_is_not_asked_for_does_not_come():
+    assert {each.kind for each in schedule(1, 100, ["worker", "disk"])} == {"worker", "disk"}
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def echo():
+    async def answer(reader, writer):
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(100):
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    proxy = Proxy(("127.0.0.1", server.sockets[0].getsockname()[1]))
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
+    server.close()
+
+
+async def say(writer, reader, word=b"hello"):
+    writer.write(word)
+    return await reader.readexactly(len(word))
+
+
+async def test_a_good_network_passes_everything_on(echo):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    assert await say(writer, reader) == b"hello"
+    writer.close()
+
+
+async def test_a_slow_network_passes_everything_on_late(echo):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    striking = asyncio.create_task(echo.strike("latency", 60))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    assert await say(writer, reader) == b"hello"
+    assert time.monotonic() - began >= 0.04, "both ways"
+    striking.cancel()
+    writer.close()
+
+
+@pytest.mark.parametrize("mode", ["reset", "blackhole", "half-open"])
+async def test_a_cut_is_felt_and_a_new_connection_works(echo, mode):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    assert await say(writer, reader) == b"hello"
+    striking = asyncio.create_task(echo.strike(mode, 0.1))
+    await asyncio.sleep(0)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await say(writer, reader)
+    await striking
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    assert await say(writer, reader) == b"hello"
+    writer.close()
+
+
+# --- the checker ------------------------------------------------------------------------------------------------------
+
+
+class Scene:
+    """A database and histories in which one thing after the other is wrong."""
+
+    def __init__(self, db, client, directory) -> None:
+        self.db, self._client, self.directory = db, client, directory
+
+    async def task(self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID) -> int:
+        task_id = get_snowflake_id()
+        await self.db.execute(
+            "INSERT INTO tasks (id, type, status, attempt, idempotency_key, readiness, completed_at)"
+            " VALUES ($1, 'aaiclick.chaos.bodies.plain', 'PENDING', $2, $3, 'READY', NULL)",
+            task_id, attempt, key,
+        )  # fmt: skip
+        if status != "PENDING":
+            await self.db.execute(
+                "UPDATE tasks SET status = $2, readiness = NULL, completed_at = now() WHERE id = $1", task_id, status
+            )
+        if seen:
+            for event in ("begin", "end"):
+                history.note_attempt(str(self.directory), event, task_id, attempt, str(org))
+        return task_id
+
+    def meant(self, key, task_id, status="COMPLETED", org=DEFAULT_ORG_ID):
+        history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
+        history.note(self.directory, "clients", heard="items", ids={key: task_id})
+
+    async def verdict(self):
+        return await judge(self.db, self._client, self.directory)
+
+
+@pytest.fixture
+async def scene(aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+    db = await connect(aaiclick_postgres)
+    await db.execute(WATCH)
+    yield Scene(db, await connect_clickhouse(aaiclick_clickhouse), tmp_path)
+    await db.close()
+
+
+async def test_each_fault_is_noticed(scene):
+    scene.meant("good", await scene.task(key="good"))
+    scene.meant("bad", await scene.task(key="bad", status="DEAD_LETTER"), "DEAD_LETTER")
+    assert (await scene.verdict()).clean
+
+    scene.meant("gone", 12345)
+    scene.meant("waits", await scene.task(status="PENDING", key="waits"))
+    scene.meant("dead", await scene.task(status="DEAD_LETTER", key="dead"))
+    await scene.task(key="nobody's")
+    unseen = await scene.task(seen=False)
+    scene.meant("foreign", await scene.task(key="foreign"), org="other")
+    stranger = await scene.task(org="other")
+    twice = await scene.task()
+    await scene.db.execute("INSERT INTO chaos_outcomes SELECT * FROM chaos_outcomes WHERE task_id = $1", twice)
+    scene.meant("two", await scene.task(key="two"))
+    scene.meant("two", 77)
+    await scene.db.execute("INSERT INTO chaos_terms VALUES (3, 1), (3, 2)")
+    await scene._client.run(f"CREATE TABLE t{get_snowflake_id() - (5 << 32)} (aai_id UInt64) ENGINE = Memory")
+    found = (await scene.verdict()).faults
+    assert [each.split(",")[0] for each in found["lost"]] == ["item gone", "item waits"]
+    assert len(found["unexpected"]) == 3
+    assert any(f"task {unseen} is completed by attempt 1, which never ended" in each for each in found["unexpected"])
+    assert [each.split(" ")[0] for each in found["duplicated"]] == ["I5:", "task"]
+    assert found["duplicated"][1] == f"task {twice} was completed 2 times"
+    assert {each[:4] for each in found["violated"]} == {"I10:", "I11:"}
+    assert any(f"task {stranger}" in each for each in found["violated"])
+    assert len(found["orphans"]) == 1
+
+
+async def test_what_begins_too_early_is_noticed(scene):
+    second, first = await scene.task(), await scene.task()
+    history.note(scene.directory, "clients", meant="job", key="k", tasks=[first, second], edges=[(first, second)])
+    assert (await scene.verdict()).clean, "nobody was told that it was accepted"
+    job = get_snowflake_id()
+    await scene.db.execute(
+        "INSERT INTO jobs (id, org_id, name, status, completed_at) VALUES ($1, $2, 'j', 'COMPLETED', now())",
+        job,
+        DEFAULT_ORG_ID,
+    )
+    history.note(scene.directory, "clients", heard="job", key="k", job=job)
+    verdict = await scene.verdict()
+    assert verdict.disordered == [f"task {second} began before task {first} had ended"]
+    assert not verdict.lost
+
+
+async def test_recovery_counts_from_death_to_the_next_begin(scene):
+    task_id = await scene.task(attempt=2, seen=False)
+    lines = {
+        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} 10.0"],
+        "12.tasks": [f"begin {task_id} 2 {DEFAULT_ORG_ID} 16.5", f"end {task_id} 2 {DEFAULT_ORG_ID} 17.0"],
+        "strikes": [json.dumps({"kind": "worker", "killed": [11], "at": 11.0})],
+    }
+    for name, text in lines.items():
+        (scene.directory / name).write_text("\n".join(text) + "\n")
+    verdict = await scene.verdict()
+    assert (verdict.clean, verdict.recovered, verdict.recovery_seconds) == (True, 1, [5.5])
