@@ -13,6 +13,7 @@
     ├── NotFoundError          there is no job, task, group or worker of this id
     ├── SubmitError            what was submitted cannot be run as it is
     │   ├── CycleError         tasks or groups wait for each other
+    │   ├── UnknownTableError  an Object that is passed on is released, unknown, or another organisation's
     │   └── LimitError         the job has grown past what a job may be
     ├── ConflictError          something that is there already is in the way
     ├── ScheduleError          a cron expression or a time zone cannot be used

@@ -115,8 +115,8 @@ async def tasks_of_org(
     limit: int = 100,
 ) -> list[asyncpg.Record]:
     """Newest first. There is no index for what the filters leave out: rare things are better asked for by their job."""
-    name = "tasks_of_default_org" if org_id == DEFAULT_ORG_ID else "tasks_of_org"
-    return await connection.fetch(statement(name), org_id, before, status, type, queue, limit)
+    text = statement("tasks_of_default_org") if org_id == DEFAULT_ORG_ID else statement("tasks_of_org")
+    return await connection.fetch(text, org_id, before, status, type, queue, limit)
 
 
 async def task_of_key(
