@@ -187,3 +187,15 @@ async def test_a_paused_dag_starts_nothing_and_goes_on_where_it_was(shop):
     assert claimed == 4
     await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await shop.finish(job_id) == "COMPLETED"
+
+
+async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
+    await shop.deploy()
+    job_id = await shop.emit("shop.raw", 3)
+    await catalog_events.route(shop.db)
+    await shop.db.execute("UPDATE outbox SET status = 'Pending', processed_at = NULL WHERE id IN "
+                          "(SELECT id FROM outbox ORDER BY id LIMIT 2)")  # fmt: skip
+    await shop.db.execute("UPDATE jobs SET open_events = 2 WHERE id = $1", job_id)
+    assert await catalog_events.route(shop.db) == 2
+    assert await shop.tasks(job_id) == [("tidy",)] * 3
+    await shop.check()
