@@ -20,8 +20,9 @@ $(STAMP): pyproject.toml
 demo: install
 	AAICLICK_HOME="$(CURDIR)/$(VENV)/demo/home" AAICLICK_LOG_DIR="$(CURDIR)/$(VENV)/demo/logs" $(BIN)/python examples/demo.py
 
+# A file stays with one process: what its tests share is made once.
 test: install
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,25 +77,36 @@ class ClickHouseTarget:
     password: str = field(default="", repr=False)
     secure: bool = False
     path: str = field(default="", repr=False)
+    cluster: str = ""
+    """The cluster that Objects are spread over, as the servers' configuration names it."""
+
+    others: tuple[ClickHouseTarget, ...] = ()
+    """Its other nodes: this one is asked, and each of them holds a shard."""
 
     @property
     def url(self) -> str:
         """The form AAICLICK_CLICKHOUSE_URL takes, password included: never for a log."""
+        return " ".join(node._own_url for node in (self, *self.others))
+
+    @property
+    def _own_url(self) -> str:
         scheme = "https" if self.secure else "http"
         credential = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        query = f"?{urlencode({'path': self.path})}" if self.path else ""
+        options = {name: value for name, value in (("path", self.path), ("cluster", self.cluster)) if value}
+        query = f"?{urlencode(options)}" if options else ""
         return f"{scheme}://{credential}@{host}:{self.port}/{quote(self.database, safe='')}{query}"
 
     def __str__(self) -> str:
-        return f"ClickHouse database {self.database!r} at {self.host}:{self.port} (user {self.user!r})"
+        of = f"cluster {self.cluster!r}, " if self.cluster else ""
+        return f"ClickHouse database {self.database!r} at {self.host}:{self.port} ({of}user {self.user!r})"
 
     def __hash__(self) -> int:
         """Looked up for each task: of three fields it takes a quarter of the time."""
         return hash((self.host, self.port, self.database))
 
     def with_database(self, database: str) -> ClickHouseTarget:
-        return ClickHouseTarget(self.host, self.port, self.user, database, self.password, self.secure, self.path)
+        return replace(self, database=database, others=tuple(each.with_database(database) for each in self.others))
 
 
 Seconds = Annotated[float, Field(gt=0, le=100 * 365 * 86400, allow_inf_nan=False)]
@@ -129,7 +140,8 @@ class Settings(BaseSettings):
     clickhouse_url: SecretStr | None = _variable(
         "AAICLICK_CLICKHOUSE_URL",
         None,
-        "ClickHouse server instead of the embedded one: http://user:password@host:8123/db",
+        "ClickHouse server instead of the embedded one: http://user:password@host:8123/db (nodes of a cluster: "
+        "…/db?cluster=NAME, then the others after spaces)",
     )
     debug: bool = _variable("AAICLICK_DEBUG", False, "Show where an unexpected error happened")
     local_linger_seconds: float = _variable(
@@ -309,8 +321,21 @@ def parse_postgres_url(url: str) -> PostgresTarget:
     return PostgresTarget(host, port, user, database, unquote(parts.password or ""), tuple(options.items()))
 
 
-def parse_clickhouse_url(url: str) -> ClickHouseTarget:
-    """Split a ClickHouse HTTP URL; raises ValueError with words that do not repeat the password."""
+def parse_clickhouse_url(text: str) -> ClickHouseTarget:
+    """Split a ClickHouse HTTP URL, or those of a cluster's nodes; raises ValueError with words that do not repeat the
+    password.
+    """
+    first, *others = [_parse_node(url) for url in text.split()] or [_parse_node("")]
+    if bool(others) != bool(first.cluster):
+        raise ValueError(
+            "a cluster is several URLs with spaces between, one for each shard, the first with ?cluster=NAME"
+        )
+    if any(each.database != first.database or each.cluster not in ("", first.cluster) for each in others):
+        raise ValueError("the nodes of a cluster have one database name and one cluster name")
+    return replace(first, others=tuple(replace(each, cluster="") for each in others))
+
+
+def _parse_node(url: str) -> ClickHouseTarget:
     parts = _split(url)
     if parts.scheme not in CLICKHOUSE_SCHEMES:
         raise ValueError("write http://user:password@host:8123/database, or https:// for TLS")
@@ -324,6 +349,7 @@ def parse_clickhouse_url(url: str) -> ClickHouseTarget:
         password=unquote(parts.password or ""),
         secure=parts.scheme == "https",
         path=dict(parse_qsl(parts.query)).get("path", "").strip("/"),
+        cluster=dict(parse_qsl(parts.query)).get("cluster", ""),
     )
 
 

@@ -22,8 +22,8 @@ from aaiclick.store import catalog_events
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import ensure_current
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 STAGES = ("one", "two", "three")
 DAG = """

@@ -34,7 +34,7 @@ import psutil
 
 from aaiclick.settings import PostgresTarget, parse_postgres_url
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 TEMPLATE = "schema_shape_template"
 JOB = 1

@@ -24,7 +24,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.schedule import parse_schedule
 from aaiclick.store import catalog_dags as store
 from aaiclick.store.cancel import cancel_tasks
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

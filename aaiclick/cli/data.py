@@ -11,6 +11,7 @@ import click
 
 from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.values import ROWS
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
@@ -54,21 +55,23 @@ def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
 @click.argument("name")
 @output_option
 def show(name: str, output: str) -> None:
-    """Show an Object, by its name or its table: columns, size, who holds it."""
+    """Show an Object, by its name or its table: columns, size, who holds it, the first rows."""
 
-    async def work(connection: Connection, client: Client) -> tuple[Entry, dict[str, str]]:
+    async def work(connection: Connection, client: Client) -> tuple[Entry, dict[str, str], list[dict[str, Any]]]:
         entry = await _find(connection, client, name)
         async with DataContext(client.target):
             found = await _open(entry)
-            return entry, {column: str(kind) for column, kind in found.schema.items()}
+            return entry, {column: str(kind) for column, kind in found.schema.items()}, await found.head(ROWS).rows()
 
-    entry, columns = with_servers(work)
+    entry, columns, rows = with_servers(work)
     if output == "json":
-        print_records([_line(entry) | {"owners": list(entry.owners), "columns": columns}], output)
+        print_records([_line(entry) | {"owners": list(entry.owners), "columns": columns, "head": rows}], output)
         return
     print_records([_line(entry)], output)
     click.echo()
     print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
+    click.echo()
+    print_records(rows, output)
 
 
 @data.command()

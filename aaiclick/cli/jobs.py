@@ -13,8 +13,8 @@ from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
-from aaiclick.store.models import JobStatus
 from aaiclick.store.tables import release_jobs
+from aaiclick.store.words import JobStatus
 
 if TYPE_CHECKING:
     import asyncpg
@@ -69,6 +69,7 @@ def show(job_id: int, output: str) -> None:
     if output == "table":
         click.echo()
         print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
+        note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
 
 
 @jobs.command()
@@ -94,7 +95,8 @@ def retry(job_id: int) -> None:
         await _job(connection, job_id)
         return len(await control.retry_failed_tasks(connection, job_id))
 
-    note(f"{reach(work, lambda client: client.retry_job(job_id))} tasks of job {job_id} start over.")
+    count = reach(work, lambda client: client.retry_job(job_id))
+    note(f"{count} tasks of job {job_id} start over." if count else f"Nothing in job {job_id} has failed.")
 
 
 @jobs.command()

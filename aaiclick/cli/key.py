@@ -12,7 +12,7 @@ from aaiclick.cli.org import EVERYTHING, org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.store import audit, keys
 from aaiclick.store.keys import SCOPES, NewKey
-from aaiclick.store.models import DEFAULT_ORG_SLUG
+from aaiclick.store.words import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
     import asyncpg

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
-from aaiclick.store.models import WorkerStatus
+from aaiclick.store.words import WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -66,7 +67,7 @@ def list_workers(everything: bool, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         found = await queue.list_workers(connection)
-        return [worker.model_dump() for worker in found if everything or worker.status != WorkerStatus.STOPPED]
+        return [asdict(worker) for worker in found if everything or worker.status != WorkerStatus.STOPPED]
 
     print_records(
         [

@@ -17,24 +17,32 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import click
 
 from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.jobs import pace
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.values import show
 from aaiclick.cli.worker import make_plan
-from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError
+from aaiclick.data.forms import annotations_of
+from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, UnreachableError
+from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.worker.supervisor import Supervisor
+from aaiclick.settings import get_settings
 from aaiclick.store import queue, reads
-from aaiclick.store.models import JobStatus, WorkerStatus
+from aaiclick.store.words import JobStatus, WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 LOOK_SECONDS = 0.1
 LINE_SECONDS = 5.0
+AGAIN_SECONDS = 0.5
+RESULTS = 5
+GONE = (UnreachableError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 @click.command()
@@ -49,20 +57,40 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     Exit code 1 if the job fails.
     """
     sys.path.insert(0, str(Path.cwd()))
-    job = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
-    print_records([_line(job)], output)
+    job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
+    print_records([_line(job) | ({"results": results} if output == "json" else {})], output)
+    if output == "table":
+        for function, value in results.items():
+            click.echo(f"{function}: {value}")
     return EXIT_FAILED if job.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
 
-async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> Job:
+async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Job, dict[str, str]]:
     async with OrchContext() as context:
         job = await _submit(entrypoint, arguments, name)
         note(f"Job {job.id} ({job.name}) is submitted.")
         if not wait:
-            return job
-        async with context.connection() as connection, some_worker(connection):
-            await watch(connection, job.id)
-        return await get_job(job.id)
+            return job, {}
+        await see_through(context, job.id)
+        return await get_job(job.id), await _results(context, job.id)
+
+
+async def see_through(context: OrchContext, job_id: int) -> None:
+    """Watch a job to its end, with a worker of our own where there is no other."""
+    async with context.connection() as connection:
+        idle = not await queue.list_workers(connection, WorkerStatus.ACTIVE)
+    async with _own_worker() if idle else contextlib.nullcontext():
+        await _watch(context, job_id)
+
+
+async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
+    """What the job came to, by the functions that nothing waits for."""
+    async with context.connection() as connection:
+        rows = await reads.job_results(connection, job_id, RESULTS)
+    if not rows:
+        return {}
+    target = await asyncio.to_thread(find_clickhouse, get_settings())
+    return {row["name"].rpartition(".")[2]: await show(json.loads(row["result"]), target) for row in rows}
 
 
 async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) -> Job:
@@ -86,16 +114,29 @@ async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) 
                 f"{entrypoint} cannot be called so: {error}.",
                 remedy=f"It is {made.name}{inspect.signature(made.function)}; give --arg NAME=VALUE.",
             ) from None
+        _check_types(made.function, arguments, entrypoint)
         return await create_job(name or made.name, made.build(**arguments))
     return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
 
 
+PLAIN: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}
+
+
+def _check_types(function: Any, arguments: dict[str, Any], entrypoint: str) -> None:
+    """A mistyped argument is told of before anything runs, where the annotation is a plain type."""
+    annotations = annotations_of(function)
+    for name, value in arguments.items():
+        wanted = PLAIN.get(annotations.get(name))
+        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
+            raise SubmitError(
+                f"{entrypoint} takes {name!r} as {annotations[name].__name__}, and was given {value!r:.60}.",
+                remedy=f"Give --arg {name}=VALUE; VALUE is JSON.",
+            )
+
+
 @contextlib.asynccontextmanager
-async def some_worker(connection: Connection) -> AsyncGenerator[None]:
-    """A worker of our own while there is no other."""
-    if await queue.list_workers(connection, WorkerStatus.ACTIVE):
-        yield
-        return
+async def _own_worker() -> AsyncGenerator[None]:
+    """A worker for as long as the job takes."""
     supervisor = Supervisor(make_plan(processes=os.cpu_count() or 1))
     work = asyncio.create_task(supervisor.run())
     try:
@@ -105,8 +146,23 @@ async def some_worker(connection: Connection) -> AsyncGenerator[None]:
         await work
 
 
-async def watch(connection: Connection, job_id: int) -> None:
-    """Follow a job to its end: on a terminal with a bar for each group."""
+async def _watch(context: OrchContext, job_id: int) -> None:
+    """Follow a job to its end, also while PostgreSQL goes and comes: the job does."""
+    told = False
+    while True:
+        try:
+            async with context.connection() as connection:
+                await _watch_over(connection, job_id)
+            return
+        except GONE as error:
+            if not told:
+                note(f"Waiting for PostgreSQL: {str(error).partition(chr(10))[0]}")
+            told = True
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+async def _watch_over(connection: Connection, job_id: int) -> None:
+    """On a terminal with a bar for each group."""
     if not sys.stderr.isatty():
         await _watch_in_lines(connection, job_id)
         return

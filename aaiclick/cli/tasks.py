@@ -13,6 +13,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.values import shown
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.orchestration.worker.logs import attempt_of, read_log
@@ -66,9 +67,10 @@ def show(task_id: int, output: str) -> None:
 
     row, reasons = reach(work, lambda client: (_from_server(client, task_id), _reasons(client, task_id)))
     facts = _line(row) | {
-        "why": "; ".join(reason.words for reason in reasons),
+        "why": "; ".join(reason.words.partition("\n")[0] for reason in reasons),
         "kwargs": row["kwargs"],
         "result": row["result"],
+        "value": shown(row["result"]) if get_settings().server is None else "",
         "log": row["log_path"],
         "error": row["error"],
     }

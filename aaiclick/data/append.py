@@ -29,6 +29,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.errors import DataError, ObjectNotFoundError, QueryError
+from aaiclick.data.layout import OTHER_STRUCTURE
 from aaiclick.data.tables import ADD_SOURCE
 from aaiclick.data.types import quote_name
 
@@ -43,8 +44,6 @@ LOOK_SECONDS = 1.0
 LONGEST_WAIT = 0.25
 LOCK = "aai_append"
 NOT_IMPLEMENTED = 48
-OTHER_STRUCTURE = 122
-"""What ATTACH PARTITION answers for a table that a map has filled: it has one column more."""
 
 _QUOTED = re.compile(r"`(?:[^`\\]|\\.)*`|'(?:[^'\\]|\\.)*'", re.DOTALL)
 _HOLDER = re.compile(rf"CONSTRAINT {LOCK}_(t\d+) ASSUME")
@@ -55,7 +54,7 @@ _IDLE = (
     "SELECT toInt64(dateDiff('second', greatest("
     " (SELECT max(metadata_modification_time) FROM system.tables"
     " WHERE database = currentDatabase() AND name = {t:String}),"
-    " (SELECT max(modification_time) FROM system.parts WHERE database = currentDatabase() AND table = {s:String})"
+    " (SELECT max(modification_time) FROM system.parts WHERE database = currentDatabase() AND table = {p:String})"
     "), now())) AS idle,"
     " (SELECT count() FROM system.processes WHERE position(query, {s:String}) > 0 AND query_id != queryID()) AS running"
 )
@@ -77,7 +76,7 @@ async def append(context: DataContext, table: Table, fill: Callable[[str, int], 
             async with locked(context, table.name, staging.name):
                 start = await count(context, table.name)
                 await fill(staging.name, start)
-                await _publish(context, table.name, staging.name)
+                await _publish(context, table, staging.name)
             return start + await count(context, staging.name)
         except LockLostError:
             continue
@@ -89,21 +88,21 @@ async def _nothing(table: str) -> None:
     """A staging table begins empty."""
 
 
-async def _publish(context: DataContext, table: str, staging: str) -> None:
+async def _publish(context: DataContext, table: Table, staging: str) -> None:
     """Attach everything that is staged."""
-    attach = f"ALTER TABLE {quote_name(table)} ATTACH PARTITION tuple() FROM {quote_name(staging)}"
     try:
-        await _finish(context, attach)
+        await _finish(context, table, staging)
     except QueryError as error:
         if error.code != OTHER_STRUCTURE:
             raise
-        await context.client.run(f"ALTER TABLE {quote_name(staging)} {ADD_SOURCE}", query_id=context.query_id())
-        await _finish(context, attach)
+        await context.client.layout.define(staging, ADD_SOURCE, context.query_id())
+        await _finish(context, table, staging)
 
 
-async def _finish(context: DataContext, attach: str) -> None:
+async def _finish(context: DataContext, table: Table, staging: str) -> None:
     """Once begun it is finished: a cancellation waits for what came of it."""
-    work = asyncio.ensure_future(context.client.run(attach, query_id=context.query_id()))
+    publish = context.client.layout.publish(table.name, staging, table.columns, context.query_id())
+    work = asyncio.ensure_future(publish)
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -122,20 +121,30 @@ async def count(context: DataContext, table: str) -> int:
 @asynccontextmanager
 async def locked(context: DataContext, table: str, token: str) -> AsyncGenerator[None]:
     """Hold the lock of a table in the name of a staging table."""
-    await _acquire(context, table, token)
+    place = await _acquire(context, table, token)
     try:
         yield
     except ObjectNotFoundError:
-        if await _holder(context, table) != token:
+        if await _holder(context, place) != token:
             raise LockLostError(
                 f"Another writer took over {table} after {IDLE_SECONDS} seconds of silence.", remedy="Do it again."
             ) from None
         raise
     finally:
-        await asyncio.shield(_release(context, table, token))
+        await asyncio.shield(_release(context, place, token))
 
 
-async def _acquire(context: DataContext, table: str, token: str) -> None:
+async def _acquire(context: DataContext, table: str, token: str) -> str:
+    """Take the lock, whoever has it now; returns the table that it is kept in."""
+    while True:
+        place = await context.client.layout.place_of(table)
+        await _acquire_at(context, place, token)
+        if await context.client.layout.place_of(table) == place:
+            return place
+        await _release(context, place, token)  # the Object was replaced while we waited
+
+
+async def _acquire_at(context: DataContext, table: str, token: str) -> None:
     wait, looked = 0.005, time.monotonic()
     while not await _alter(context, table, f"ADD CONSTRAINT {LOCK} ASSUME 1, {_mine('ADD', token)} ASSUME 1"):
         await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
@@ -156,11 +165,12 @@ async def _steal(context: DataContext, table: str, token: str) -> bool:
     holder = await _holder(context, table)
     if holder is None:
         return False
-    seen: Any = await context.client.read_text(_IDLE, {"t": table, "s": holder}, query_id=context.query_id())
+    names = {"t": table, "s": holder, "p": context.client.layout.parts_of(holder)}
+    seen: Any = await context.client.read_text(_IDLE, names, query_id=context.query_id())
     ((idle, running),) = [tuple(row.values()) for row in seen.to_pylist()]
     if running or idle < IDLE_SECONDS:
         return False
-    await context.client.run(f"DROP TABLE IF EXISTS {quote_name(holder)} SYNC", query_id=context.query_id())
+    await context.client.layout.drop(holder, context.query_id())
     return await _alter(context, table, f"{_mine('DROP', holder)}, {_mine('ADD', token)} ASSUME 1")
 
 

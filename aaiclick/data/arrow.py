@@ -65,7 +65,7 @@ def _nested_type(name: str, kind: Any) -> DataType:
     types = pa.types
     if isinstance(kind, pa.UuidType):
         return UUID_TYPE
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(kind, pa.BaseExtensionType) and not kind.extension_name.startswith("pandas."):
         return clickhouse_type(name, kind.storage_type)
     if types.is_fixed_size_binary(kind):
         return BYTES

@@ -18,7 +18,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -29,7 +29,9 @@ from clickhouse_connect import get_async_client
 from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.exceptions import OperationalError
 
+from aaiclick.data.cluster import ClusterLayout, in_order_of_shards
 from aaiclick.data.errors import ObjectNotFoundError, QueryError
+from aaiclick.data.layout import Layout
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
@@ -56,6 +58,9 @@ _URL = re.compile(r"\(for url [^)]*\)|https?://\S+")  # the path of a URL may be
 _DETAIL = re.compile(r"DB::Exception: (.*?)(?:\. \([A-Z_0-9]+\)|\(version|$)", re.DOTALL)
 UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
 AUTHENTICATION = (192, 193, 194, 516)
+SHARD_AWAY = (32, 209, 210, 279)
+"""One node cannot reach another, or lost it while it was answering."""
+
 TIMEOUT_EXCEEDED = 159
 ASK_AGAIN_SECONDS = 300
 MID_STREAM = b"\r\n__exception__\r\n"
@@ -77,6 +82,15 @@ class Client:
         self._raw = raw
         self._plain: AsyncClient | None = None
         self.target = target
+        self._others: Sequence[Client] = ()
+        self.layout = Layout(self)
+        self.settings = SETTINGS
+
+    async def spread(self, cluster: str, others: Sequence[Client]) -> None:
+        """Keep Objects on all nodes of a cluster from here on; those are closed with this one."""
+        self._others = others
+        self.layout = ClusterLayout(self, await in_order_of_shards([self, *others], cluster))
+        self.settings = {**SETTINGS, **self.layout.settings}
 
     async def _for(self, text: str) -> AsyncClient:
         """Who sends this: a text too long for a field of a form goes as the body of its request."""
@@ -99,7 +113,7 @@ class Client:
     ) -> Any:
         """Run a query and read its whole result as a pyarrow Table."""
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        merged = {**self.settings, **(settings or {}), "query_id": query_id}
         raw = await self._for(text)
         work = raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
         started = time.monotonic()
@@ -111,7 +125,7 @@ class Client:
     async def batches(self, query: Compiled, query_id: str = "") -> AsyncGenerator[pa.RecordBatch, None]:
         """Run a compiled query and read its result piece by piece; leaving the loop early stops the query."""
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **query.settings, "query_id": query_id}
+        merged = {**self.settings, **query.settings, "query_id": query_id}
         raw = await self._for(query.text)
         work = raw.query_arrow_stream(
             query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
@@ -144,7 +158,7 @@ class Client:
     ) -> None:
         """Run a statement that gives no rows."""
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        merged = {**self.settings, **(settings or {}), "query_id": query_id}
         await self._guarded(
             (await self._for(text)).command(text, parameters=_bound(parameters), settings=merged), query_id
         )
@@ -161,7 +175,7 @@ class Client:
     ) -> None:
         """Send rows in a ClickHouse format, whole or as a stream."""
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **(settings or {}), "query_id": query_id}
+        merged = {**self.settings, **(settings or {}), "query_id": query_id}
         names = [quote_name(each) for each in columns]
         # Quoted here: clickhouse-connect leaves what is quoted alone, and its own quoting misses backslashes.
         work = self._raw.raw_insert(quote_name(table), names, body, merged, format_name, compression)
@@ -181,7 +195,7 @@ class Client:
 
         query_id = query_id or new_query_id()
         # So many bytes the server reads before it begins: it would gather data up to the limit for long statements.
-        merged = {**SETTINGS, **settings, "query_id": query_id, "max_query_size": len(head) + 1024}
+        merged = {**self.settings, **settings, "query_id": query_id, "max_query_size": len(head) + 1024}
         await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
 
     async def stream_bytes(
@@ -189,7 +203,7 @@ class Client:
     ) -> AsyncGenerator[bytes, None]:
         """The result of a query in any ClickHouse format, as it is made."""
         query_id = query_id or new_query_id()
-        merged = {**SETTINGS, **query.settings, **settings, "query_id": query_id}
+        merged = {**self.settings, **query.settings, **settings, "query_id": query_id}
         finished, tail, started = False, b"", time.monotonic()
         raw = await self._for(query.text)
         work = raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
@@ -278,6 +292,8 @@ class Client:
         await self._raw.close()
         if self._plain is not None:
             await self._plain.close()
+        for node in self._others:
+            await node.close()
 
 
 def _failed_late(tail: bytes, target: ClickHouseTarget) -> AaiclickError:
@@ -320,6 +336,11 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
     if code == UNKNOWN_TABLE:
         return ObjectNotFoundError(
             f"The table is gone or never was: {words}.", remedy="The Object was deleted; make it again."
+        )
+    if code in SHARD_AWAY and target.cluster:
+        return UnreachableError(
+            f"A node of the cluster {target.cluster!r} does not answer: {words.splitlines()[0]}.",
+            remedy="Start it: every Object has rows on every node.",
         )
     if code:
         result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
@@ -401,6 +422,17 @@ async def _raw_client(target: ClickHouseTarget, *, form: bool) -> AsyncClient:
 
 
 async def _open(target: ClickHouseTarget) -> Client:
+    client = await _open_node(target)
+    if target.cluster:
+        try:
+            await client.spread(target.cluster, [await _open_node(each) for each in target.others])
+        except BaseException:
+            await client.close()
+            raise
+    return client
+
+
+async def _open_node(target: ClickHouseTarget) -> Client:
     raw = await _raw_client(target, form=True)
     major = int(str(raw.server_version).split(".")[0])
     if major < OLDEST_MAJOR:

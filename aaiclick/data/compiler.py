@@ -344,6 +344,10 @@ class Compiler:
             joins.append(exp.Join(this=member.source, kind="INNER", on=on))
             checks.append(self._same_length(relation.members[0], relation.members[i]))
         self.settings.setdefault("join_algorithm", "full_sorting_merge")
+        # On a cluster equal keys lie on one node, but a member that was wrapped has keys of its own.
+        if any(isinstance(member.source, exp.Subquery) for member in members):
+            self.settings["distributed_product_mode"] = "global"
+        self.settings.setdefault("distributed_product_mode", "local")
         return Frame(first.source, columns, [SortKey(first.key or Ref(KEY))], first.key, 0, joins, where, checks)
 
     def _member(self, relation: Relation) -> Frame:

@@ -19,12 +19,11 @@ from aaiclick.data.tables import (
     Columns,
     Shape,
     Table,
-    create_statement,
+    check_columns,
     is_temporary,
     new_table_name,
     read_definition,
 )
-from aaiclick.data.types import quote_name
 from aaiclick.errors import SettingsError
 from aaiclick.local import clickhouse_target
 from aaiclick.settings import ClickHouseTarget
@@ -138,11 +137,11 @@ class DataContext:
     ) -> tuple[Table, T]:
         """Create a table and fill it; if that fails or is cancelled, nothing of it stays."""
         name = new_table_name()
-        statement = create_statement(name, columns, shape, self.engine, self.lifecycle.session)
-        client = self.client
+        check_columns(columns)
+        client, session = self.client, self.lifecycle.session
         await self.lifecycle.reserve(name)
         try:
-            await client.run(statement, query_id=self.query_id())
+            await client.layout.create(name, columns, shape, self.engine, session, self.query_id())
             filled = await fill(name)
         except BaseException:
             await asyncio.shield(self._discard(client, name))
@@ -154,7 +153,7 @@ class DataContext:
 
     async def _discard(self, client: Client, name: str) -> None:
         try:
-            await client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC", query_id=self.query_id())
+            await client.layout.drop(name, self.query_id())
         finally:
             self.lifecycle.decref(name)
 

@@ -18,11 +18,11 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
 from aaiclick.data.execute import is_table, prepare, store, strip
 from aaiclick.data.frame import KEY
-from aaiclick.data.matching import shaped
+from aaiclick.data.matching import taken_as
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
-from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, named_table
+from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, many, named_table
 from aaiclick.data.types import parse_type, quote_name
 from aaiclick.data.values import Schema, conform, rows_of
 
@@ -97,7 +97,7 @@ async def _from_batches(
             total += await append_arrow(context, table, pa.concat_tables(pending), total)
         return total
 
-    table, _ = await context.create_table(rows.columns, "table" if rows.shape == "table" else "column", fill)
+    table, _ = await context.create_table(rows.columns, many(rows.shape), fill)
     return await keep(context, Object.from_table(table), name, replace)
 
 
@@ -168,6 +168,8 @@ async def insert(target: Object, value: Any) -> int:
             "Rows are appended to a table, and this Object is an expression.", remedy="Use `obj = await obj` first."
         )
     table = relation.table
+    if table.shape == "scalar":
+        raise DataError("Rows are appended to a table or a column, and this Object is one value.")
     context = target.context
     context.check(relation)
     fill = await _filling(context, table, value)
@@ -187,7 +189,7 @@ async def _filling(context: DataContext, table: Table, value: Any) -> Callable[[
                 f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
             )
         context.check(value.relation)
-        shown = shaped(value.relation, dict(table.columns))
+        shown = taken_as(value.relation, table.columns)
 
         async def compute(name: str, start: int) -> None:
             query = compile_insert(await prepare(context, shown), name, start)
@@ -264,7 +266,7 @@ async def delete_object(name: str) -> None:
         raise await _unknown(name)
     context, table = get_data_context(), named_table(name)
     await context.lifecycle.unname(table, name)
-    await context.client.run(f"DROP TABLE {quote_name(table)} SYNC", query_id=context.query_id())
+    await context.client.layout.drop(table, context.query_id())
 
 
 async def _unknown(name: str) -> ObjectNotFoundError:

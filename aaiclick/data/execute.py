@@ -11,9 +11,11 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from aaiclick.data.client import Client
+from aaiclick.data.cluster import ClusterLayout
 from aaiclick.data.compiler import LENGTH_MARK, Compiler
 from aaiclick.data.context import DataContext
-from aaiclick.data.errors import LengthError, QueryError
+from aaiclick.data.errors import LengthError, ObjectNotFoundError, QueryError
 from aaiclick.data.fences import fenced
 from aaiclick.data.nodes import Ref
 from aaiclick.data.relations import Aggregate, Concat, Distinct, Join, Project, Relation, Scan, Sort, Zip
@@ -85,9 +87,26 @@ async def store(context: DataContext, relation: Relation, shape: Shape) -> Table
 async def read(context: DataContext, relation: Relation, *, ordered: bool = True) -> tuple[pa.Table, Compiled]:
     context.check(relation)
     relation = await prepare(context, relation)
-    query = compile_query(relation, ordered=ordered, arrow=True)
-    table = await _reporting_lengths(context, relation, context.client.read(query, context.query_id()))
+    table, query = await _read_at_home(context, relation, ordered) or await _read(
+        context, context.client, relation, ordered
+    )
     return normalise(table, query.columns), query
+
+
+async def _read_at_home(context: DataContext, relation: Relation, ordered: bool) -> tuple[pa.Table, Compiled] | None:
+    """Read rows that one node of a cluster has from there; None if they are spread."""
+    if not isinstance(context.client.layout, ClusterLayout):
+        return None
+    try:
+        home = await context.client.layout.home_of(relation)
+        return None if home is None else await _read(context, *home, ordered)
+    except ObjectNotFoundError:  # replaced in between: the node that is asked knows the new one
+        return None
+
+
+async def _read(context: DataContext, client: Client, relation: Relation, ordered: bool) -> tuple[pa.Table, Compiled]:
+    query = compile_query(relation, ordered=ordered, arrow=True)
+    return await _reporting_lengths(context, relation, client.read(query, context.query_id())), query
 
 
 async def read_batches(context: DataContext, relation: Relation) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -27,13 +27,13 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import DataError
 from aaiclick.data.execute import prepare, strip
 from aaiclick.data.frame import KEY
-from aaiclick.data.matching import shaped
+from aaiclick.data.matching import known, taken_as
 from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
-from aaiclick.data.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, comment_for
+from aaiclick.data.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, comment_for, many
 from aaiclick.data.types import DataType, parse_type, quote_name, quote_text
-from aaiclick.data.values import Rows, Schema, conform, rows_of
+from aaiclick.data.values import Rows, Schema, conform, rows_of, types_of
 
 ATTEMPT_BITS = 20
 ROWS_PER_INSERT = 500_000
@@ -66,7 +66,7 @@ async def create_gathering() -> Object:
     context = get_data_context()
 
     async def fill(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
+        await context.client.layout.define(name, ADD_SOURCE)
 
     table, _ = await context.create_table((), "table", fill)
     return Object.from_table(table)
@@ -79,7 +79,10 @@ def table_of(target: Object) -> Table:
 def described(value: Any, schema: Schema | None = None) -> tuple[Columns, Shape]:
     """The columns that a value would have as one of many parts; they admit NULL, since other parts may hold some."""
     if isinstance(value, Object):
-        return tuple((name, kind.as_nullable()) for name, kind in value.relation.schema.items()), value.shape
+        wanted = types_of(schema)
+        known(wanted, value.relation.schema)
+        kinds = {name: wanted.get(name, kind.as_nullable()) for name, kind in value.relation.schema.items()}
+        return tuple(kinds.items()), value.shape
     rows = rows_of(value, schema, streamed=True)
     return rows.columns, rows.shape
 
@@ -89,7 +92,7 @@ async def write_part(target: Object, value: Any, source: int, start: int, schema
     context = get_data_context()
     table = table_of(target)
     if isinstance(value, Object):
-        return await _write_object(context, table, value, source, start)
+        return await _write_object(context, table, value, source, start, schema)
     rows = rows_of(value, schema, streamed=True) if not table.columns else None
     size = rows.table.num_rows if rows is not None else None
     if size == 0:
@@ -104,12 +107,14 @@ async def write_part(target: Object, value: Any, source: int, start: int, schema
     return arrow.num_rows
 
 
-async def _write_object(context: DataContext, table: Table, value: Object, source: int, start: int) -> int:
+async def _write_object(
+    context: DataContext, table: Table, value: Object, source: int, start: int, schema: Schema | None
+) -> int:
     rows = await value.count()
     if rows:
         context.check(value.relation)
-        columns = table.columns or await _define(context, table.name, *described(value))
-        relation = shaped(await prepare(context, value.relation), dict(columns))
+        columns = table.columns or await _define(context, table.name, *described(value, schema))
+        relation = taken_as(await prepare(context, value.relation), columns)
         query = compile_insert(relation, table.name, start, (SOURCE, source))
         await context.client.run(query.text, query.parameters, query.settings, context.query_id())
     return rows
@@ -121,10 +126,10 @@ async def _define(context: DataContext, name: str, columns: Columns, shape: Shap
         there, _ = await context.describe_table(name)
         if there:
             return there
-        shape = "column" if shape == "scalar" else shape
+        shape = many(shape)
         added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {kind}" for column, kind in columns]
         comment = quote_text(comment_for(columns, shape))
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {', '.join(added)}, MODIFY COMMENT {comment}")
+        await context.client.layout.define(name, f"{', '.join(added)}, MODIFY COMMENT {comment}")
         return (await context.describe_table(name))[0]
 
 
@@ -149,13 +154,11 @@ async def seal(target: Object, parts: Sequence[Part], spare: tuple[Columns, Shap
     if not columns:
         if spare is None:
             raise DataError("No part has any columns.", remedy="Return a table, a list or a dict of columns.")
-        columns, shape = spare[0], "column" if spare[1] == "scalar" else spare[1]
+        columns, shape = spare[0], many(spare[1])
 
     async def take_over(name: str) -> None:
-        await context.client.run(f"ALTER TABLE {quote_name(name)} {ADD_SOURCE}")
-        await context.client.run(
-            f"ALTER TABLE {quote_name(name)} ATTACH PARTITION tuple() FROM {quote_name(gathering)}"
-        )
+        await context.client.layout.define(name, ADD_SOURCE)
+        await context.client.layout.attach(name, gathering)
         await _remove_others(context, name, parts)
 
     if not any(part.rows for part in parts):
@@ -194,8 +197,8 @@ async def _remove_others(context: DataContext, name: str, parts: Sequence[Part])
                 remedy="ClickHouse has lost rows: run it again.",
             )
     if written:
-        delete = f"ALTER TABLE {quote_name(name)} DELETE WHERE {quote_name(SOURCE)} IN {{others:Array(UInt64)}}"
-        await context.client.run(delete, {"others": sorted(written)}, {"mutations_sync": 1})
+        others = f"{quote_name(SOURCE)} IN {{others:Array(UInt64)}}"
+        await context.client.layout.delete(name, others, {"others": sorted(written)})
 
 
 def _batches(parts: Sequence[Part]) -> list[list[Part]]:

@@ -19,7 +19,7 @@ from aaiclick.settings import ClickHouseTarget
 _OBJECTS = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
     toString(metadata_modification_time) AS changed
-FROM system.tables
+FROM {catalog}
 WHERE database = {d:String} AND name > {after:String}
     AND (match(name, '^t[0-9]{1,19}$') OR startsWith(name, {named:String}))
 ORDER BY name LIMIT {limit:UInt32}
@@ -28,7 +28,7 @@ _COLUMNS = "SELECT name, type FROM system.columns WHERE database = {d:String} AN
 _ONE = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
     toString(metadata_modification_time) AS changed
-FROM system.tables WHERE database = {d:String} AND name = {t:String}
+FROM {catalog} WHERE database = {d:String} AND name = {t:String}
 """
 LIMITS = {"readonly": 2, "max_execution_time": 20, "max_result_bytes": 64_000_000, "result_overflow_mode": "throw"}
 
@@ -61,7 +61,7 @@ async def list_objects(target: ClickHouseTarget, *, after: str = "", limit: int 
     """Objects of a database, by the name of their table."""
     client = await connect(target.with_database("default"))  # an org that has made nothing yet has no database
     parameters = {"d": target.database, "after": after, "named": NAMED, "limit": limit}
-    found = await client.read_text(_OBJECTS, parameters, LIMITS)
+    found = await client.read_text(client.layout.listing(_OBJECTS), parameters, LIMITS)
     return [_seen(row) for row in cast("list[dict[str, str]]", found.to_pylist())]
 
 
@@ -71,7 +71,8 @@ async def describe_object(target: ClickHouseTarget, table: str) -> Described:
         raise _missing(table)
     client = await connect(target.with_database("default"))
     parameters = {"d": target.database, "t": table}
-    heads = cast("list[dict[str, str]]", (await client.read_text(_ONE, parameters, LIMITS)).to_pylist())
+    found = await client.read_text(client.layout.listing(_ONE), parameters, LIMITS)
+    heads = cast("list[dict[str, str]]", found.to_pylist())
     if not heads:
         raise _missing(table)
     rows = cast("list[dict[str, str]]", (await client.read_text(_COLUMNS, parameters, LIMITS)).to_pylist())

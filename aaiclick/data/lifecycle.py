@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import urlencode
 
+from aaiclick.data.cluster import REFERRING, local_to_drop
 from aaiclick.data.types import quote_name, quote_text
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.snowflake import get_snowflake_id
@@ -222,7 +223,7 @@ class LocalLifecycleHandler(LifecycleHandler):
         marker = quote_name(f"t{self.session}")
         note = quote_text(json.dumps({"aaiclick": "session", "session": str(self.session), "beat": self._beats}))
         if self._client is None:
-            self._client = _Connection(self._creds)
+            self._client = _open(self._creds)
         try:
             self._client.run(f"CREATE TABLE IF NOT EXISTS {marker} (beat UInt8) ENGINE = Memory")
             self._client.run(f"ALTER TABLE {marker} MODIFY COMMENT {note}")
@@ -236,8 +237,8 @@ class LocalLifecycleHandler(LifecycleHandler):
         for last in (False, True):  # a connection may have died since it was used: the second one is new
             try:
                 if self._client is None:
-                    self._client = _Connection(self._creds)
-                self._client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
+                    self._client = _open(self._creds)
+                self._client.drop(name)
             except Exception as error:  # noqa: BLE001  (a thread has nobody to raise to; the sweeper finds the table)
                 with suppress(Exception):
                     if self._client is not None:
@@ -260,12 +261,42 @@ class _Connection:
         credential = b64encode(f"{target.user}:{target.password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {credential}"}
 
-    def run(self, statement: str) -> None:
+    def drop(self, name: str) -> None:
+        self.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
+
+    def run(self, statement: str) -> str:
         self._http.request("POST", self._path, statement.encode(), self._headers)
         answer = self._http.getresponse()
         body = answer.read()
         if answer.status != 200:
             raise OSError(body[:300].decode(errors="replace"))
+        return body.decode(errors="replace")
 
     def close(self) -> None:
         self._http.close()
+
+
+class _Connections(_Connection):
+    """The same to all nodes of a cluster (see `cluster.ClusterLayout.drop`)."""
+
+    def __init__(self, target: ClickHouseTarget) -> None:
+        super().__init__(target)
+        self._others = [_Connection(each) for each in target.others]
+
+    def drop(self, name: str) -> None:
+        rows = [json.loads(line) for line in self.run(f"{REFERRING} FORMAT JSONCompactEachRow").splitlines()]
+        local = local_to_drop(name, rows)
+        if local is not None:
+            for node in self._others:
+                node.drop(local)
+            super().drop(local)
+        super().drop(name)
+
+    def close(self) -> None:
+        super().close()
+        for node in self._others:
+            node.close()
+
+
+def _open(target: ClickHouseTarget) -> _Connection:
+    return _Connections(target) if target.cluster else _Connection(target)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aaiclick.data.errors import DataTypeError, column_not_found
+from aaiclick.data.families import altered
 from aaiclick.data.functions.arithmetic import comparable
 from aaiclick.data.nodes import Call, Node, Ref
 from aaiclick.data.relations import Project, Relation
@@ -73,6 +74,17 @@ def common_type(name: str, kinds: list[DataType]) -> DataType:
             raise DataTypeError(f"Column {name!r} is {result} in one Object and {kind} in another.", remedy="Cast one.")
         result = both
     return result
+
+
+def taken_as(relation: Relation, columns: Iterable[tuple[str, DataType]]) -> Relation:
+    """Rows on their way into columns that are there; what would become another value is refused."""
+    kinds = dict(columns)
+    for name, kind in kinds.items():
+        own = column_of(relation, name).type
+        said = altered(own, kind)
+        if said is not None:
+            raise DataTypeError(f"Column {name!r} is {kind}, and is given {own} ({said}).", remedy="Cast it first.")
+    return shaped(relation, kinds)
 
 
 def shaped(relation: Relation, kinds: Mapping[str, DataType]) -> Relation:

@@ -66,8 +66,13 @@ class Object(Relational, Outputs, Expressive):
 
     @property
     def shape(self) -> Shape:
-        """`"scalar"`, `"column"` or `"table"`."""
+        """`"scalar"`, `"column"`, `"table"`, or `"record"`: a table that was made of one dict of values."""
         return self._shape
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether it has columns, rather than being one."""
+        return self._shape in ("table", "record")
 
     @property
     def context(self) -> DataContext:
@@ -148,7 +153,7 @@ class Object(Relational, Outputs, Expressive):
         )
 
     def _call(self, function: str, *args: Any, params: tuple[Any, ...] = ()) -> Self:
-        if self._shape == "table":
+        if self._is_wide:
             return self._per_column(function, args, params)
         base, (node, *others) = self._aligned([self, *args])
         call = Call(function, (node, *others), params)
@@ -174,7 +179,7 @@ class Object(Relational, Outputs, Expressive):
 
     def _per_column(self, function: str, args: tuple[Any, ...], params: tuple[Any, ...]) -> Any:
         """On a table an operation is done in every column; two tables must have the same columns."""
-        tables = [arg for arg in args if isinstance(arg, Object) and arg.shape == "table"]
+        tables = [arg for arg in args if isinstance(arg, Object) and arg._is_wide]
         for other in tables:
             if other.columns != self.columns:
                 raise DataError(
@@ -206,7 +211,7 @@ class Object(Relational, Outputs, Expressive):
     def _aligned(self, operands: Sequence[Any]) -> tuple[Relation, list[Node]]:
         """One relation for all operands, and each operand as an expression over it."""
         objects = [each for each in operands if isinstance(each, Object)]
-        wide = next((each for each in objects if each.shape == "table"), None)
+        wide = next((each for each in objects if each._is_wide), None)
         if wide is not None:
             raise DataTypeError(
                 f"A table of columns {wide.columns} stands where one column is needed.", remedy='Pick one: obj["x"].'
@@ -248,7 +253,7 @@ class Object(Relational, Outputs, Expressive):
         return self._derived(Project(base, ((self._output_name(()), over),)), "column")
 
     def _positional(self, function: str) -> Self:
-        if self._shape == "table":
+        if self._is_wide:
             return self._side_by_side({name: self[name]._positional(function) for name in self.columns})
         ((name, kind),) = self.relation.schema.items()
         call = Call(function, (Ref(name, kind), RowIndex()))

@@ -271,7 +271,7 @@ class Relational(ABC):
                 )
         kinds = {name: common_type(name, [column_of(r, name).type for r in everyone]) for name in names}
         members = tuple(shaped(relation, kinds) for relation in everyone)
-        return self._derived(Concat(members), "column" if self.shape != "table" else "table")
+        return self._derived(Concat(members), "table" if self.shape in ("table", "record") else "column")
 
     # --- helpers -------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class Relational(ABC):
         if isinstance(value, Column):
             return substitute(bind(value.node, self.relation.schema), own)
         if _is_object(value):
-            if value.shape == "table":
+            if value.shape in ("table", "record"):
                 raise DataTypeError(
                     f"A table of columns {value.columns} stands where one column is needed.",
                     remedy='Pick one: obj["x"].',

@@ -10,8 +10,10 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aaiclick.data.arrow import arrow_type
+from aaiclick.data.errors import ConversionError
 from aaiclick.data.tables import Shape
 from aaiclick.data.types import DataType
 
@@ -53,7 +55,9 @@ def _conform(array: pa.ChunkedArray, kind: DataType) -> pa.ChunkedArray:
 def to_python(table: pa.Table, columns: Columns, shape: Shape) -> Any:
     """A value, a list, or a dict of lists."""
     lists = {name: column_values(table.column(i), kind) for i, (name, kind) in enumerate(columns)}
-    if shape == "table":
+    if shape == "record" and table.num_rows == 1:
+        return {name: values[0] for name, values in lists.items()}
+    if shape in ("table", "record"):
         return lists
     (values,) = lists.values()
     if shape == "column":
@@ -83,7 +87,22 @@ _CONVERTERS: dict[str, Any] = {
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    return table.to_pandas(types_mapper=None)
+    """Whole numbers stay whole numbers beside a NULL: pandas' own default would make floats of them."""
+    import pandas as pd
+
+    whole = [
+        name
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if pa.types.is_integer(column.type) and column.null_count
+    ]
+    frame = table.to_pandas()
+    exact = table.select(whole).to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind))
+    for name in whole:
+        frame[name] = exact[name].astype(_PANDAS[str(table.schema.field(name).type)])
+    return frame
+
+
+_PANDAS = {f"{sign}int{bits}": f"{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
@@ -105,5 +124,16 @@ def to_numpy(table: pa.Table) -> np.ndarray[Any, Any]:
     """One column as a vector, several as a matrix of their common type."""
     import numpy as np
 
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.null_count and pa.types.is_integer(column.type) and _beyond_floats(column):
+            raise ConversionError(
+                f"Column {name!r} holds NULL beside integers beyond 2**53, and NumPy has only floats for that.",
+                remedy="Fill the NULLs (fill_null), or use to_arrow() or to_pandas().",
+            )
     arrays = [column.to_numpy() for column in table.columns]
     return arrays[0] if len(arrays) == 1 else np.column_stack(arrays)
+
+
+def _beyond_floats(column: pa.ChunkedArray) -> bool:
+    span = cast("Any", pc).min_max(column)
+    return max(abs(span["min"].as_py() or 0), abs(span["max"].as_py() or 0)) > 1 << 53

@@ -22,7 +22,9 @@ from aaiclick.snowflake import get_snowflake_id
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
 
-Shape = Literal["scalar", "column", "table"]
+Shape = Literal["scalar", "column", "table", "record"]
+"""What `data()` gives: a value, a list, a dict of lists; a record is a table of one row, given as a dict of values."""
+
 Columns = tuple[tuple[str, DataType], ...]
 
 ENGINES = ("MergeTree", "Memory", "StripeLog", "TinyLog")
@@ -108,20 +110,30 @@ def check_column_names(names: Iterable[Any]) -> None:
         seen.add(name)
 
 
-SOURCE = "aai_source"
-"""A column of tables that many have filled at once (`gather`): who wrote a row, the writer's number and its attempt."""
-
-ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
-
-
-def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
-    """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
+def check_columns(columns: Columns) -> None:
+    """Refuse what cannot be the columns of a table."""
     check_column_names(column for column, _ in columns)
     untyped = next((column for column, kind in columns if kind.is_unknown), None)
     if untyped is not None:
         raise DataTypeError(
             f"Column {untyped!r} holds only NULL, which has no type.", remedy="Give it one: cast it, or pass schema=."
         )
+
+
+SOURCE = "aai_source"
+"""A column of tables that many have filled at once (`gather`): who wrote a row, the writer's number and its attempt."""
+
+ADD_SOURCE = f"ADD COLUMN {quote_name(SOURCE)} UInt64 CODEC(Delta, LZ4)"
+
+
+def many(shape: Shape) -> Shape:
+    """The shape of several of this one."""
+    return "column" if shape == "scalar" else "table" if shape == "record" else shape
+
+
+def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
+    """CREATE TABLE for an Object; identifiers and texts quoted, types written from parsed values."""
+    check_columns(columns)
     fields = [f"{quote_name(KEY)} UInt64 CODEC(Delta, LZ4)", *(f"{quote_name(n)} {kind}" for n, kind in columns)]
     sorting = f" ORDER BY {quote_name(KEY)}" if engine.endswith("MergeTree") else ""
     comment = quote_text(comment_for(columns, shape, session))
@@ -150,4 +162,4 @@ def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple
         if not name.startswith(RESERVED)
     )
     shape = note.get("aaiclick", "table")
-    return columns, shape if shape in ("scalar", "column", "table") else "table"
+    return columns, shape if shape in ("scalar", "column", "table", "record") else "table"

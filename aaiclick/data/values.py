@@ -12,7 +12,8 @@ missing list) is kept as JSON text and comes back as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -24,12 +25,23 @@ import pyarrow.compute as pc
 
 from aaiclick.data.arrow import arrow_type, clickhouse_type, fits
 from aaiclick.data.errors import ConversionError
+from aaiclick.data.families import foreign
 from aaiclick.data.literals import zone_name
 from aaiclick.data.tables import VALUE, Shape, check_column_names
 from aaiclick.data.types import DataType, user_type
 
 Schema = Mapping[str, str | type]
+DEEPEST = 60
+"""Levels of nested lists and dicts; Arrow's own format ends at 64."""
+
 SCALARS = (bool, int, float, str, bytes, date, datetime, Decimal, UUID)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A list or dict that is one value, and neither rows nor columns."""
+
+    value: Any
 
 
 @dataclass(frozen=True)
@@ -47,7 +59,7 @@ def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False)
     if not columns:
         raise ConversionError("There are no columns.", remedy='Name at least one: {"x": []}.')
     check_column_names(columns)
-    wanted = {name: user_type(kind) for name, kind in (schema or {}).items()}
+    wanted = types_of(schema)
     unknown = next((name for name in wanted if name not in columns), None)
     if unknown is not None:
         raise ConversionError(
@@ -65,8 +77,21 @@ def rows_of(value: Any, schema: Schema | None = None, *, streamed: bool = False)
     return Rows(pa.table(arrays), tuple(kinds), shape)
 
 
+def types_of(schema: Schema | None) -> dict[str, DataType]:
+    """A schema as users write it, read."""
+    if schema is not None and not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(
+            f"schema= is {schema!r:.60}.", remedy='It is a dict of columns and types, such as {"x": "Int64"}.'
+        )
+    return {name: user_type(kind) for name, kind in (schema or {}).items()}
+
+
 def conform(value: Any, columns: tuple[tuple[str, DataType], ...], place: str) -> pa.Table:
     """Another batch for a table whose columns are fixed."""
+    if isinstance(value, Iterator | AsyncIterator):
+        raise ConversionError(
+            f"{place} is an iterator, and one batch at a time is wanted here.", remedy="Give each batch by itself."
+        )
     _, given = _columns(value)
     names = [name for name, _ in columns]
     if sorted(given) != sorted(names):
@@ -76,7 +101,39 @@ def conform(value: Any, columns: tuple[tuple[str, DataType], ...], place: str) -
             remedy="Give each batch the same columns.",
         )
     _same_lengths(given)
-    return pa.table({name: _stored(name, given[name], kind)[0] for name, kind in columns})
+    return pa.table({name: _another(name, given[name], kind, place) for name, kind in columns})
+
+
+def _another(name: str, values: Any, kind: DataType, place: str) -> pa.ChunkedArray:
+    """More values of a column that is there: never cast to what they are not."""
+    if kind.logical == "json":
+        return _stored(name, values, kind)[0]
+    with _explained(name):
+        array = _as_arrow(name, values)
+        said = foreign(array.type, arrow_type(kind))
+        if said is not None:
+            raise ConversionError(
+                f"{place} has other values in column {name!r}, which is {kind}: {said}.",
+                remedy="Convert them before, or say the type when the column is made (schema=).",
+            )
+        if kind.is_structure and (array.null_count or _hides_nulls(array.cast(arrow_type(kind)))):
+            raise ConversionError(
+                f"{place} has NULL in column {name!r}, which is {kind}.",
+                remedy="ClickHouse holds no NULL in place of a list or dict: give an empty one, or leave the row out.",
+            )
+        return _from_arrow(name, array, kind)[0]
+
+
+def _as_arrow(name: str, values: Any) -> pa.ChunkedArray:
+    """Values with the type they have by themselves."""
+    if isinstance(values, list):
+        present = [each for each in cast("list[Any]", values) if each is not None]
+        _one_kind(name, present)
+        if present and all(type(each) is int and each >= 0 for each in present) and max(present) >= 1 << 63:
+            return pa.chunked_array([pa.array(values, pa.uint64())])
+        values = pa.array(_prepared(present, cast("list[Any]", values)), from_pandas=False)
+    array = pa.chunked_array([values]) if isinstance(values, pa.Array) else cast("pa.ChunkedArray", values)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
@@ -86,6 +143,8 @@ def _columns(value: Any) -> tuple[Shape, dict[str, Any]]:
     """What kind of thing it is, and its columns as Arrow arrays or Python lists."""
     if value is None or isinstance(value, SCALARS) or _is_numpy_scalar(value):
         return "scalar", {VALUE: [value]}
+    if isinstance(value, Whole):
+        return "scalar", {VALUE: [value.value]}
     if isinstance(value, pa.Table | pa.RecordBatch):
         check_column_names(value.schema.names)
         return "table", {name: value.column(i) for i, name in enumerate(value.schema.names)}
@@ -110,7 +169,7 @@ def _mapping(value: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]]:
         raise ConversionError("An empty dict has no columns.", remedy='Name at least one: {"x": []}.')
     as_lists = {name: _as_list(column) for name, column in value.items()}
     if all(column is None for column in as_lists.values()):
-        return "table", {name: [each] for name, each in value.items()}
+        return "record", {name: [each] for name, each in value.items()}
     mixed = next((name for name, column in as_lists.items() if column is None), None)
     if mixed is not None:
         raise ConversionError(f"Column {mixed!r} is not a list, but others are.", remedy="Give every column as a list.")
@@ -148,12 +207,22 @@ def _frame_columns(value: Any) -> tuple[Shape, dict[str, Any]] | None:
         return "column", {VALUE: value.to_arrow()}
     if module == "pandas" and kind == "DataFrame":
         check_column_names(str(name) for name in value.columns)
-        return "table", {str(name): pa.array(value[name], from_pandas=True) for name in value.columns}
+        return "table", {str(name): _from_pandas(str(name), value[name]) for name in value.columns}
     if module == "pandas" and kind in ("Series", "Index"):
-        return "column", {VALUE: pa.array(value, from_pandas=True)}
+        return "column", {VALUE: _from_pandas(VALUE, value)}
     if module == "numpy" and kind == "ndarray":
         return _numpy_columns(value)
     return None
+
+
+def _from_pandas(name: str, values: Any) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise ConversionError(
+            f"Column {name!r} of dtype {values.dtype} cannot be stored: {error}.",
+            remedy="Make its values of one kind (astype).",
+        ) from None
 
 
 def _numpy_columns(value: Any) -> tuple[Shape, dict[str, Any]]:
@@ -175,8 +244,14 @@ def _same_lengths(columns: Mapping[str, Any]) -> None:
 
 
 def _stored(name: str, values: Any, wanted: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
-    try:
+    with _explained(name):
         return _column(name, values, wanted)
+
+
+@contextmanager
+def _explained(name: str) -> Generator[None]:
+    try:
+        yield
     except UnicodeEncodeError:
         raise ConversionError(
             f"Column {name!r} holds text that is not Unicode: half of a pair.", remedy="Use bytes."
@@ -187,6 +262,10 @@ def _stored(name: str, values: Any, wanted: DataType | None) -> tuple[pa.Chunked
         ) from None
     except pa.ArrowException as error:
         raise ConversionError(f"Column {name!r} cannot be stored: {error}.", remedy="Choose another type.") from None
+    except OverflowError:
+        raise ConversionError(
+            f"Column {name!r} cannot be stored: it holds integers beyond 64 bits.", remedy="Use Decimal, or text."
+        ) from None
 
 
 def _column(name: str, values: Any, wanted: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
@@ -199,6 +278,8 @@ def _column(name: str, values: Any, wanted: DataType | None) -> tuple[pa.Chunked
 def _from_arrow(name: str, array: pa.ChunkedArray, wanted: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
+    if _depth(array.type) > DEEPEST:
+        raise RecursionError
     if _hides_nulls(array):
         return _from_python(name, array.to_pylist(), wanted)
     kind = wanted or clickhouse_type(name, array.type)
@@ -211,11 +292,37 @@ def _from_arrow(name: str, array: pa.ChunkedArray, wanted: DataType | None) -> t
         )
     target = arrow_type(kind)
     try:
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(target):
+            array = array.cast(pa.decimal256(76, target.scale))  # Arrow asks for room for any integer first
         converted = array if array.type == target else array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ConversionError(f"Column {name!r} does not fit {kind}: {error}.", remedy="Choose a wider type.") from None
+        raise ConversionError(
+            f"Column {name!r} does not fit {kind}: {error}.", remedy="Choose a type that holds all its values."
+        ) from None
     fits(name, converted, kind)
+    _kept(name, array, converted, kind)
     return converted, kind
+
+
+def _kept(name: str, array: pa.ChunkedArray, converted: pa.ChunkedArray, kind: DataType) -> None:
+    """Arrow rounds floats into decimals, and makes large ones infinite, without a word."""
+    if not pa.types.is_floating(array.type) or array.type == converted.type:
+        return
+    back = converted.cast(pa.float64())
+    own = array.cast(pa.float64())
+    if pa.types.is_decimal(converted.type):
+        changed = pc.fill_null(pc.not_equal(back, own), False)  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        changed = pc.and_(pc.is_inf(back), pc.is_finite(own))  # pyright: ignore[reportAttributeAccessIssue]
+    if cast("Any", pc).any(changed).as_py():
+        raise ConversionError(
+            f"Column {name!r} does not fit {kind}: some of its values would become others.",
+            remedy="Choose a type that holds all its values, or round them first.",
+        )
+
+
+def _depth(kind: Any) -> int:
+    return 1 + max((_depth(kind.field(i).type) for i in range(kind.num_fields)), default=0)
 
 
 def _hides_nulls(array: pa.ChunkedArray) -> bool:
@@ -248,6 +355,10 @@ def _from_python(name: str, values: list[Any], wanted: DataType | None) -> tuple
     ):
         return _as_json(name, values)
     _one_kind(name, present)
+    if any(isinstance(each, Decimal) and not each.is_finite() for each in present):
+        raise ConversionError(
+            f"Column {name!r} holds a Decimal that is not a number.", remedy="Use None, or a float's NaN."
+        )
     try:
         array = pa.array(_prepared(present, values), from_pandas=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
@@ -261,9 +372,7 @@ def _wide_integers(
     if all(each is None or (isinstance(each, int) and 0 <= each < 1 << 64) for each in values):
         return _from_arrow(name, pa.chunked_array([pa.array(values, pa.uint64())]), wanted)
     if isinstance(error, OverflowError):
-        raise ConversionError(
-            f"Column {name!r} cannot be stored: it holds integers beyond 64 bits.", remedy="Use Decimal, or text."
-        ) from None
+        raise error
     raise ConversionError(
         f"Column {name!r} cannot be stored: {error}.", remedy="Make its values of one kind, or pass schema=."
     ) from None

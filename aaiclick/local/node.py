@@ -5,9 +5,9 @@ and then keeps one endless query running, since the program ends with its last q
 that wheel, so it is used here and nowhere else; tests/integration/local/test_clickhouse_contract.py says what we rely
 on.
 
-The first line on standard input is the configuration directory and the data path (no secret is ever an argument). The
-end of standard input means that the keeper is gone: so are we, at once. ClickHouse acknowledges nothing that a kill
-can lose.
+The first line on standard input is the configuration directory, the data path and the protocols to listen for (no
+secret is ever an argument). The end of standard input means that the keeper is gone: so are we, at once. ClickHouse
+acknowledges nothing that a kill can lose.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ import sys
 import threading
 from typing import Any
 
-LISTEN_THEN_STAY = (
-    "SYSTEM START LISTEN HTTP; "
-    "SELECT sleepEachRow(0.25) FROM system.numbers SETTINGS max_block_size = 1, max_execution_time = 0 FORMAT Null"
-)
+STAY = "SELECT sleepEachRow(0.25) FROM system.numbers SETTINGS max_block_size = 1, max_execution_time = 0 FORMAT Null"
 
 
 def main() -> int:
@@ -31,7 +28,8 @@ def main() -> int:
 
     os.chdir(order["configuration"])
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    answer = engine.query(LISTEN_THEN_STAY, "TabSeparated", path=order["data"])
+    listen = "".join(f"SYSTEM START LISTEN {protocol}; " for protocol in order.get("listen", ["HTTP"]))
+    answer = engine.query(listen + STAY, "TabSeparated", path=order["data"])
     if answer.has_error():
         sys.stderr.write(answer.error_message() + "\n")
         return 1

@@ -6,11 +6,13 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from aaiclick.data import Object, View, open_reference
+from aaiclick.data.values import types_of
 from aaiclick.errors import SubmitError
+from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Task, get_current_context, get_task
 from aaiclick.orchestration.decorators import note_built
 from aaiclick.orchestration.factories import entrypoint_of
-from aaiclick.store.models import TaskStatus
+from aaiclick.store.words import TaskStatus
 
 CHUNK_ROWS = 100_000
 """Rows in a chunk unless said otherwise; docs/operators.md has the measurements."""
@@ -74,6 +76,7 @@ def map(  # noqa: A001  (the word of the requirements)
     `schema` gives columns of the result other types than the first rows suggest; `options` are those of `create_task`
     for the tasks of the chunks.
     """
+    types_of(schema)  # a wrong one is told of at once
     spec = {"schema": None if schema is None else {name: _type_name(kind) for name, kind in schema.items()}}
     return _handle("map", callback, objects, chunk_rows, options, kwargs, spec)
 
@@ -116,8 +119,18 @@ def _handle(
 ) -> Handle:
     if not objects:
         raise SubmitError(f"{operator}() has nothing to work on.", remedy="Give an Object, a View, or a task.")
-    if isinstance(chunk_rows, bool) or chunk_rows < 1:
-        raise SubmitError(f"{operator}() cannot make chunks of {chunk_rows!r} rows.", remedy="Use at least 1.")
+    if not isinstance(chunk_rows, int) or isinstance(chunk_rows, bool) or chunk_rows < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SubmitError(
+            f"{operator}() cannot make chunks of {chunk_rows!r} rows.", remedy="Use a whole number, 1 or more."
+        )
+    for given in objects:
+        if not isinstance(given, Object | Task):
+            raise SubmitError(
+                f"{operator}() works on Objects, and was given {given!r:.60}.",
+                remedy="Store it first (create_object_from_value), or give the task that returns an Object.",
+            )
+    if not isinstance(callback, str):
+        parameters_of(callback, len(objects), kwargs)
     chosen = dict(options or {})
     unknown = sorted(set(chosen) - set(OPTIONS))
     if unknown:

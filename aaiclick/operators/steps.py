@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aaiclick.data import Object, View
+from aaiclick.data.forms import read_as
 from aaiclick.data.gather import (
     Part,
     columns_from_json,
@@ -25,7 +26,7 @@ from aaiclick.data.gather import (
     source_of,
     write_part,
 )
-from aaiclick.operators.callbacks import parameters_of, read_as
+from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Group, PermanentError, Task, get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
 from aaiclick.store import reads

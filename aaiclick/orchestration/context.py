@@ -10,8 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
-
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_target
 from aaiclick.orchestration.graph import Group, Node, Task
@@ -25,6 +23,8 @@ from aaiclick.store.migrate import prepare
 from aaiclick.store.submit import Limits, add_to_job
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
     from aaiclick.store.engine import Connection, Pool
 
 N = TypeVar("N", Task, Group)
@@ -46,13 +46,13 @@ class OrchContext:
         self.job_id = job_id
         self._target = target
         self._lease = lease
-        self._engine: AsyncEngine | None = None
+        self._engines: list[AsyncEngine] | None = None
         self._pool: Pool | None = None
         self._token: Token[OrchContext | None] | None = None
 
     async def __aenter__(self) -> OrchContext:
         target = self._target or await _find_target()
-        self._engine, self._pool = create_engine(target), create_pool(target)
+        self._target, self._engines, self._pool = target, [], create_pool(target)
         self._token = _current.set(self)
         return self
 
@@ -62,23 +62,26 @@ class OrchContext:
         if self._token is not None:
             _current.reset(self._token)
             self._token = None
-        engine, self._engine = self._engine, None
+        engines, self._engines = self._engines, None
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool
             await pool.close()
-        if engine is not None:
+        for engine in engines or ():
             await engine.dispose()
 
-    def borrow(self, engine: AsyncEngine, pool: Pool) -> None:
-        """Work with an engine and a pool that belong to somebody else, who closes them."""
-        self._engine, self._pool = engine, pool
+    def borrow(self, engines: list[AsyncEngine], pool: Pool) -> None:
+        """Work with a pool, and an engine if there is one, that belong to somebody else, who closes them."""
+        self._engines, self._pool = engines, pool
 
     @property
     def engine(self) -> AsyncEngine:
-        if self._engine is None:
+        """A SQLAlchemy engine, made when somebody wants it."""
+        if self._engines is None or self._target is None:
             raise _not_entered()
-        return self._engine
+        if not self._engines:
+            self._engines.append(create_engine(self._target))
+        return self._engines[0]
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
@@ -92,6 +95,8 @@ class OrchContext:
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[AsyncSession]:
         """A SQLAlchemy session, for one operation."""
+        from sqlalchemy.ext.asyncio import AsyncSession
+
         async with AsyncSession(self.engine, expire_on_commit=False) as session:
             yield session
 
@@ -136,7 +141,7 @@ def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:
 
 
 _current: ContextVar[OrchContext | None] = ContextVar("aaiclick_orch_context", default=None)
-_of_scopes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[PostgresTarget, tuple[AsyncEngine, Pool]]] = (
+_of_scopes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[PostgresTarget, tuple[list[AsyncEngine], Pool]]] = (
     WeakKeyDictionary()
 )
 
@@ -158,7 +163,7 @@ def _of_scope(scope: TaskScope) -> OrchContext:
     """Tasks of one process share a pool: opening one per task would cost more than the task."""
     shared = _of_scopes.setdefault(asyncio.get_running_loop(), {})
     if scope.target not in shared:
-        shared[scope.target] = create_engine(scope.target), create_pool(scope.target)
+        shared[scope.target] = [], create_pool(scope.target)
     context = OrchContext(scope.job_id, target=scope.target, lease=scope.lease)
     context.borrow(*shared[scope.target])
     return context

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
-
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.arguments import serialise
 from aaiclick.orchestration.context import any_context, job_limits, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
-from aaiclick.orchestration.planning import arguments_of, closure, make_plan, slices
+from aaiclick.orchestration.planning import arguments_of, check_options, check_timeout, closure, make_plan, slices
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.sharing import MARK, sharing
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
 from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
-from aaiclick.store.models import DEFAULT_QUEUE
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.store.words import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     from aaiclick.store.engine import Connection
 
 
@@ -63,17 +63,16 @@ async def create_job(
     are let go of on the way. Each may wait for what came before it, and groups may go on growing.
     """
     _check_name(name)
+    check_timeout(f"The job {name!r}", timeout_seconds)
     if isinstance(entry, Iterator):
         return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
-    nodes = [entry] if isinstance(entry, Node) else entry
-    if isinstance(nodes, str) or callable(nodes):
-        nodes = [create_task(nodes)]
-    for node in cast("Sequence[Node]", nodes):
+    nodes = _nodes(entry)
+    for node in nodes:
         if node.submitted:
             raise SubmitError(
                 f"{node} belongs to job {node.job_id} already.", remedy="A job is made of new tasks: make another."
             )
-    found = closure(cast("Sequence[Node]", nodes))
+    found = closure(nodes)
     plan, names = make_plan(found)
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds
     new = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
@@ -91,6 +90,19 @@ async def create_job(
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)
+
+
+def _nodes(entry: object) -> Sequence[Node]:
+    if isinstance(entry, Node):
+        return [entry]
+    if isinstance(entry, str) or callable(entry):
+        return [create_task(entry)]
+    if isinstance(entry, Sequence) and all(isinstance(each, Node) for each in cast("Sequence[object]", entry)):
+        return cast("Sequence[Node]", entry)
+    raise SubmitError(
+        f"A job cannot be made of {entry!r:.80}.",
+        remedy="Give a task, a group, several of them, a function or its import path.",
+    )
 
 
 def _check_name(name: object) -> None:
@@ -134,10 +146,14 @@ async def add_task_to_job(
 async def get_job(job_id: int) -> Job:
     """A job as it is now; raises NotFoundError."""
     async with any_context() as context, context.connection() as connection:
-        row = await reads.get_job(connection, job_id)
+        row = await reads.get_job(connection, job_id) if _is_id(job_id) else None
     if row is None:
         raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
     return Job.from_row(row)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 63
 
 
 async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
@@ -155,13 +171,13 @@ async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, 
 async def cancel_job(job_id: int) -> bool:
     """End a job: what waits is cancelled, what runs is told to stop. False if it was over already."""
     async with any_context() as context, context.connection() as connection:
-        return await control.cancel_job(connection, job_id)
+        return _is_id(job_id) and await control.cancel_job(connection, job_id)
 
 
 async def get_task(task_id: int) -> Task:
     """A task as it is now; raises NotFoundError."""
     async with any_context() as context, context.connection() as connection:
-        row = await reads.get_task(connection, task_id)
+        row = await reads.get_task(connection, task_id) if _is_id(task_id) else None
     if row is None:
         raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists the tasks of a job.")
     return Task.from_row(row)
@@ -246,6 +262,7 @@ async def enqueue_many(
     connection: Connection | AsyncConnection | AsyncSession | None = None,
 ) -> list[int]:
     """Put many items of a type into a queue at once; returns their ids in order."""
+    check_options(f"An item of type {type!r}", priority, max_attempts)
     keys = idempotency_keys or [None] * len(payloads)
     attempts = max_attempts or get_settings().worker_max_retries + 1
     items = [
@@ -269,6 +286,7 @@ def make_item(
     queue: str,
     concurrency_key: str | None,
 ) -> NewTask:
+    check_options(f"An item of type {type!r}", priority, max_attempts)
     kwargs, needed = serialise(payload or {}, f"item of type {type!r}")
     if needed:
         raise SubmitError(
@@ -289,13 +307,23 @@ async def _enqueue(
     if connection is None:
         async with any_context() as context, context.connection() as own:
             return await _insert(items, payloads, own)
+    return await _insert(items, payloads, await _driver_connection(connection))
+
+
+async def _driver_connection(connection: Connection | AsyncConnection | AsyncSession) -> Connection:
+    """asyncpg's own connection, in the transaction of the caller's."""
+    if "sqlalchemy.ext.asyncio" not in sys.modules:  # then it is none of SQLAlchemy's, which need not be loaded
+        return cast("Connection", connection)
+    from sqlalchemy import select
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
     if isinstance(connection, AsyncSession):
         connection = await connection.connection()
-    if isinstance(connection, AsyncConnection):
-        await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
-        raw = await connection.get_raw_connection()
-        return await _insert(items, payloads, cast("Connection", raw.driver_connection))
-    return await _insert(items, payloads, connection)
+    if not isinstance(connection, AsyncConnection):
+        return connection
+    await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
+    raw = await connection.get_raw_connection()
+    return cast("Connection", raw.driver_connection)
 
 
 async def _insert(items: Sequence[NewTask], payloads: Sequence[Mapping[str, Any]], connection: Connection) -> list[int]:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.models import DEFAULT_ORG_ID, JobStatus, TaskStatus
+from aaiclick.store.words import DEFAULT_ORG_ID, JobStatus, TaskStatus
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE = 5_000
 
 _TABLES = """
-    SELECT name, comment, coalesce(total_rows, 0) AS rows, coalesce(total_bytes, 0) AS bytes FROM system.tables
+    SELECT name, comment, coalesce(total_rows, 0) AS rows, coalesce(total_bytes, 0) AS bytes FROM {catalog}
     WHERE database = currentDatabase() AND (match(name, '^t[1-9][0-9]*$') OR startsWith(name, {named:String}))
     ORDER BY name
 """
@@ -47,7 +47,7 @@ class Entry:
 async def inventory(connection: Connection, client: Client, *, job_id: int | None = None) -> list[Entry]:
     """All tables that are ours, by name; only those that a job holds, if asked."""
     known = {row["table_name"]: row for row in await _known(connection, job_id)}
-    answer: Any = await client.read_text(_TABLES, {"named": NAMED})
+    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"named": NAMED})
     there: dict[str, dict[str, Any]] = {
         row["name"]: row for row in answer.to_pylist() if '"aaiclick": "session"' not in row["comment"]
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from aaiclick.store.models import JobStatus, TaskStatus, Worker, WorkerStatus
+from aaiclick.store.words import JobStatus, TaskStatus, WorkerStatus
+from aaiclick.store.workers import Worker
 
 __all__ = ["JobStatus", "TaskStatus", "Worker", "WorkerStatus"]

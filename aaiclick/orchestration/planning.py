@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import serialise, tasks_in
+from aaiclick.orchestration.arguments import found_in, serialise
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.settings import get_settings
@@ -36,8 +36,17 @@ def closure(items: Iterable[Node]) -> list[Node]:
             if node.group is not None:
                 todo.append(node.group)
             if node.kwargs:
-                todo.extend(tasks_in(node.kwargs))
+                todo.extend(_needed(node))
     return sorted(found.values(), key=lambda node: node.id)
+
+
+def _needed(task: Task) -> list[Task]:
+    try:
+        return list(found_in(task.kwargs, Task))
+    except RecursionError:
+        raise SubmitError(
+            f"The arguments of {task} are nested without an end, or too deeply.", remedy="Flatten them."
+        ) from None
 
 
 def slices(items: Iterator[Node], job_id: int, size: int = SLICE) -> Iterator[tuple[list[Node], Plan, dict[int, str]]]:
@@ -80,10 +89,39 @@ def arguments_of(plan: Plan, nodes: Iterable[Node]) -> list[tuple[int, Any]]:
     return [(node.id, node.kwargs) for node in nodes if node.id in with_tables and isinstance(node, Task)]
 
 
+SMALL = 32767
+"""The largest smallint of PostgreSQL."""
+
+
+def check_options(
+    what: object,
+    priority: int,
+    max_attempts: int | None = None,
+    timeout_seconds: float | None = None,
+    concurrency_limit: int | None = None,
+) -> None:
+    """Refuse what no row can hold, or what could never run; `what` names the task in the message."""
+    if not -SMALL - 1 <= priority <= SMALL:
+        raise SubmitError(
+            f"{what} has priority {priority}.", remedy=f"Priorities lie between {-SMALL - 1} and {SMALL}."
+        )
+    if max_attempts is not None and not 1 <= max_attempts <= SMALL:
+        raise SubmitError(
+            f"{what} would be tried {max_attempts} times.", remedy=f"max_attempts is 1 to {SMALL} (retries + 1)."
+        )
+    check_timeout(what, timeout_seconds)
+    if concurrency_limit is not None and not 1 <= concurrency_limit < 1 << 31:
+        raise SubmitError(f"{what} has concurrency_limit {concurrency_limit}.", remedy="It is 1 or more.")
+
+
+def check_timeout(what: object, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise SubmitError(f"{what} has timeout_seconds {seconds}.", remedy="Give a number of seconds above zero.")
+
+
 def _task(task: Task, max_attempts: int) -> tuple[NewTask, list[Task]]:
     kwargs, needed = serialise(task.kwargs, str(task))
-    if not -32768 <= task.priority <= 32767:
-        raise SubmitError(f"{task} has priority {task.priority}.", remedy="Priorities lie between -32768 and 32767.")
+    check_options(task, task.priority, task.max_attempts, task.timeout_seconds, task.concurrency_limit)
     new = NewTask(
         task.id,
         task.type,

@@ -21,7 +21,7 @@ from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.engine import create_pool
 from aaiclick.store.keys import SCOPES
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection, Pool

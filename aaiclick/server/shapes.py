@@ -346,7 +346,7 @@ class ObjectHead(BaseModel):
 
 
 class ObjectSchema(ObjectHead):
-    shape: Literal["scalar", "column", "table"]
+    shape: Literal["scalar", "column", "table", "record"]
     columns: list[ColumnOut]
 
 

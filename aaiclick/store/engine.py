@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
 from aaiclick.settings import PostgresTarget
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -54,7 +55,7 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
             f"The address of {target} cannot be used: {error}.",
             remedy="Correct AAICLICK_DATABASE_URL; 'aaiclick config' shows what is set.",
         ) from None
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
+    except (OSError, TimeoutError, UnicodeError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
         raise _explain(target, error) from error
 
 
@@ -85,6 +86,7 @@ def create_pool(target: PostgresTarget, *, size: int = 5) -> Pool:
 
 def create_engine(target: PostgresTarget, *, pool_size: int = 5, max_overflow: int = 10) -> AsyncEngine:
     """An engine whose connections come from `connect`; nothing is opened until it is used."""
+    from sqlalchemy.ext.asyncio import create_async_engine  # few use it, and all would wait for it
 
     async def open_connection() -> Connection:
         return await connect(target)
@@ -121,6 +123,8 @@ def judge_server(target: PostgresTarget, major_version: int, description: str) -
 def _explain(target: PostgresTarget, error: Exception) -> AaiclickError:
     """Turn what a driver or the system says into what a user can act on."""
     match error:
+        case UnicodeError():
+            return SettingsError(f"{target.host[:60]!r} is no name of a host.", remedy=CHECK_PLACE)
         case asyncpg.InvalidCatalogNameError():
             return UnreachableError(
                 f"The server at {_place(target)} has no database {target.database!r}.",

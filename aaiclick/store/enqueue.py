@@ -8,12 +8,12 @@ from uuid import UUID
 
 from aaiclick import faults
 from aaiclick.store.claims import notify_ready
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import Counters, NewTask
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import TASK_COLUMNS, record
 from aaiclick.store.tables import hold_arguments
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.errors import NotFoundError, SubmitError
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.users import get_user
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from aaiclick.errors import NotFoundError
 from aaiclick.store.claims import notify_ready
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.orgs import Limits
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

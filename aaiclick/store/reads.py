@@ -50,6 +50,11 @@ async def task_results(connection: Connection, job_id: int, task_ids: Sequence[i
     return {row["id"]: row["result"] for row in rows}
 
 
+async def job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
+    """What a job came to: the results of the tasks that nothing waits for."""
+    return await connection.fetch(statement("job_results"), job_id, limit)
+
+
 async def group_results(connection: Connection, group_id: int) -> list[asyncpg.Record]:
     """What the tasks of a group returned, in the order of their ids."""
     return await connection.fetch(statement("group_results"), group_id)

@@ -14,12 +14,12 @@ from aaiclick.errors import LeaseLost, LimitError, NotFoundError, SubmitError
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.leases import Lease
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import Counters, Known, NewGroup, NewTask, Plan, count, refuse_cycle
 from aaiclick.store.propagate import settle
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import hold_arguments
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

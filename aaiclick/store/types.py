@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg

@@ -81,8 +81,8 @@ def _ended(status: str, facts: dict[str, Any]) -> Reason:
         cause = f"task {facts['cause_type']!r} ({facts['cause_id']}) is {facts['cause_status']}"
         return Reason("cancelled", f"cancelled because {cause}; retrying that one brings this back")
     if status == "DEAD_LETTER":
-        return Reason("dead_letter", f"failed {facts['failures']} times and waits to be redriven: {facts['error']}")
-    return Reason(status.lower(), f"over: {status}" + (f": {facts['error']}" if facts["error"] else ""))
+        return Reason("dead_letter", f"failed {facts['failures']} times and waits to be redriven")
+    return Reason(status.lower(), f"over: {status}")
 
 
 def _when(facts: dict[str, Any]) -> str:

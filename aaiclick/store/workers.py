@@ -13,20 +13,44 @@ The leader is an economy, not a guarantee: every loop is safe to run by several 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from aaiclick import faults
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.leases import Lease
-from aaiclick.store.models import Worker, WorkerStatus
 from aaiclick.store.outcomes import acknowledge
 from aaiclick.store.statements import statement
+from aaiclick.store.words import WorkerStatus
 
 if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.store.engine import Connection
+
+
+@dataclass(slots=True)
+class Worker:
+    """A process that runs tasks: of every org, or of `org_id` alone if it came with that org's credential."""
+
+    id: int
+    started_at: datetime
+    last_heartbeat: datetime
+    stopped_at: datetime | None
+    tasks_completed: int
+    tasks_failed: int
+    pid: int
+    pool_size: int
+    status: WorkerStatus
+    is_leader: bool
+    leader_until: datetime | None
+    leader_term: int | None
+    hostname: str
+    version: str | None
+    queues: list[str]
+    org_id: UUID | None
 
 
 async def register_worker(

@@ -34,6 +34,11 @@ def test_a_server_that_is_not_there(aaiclick, no_traceback, command):
     assert "hunter2" not in result.stderr
 
 
+def test_a_host_that_cannot_be_one(aaiclick, no_traceback):
+    result = aaiclick("jobs", "ls", AAICLICK_DATABASE_URL=f"postgresql://u:p@{'a' * 300}/d")
+    no_traceback(result, 2, "is no name of a host")
+
+
 def test_a_host_that_has_no_address(aaiclick, no_traceback):
     no_traceback(aaiclick("migrate", POSTGRES_HOST="nowhere.invalid"), 5, "nowhere.invalid:5432 does not answer")
 

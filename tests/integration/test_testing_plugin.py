@@ -4,7 +4,7 @@ import asyncpg
 import pytest
 
 from aaiclick.settings import get_settings
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 pytest_plugins = ["pytester"]
 

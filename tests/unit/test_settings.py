@@ -127,10 +127,33 @@ def test_a_postgres_target_survives_its_url(target):
         ClickHouseTarget("ch", 8123, "u", "d", "p@:/? #%"),
         ClickHouseTarget("::1", 8443, "u", "d b", "x", secure=True),
         ClickHouseTarget("127.0.0.1", 9999, "u", "d", "x", path="s3cret"),
+        ClickHouseTarget(
+            "n1", 1, "u", "d", "a b", cluster="c d", others=(ClickHouseTarget("n2", 2, "v", "d", "y", path="z"),)
+        ),
     ],
 )
 def test_a_clickhouse_target_survives_its_url(target):
     assert parse_clickhouse_url(target.url) == target
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://a/d?cluster=c", "a cluster is several URLs"),
+        ("http://a/d http://b/d", "a cluster is several URLs"),
+        ("http://a/d?cluster=c http://b/e", "one database name"),
+        ("http://a/d?cluster=c http://b/d?cluster=x", "one cluster name"),
+        (" ", "write http://"),
+    ],
+)
+def test_a_cluster_is_named_whole(url, words):
+    with pytest.raises(ValueError, match=words):
+        parse_clickhouse_url(url)
+
+
+def test_a_database_is_chosen_on_all_nodes():
+    target = parse_clickhouse_url("http://a/d?cluster=c http://b/d").with_database("e")
+    assert [target.database, *(each.database for each in target.others)] == ["e", "e"]
 
 
 def test_defaults_of_a_short_url():

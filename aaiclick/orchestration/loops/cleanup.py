@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aaiclick.data.client import Client
-from aaiclick.data.types import quote_name
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import live_sessions
@@ -74,7 +73,7 @@ async def drop_marked(connection: Connection, client: Client, names: Sequence[st
     async def drop(name: str) -> AaiclickError | None:
         async with places:
             try:
-                await client.run(f"DROP TABLE IF EXISTS {quote_name(name)} SYNC")
+                await client.layout.drop(name)
             except AaiclickError as error:
                 return error
         return None

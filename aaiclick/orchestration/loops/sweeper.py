@@ -40,7 +40,7 @@ FIRST_ID_MS = 1_735_689_600_000
 _NAME = re.compile(r"t([1-9]\d{0,18})")
 _TABLES = """
     SELECT name, comment, metadata_modification_time > now() - toIntervalSecond({silent:UInt32}) AS young
-    FROM system.tables
+    FROM {catalog}
     WHERE database = currentDatabase() AND match(name, '^t[1-9][0-9]*$')
 """
 
@@ -72,7 +72,7 @@ class TableSweeper(Periodic):
 
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
     """Tables that are ours, old and unknown."""
-    answer: Any = await client.read_text(_TABLES, {"silent": int(SILENT_SECONDS)})
+    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"silent": int(SILENT_SECONDS)})
     found: dict[str, dict[str, Any]] = {row["name"]: row for row in answer.to_pylist()}
     old = old_tables(found, await tables.clock(connection), max_age_seconds)
     unknown: list[str] = []

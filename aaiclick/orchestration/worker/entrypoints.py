@@ -66,7 +66,7 @@ class Entrypoints:
         except AttributeError:
             raise EntrypointError(
                 f"The module {module_name!r} has no function {attribute!r}.",
-                remedy="Correct the name of the entrypoint.",
+                remedy="Correct the name of the entrypoint; if the function is new, start the worker again.",
             ) from None
         if getattr(function, MARK, False):
             return getattr(function, "function", function)  # `@task` wraps it: calling the wrapper makes a Task

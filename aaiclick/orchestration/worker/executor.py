@@ -17,7 +17,7 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,11 +26,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
+from aaiclick.data.errors import ConversionError, ObjectNotFoundError
+from aaiclick.data.forms import annotations_of, given_as
+from aaiclick.data.values import Whole
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.arguments import serialise_value, tasks_in
+from aaiclick.orchestration.arguments import found_in, is_plain, serialise_value
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
-from aaiclick.orchestration.retry import RetryPolicy, fingerprint, is_permanent
+from aaiclick.orchestration.retry import PermanentError, RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
@@ -139,7 +143,7 @@ class Executor:
         enter_scope(scope)
         data = await self._enter_data(claim, tables)
         try:
-            arguments = await self._bind(claim, tables)
+            arguments = await self._bind(claim, function, tables)
             value = await self._call(running, function, arguments)
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
@@ -158,19 +162,25 @@ class Executor:
         except UnreachableError:
             return None
 
-    async def _bind(self, claim: Claim, tables: AttemptTables) -> dict[str, Any]:
+    async def _bind(self, claim: Claim, function: Callable[..., Any], tables: AttemptTables) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""
         if claim.kwargs == "{}":
             return {}
         given = json.loads(claim.kwargs)
         needed = results_needed(given)
+        found: dict[int, str | None] = {}
         if needed and claim.job_id is not None:
             async with get_current_context().connection() as connection:
                 found = await reads.task_results(connection, claim.job_id, sorted(needed))
-            results = {task_id: text and json.loads(text) for task_id, text in found.items()}
-            given = resolve(given, results)
+            given = resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()})
+        if MARK not in claim.kwargs and not any(text is not None and MARK in text for text in found.values()):
+            return cast("dict[str, Any]", given)
         tables.granted = tables_in(given)
-        return cast("dict[str, Any]", await _open(given))
+        try:
+            opened = await _each_leaf(given, is_reference, open_reference)
+        except ObjectNotFoundError as error:
+            raise _released(error, found) from error
+        return await _as_annotated(function, opened)
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if _is_asynchronous(function):
@@ -189,22 +199,15 @@ class Executor:
 
     async def _publish(self, value: Any) -> tuple[str | None, tuple[int, ...]]:
         """A task's value as its result, and the tasks whose results it waits for."""
-        returned = [] if value is None else list(tasks_in(value))
-        if not returned:
+        if value is None or isinstance(value, Object | Record):
+            return await self._publish_value(value), ()
+        returned = list(found_in(value, Task))
+        if not returned and next(found_in(value, Object), None) is None:
             return await self._publish_value(value), ()
         await get_current_context().apply([task for task in returned if not task.submitted])
-        form, needed = serialise_value(await self._materialised(value), "The returned value")
+        stored = await _each_leaf(value, _is_object, _materialised)
+        form, needed = serialise_value(stored, "The returned value")
         return form, tuple({task.id for task in needed})
-
-    async def _materialised(self, value: Any) -> Any:
-        """A value that holds tasks: its Objects as tables."""
-        if isinstance(value, Object):
-            return value if isinstance(value, View) else await value.materialize()
-        if isinstance(value, dict):
-            return {name: await self._materialised(item) for name, item in cast("dict[Any, Any]", value).items()}
-        if isinstance(value, list | tuple):
-            return [await self._materialised(item) for item in cast("list[Any]", value)]
-        return value
 
     async def _publish_value(self, value: Any) -> str | None:
         """Nothing, an Object or View as it is, a record as JSON, anything else as a new Object."""
@@ -213,10 +216,8 @@ class Executor:
         if isinstance(value, Record):
             return json.dumps(value)
         if not isinstance(value, Object):
-            value = await create_object_from_value(value)
-        elif not isinstance(value, View):
-            value = await value.materialize()
-        return json.dumps(value.to_dict())
+            value = await _stored(value)
+        return json.dumps((await _materialised(value)).to_dict())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -224,14 +225,55 @@ def _is_asynchronous(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
-async def _open(value: Any) -> Any:
-    """A value with every reference in it as an Object or View of the current context."""
-    if is_reference(value):
-        return await open_reference(value)
+async def _stored(value: Any) -> Object:
+    """A returned value as an Object: rows and columns where it has some, else as it is; trying again would not help."""
+    try:
+        return await create_object_from_value(value)
+    except ConversionError as error:
+        if not isinstance(value, dict | list | tuple):
+            raise PermanentError(f"What the task returned cannot be kept. {error.what}", remedy=error.remedy) from error
+    try:
+        return await create_object_from_value(Whole(cast("Any", value)))
+    except ConversionError as error:
+        raise PermanentError(f"What the task returned cannot be kept. {error.what}", remedy=error.remedy) from error
+
+
+async def _materialised(value: Object) -> Object:
+    return value if isinstance(value, View) else await value.materialize()
+
+
+def _released(error: ObjectNotFoundError, results: Mapping[int, str | None]) -> PermanentError:
+    """An input is gone for good; whoever made it can make it again."""
+    made = [
+        task for task, text in results.items() if text is not None and any(name in error.what for name in _names(text))
+    ]
+    remedy = f"Make it again: aaiclick tasks clear {made[0]}" if made else "Make it again, and submit the task anew."
+    return PermanentError(f"An input of this task was released. {error.what}", remedy=remedy)
+
+
+def _names(text: str) -> set[str]:
+    return tables_in(json.loads(text))
+
+
+async def _as_annotated(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Objects in the form that the function takes: what a type checker was promised is what it gets."""
+    annotations = annotations_of(function)
+    return {name: await given_as(value, annotations.get(name, Any)) for name, value in arguments.items()}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Object)
+
+
+async def _each_leaf(value: Any, matches: Callable[[Any], bool], change: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Nested lists and dicts with what matches replaced; a million numbers are passed over by their types."""
+    if matches(value):
+        return await change(value)
     if isinstance(value, dict):
-        return {name: await _open(item) for name, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [await _open(item) for item in cast("list[Any]", value)]
+        return {k: await _each_leaf(item, matches, change) for k, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        items = cast("list[Any]", value)
+        return items if is_plain(items) else [await _each_leaf(item, matches, change) for item in items]
     return value
 
 

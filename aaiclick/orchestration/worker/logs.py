@@ -180,6 +180,8 @@ def captured_output() -> Generator[None]:
     handler = _TaskHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
+    if root.level == logging.WARNING:  # Python's own default, and no choice of anybody's
+        root.setLevel(logging.INFO)
     sys.stdout, sys.stderr = _Divided(stdout), _Divided(stderr)
     root.addHandler(handler)
     threading.Thread.start = _start_in_context

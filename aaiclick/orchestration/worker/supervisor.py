@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
-from aaiclick.errors import EntrypointError
+from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.loops import keeper, router
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.worker.orders import GONE, UNFIT, Duty, Setup
@@ -46,7 +47,10 @@ CHECK_SECONDS = 0.25
 LOOP_SECONDS = 2.0
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 30.0
+TELL_SECONDS = 3.0
+GIVE_UP_SECONDS = 5.0
 
+_logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -71,11 +75,38 @@ class Child:
     overdue: list[supervision.Overdue] = field(default_factory=list)
 
 
-class Insistent:
-    """A connection for work that must be done, however long PostgreSQL is away; one piece of it at a time."""
+class Absence:
+    """How long PostgreSQL has been away, said once and taken back once, whoever notices."""
 
-    def __init__(self, target: PostgresTarget) -> None:
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told = False
+
+    def noticed(self, error: BaseException) -> float:
+        """It is away; returns for how many seconds."""
+        now = time.monotonic()
+        self._since = self._since if self._since is not None else now
+        if not self._told and now - self._since >= TELL_SECONDS:
+            self._told = True
+            _logger.warning("%s Waiting for it; tasks go on meanwhile.", str(error).partition("\n")[0])
+        return now - self._since
+
+    def over(self) -> None:
+        if self._told:
+            _logger.warning("PostgreSQL is back.")
+        self._since, self._told = None, False
+
+
+class Insistent:
+    """A connection for work that must be done, however long PostgreSQL is away; one piece of it at a time.
+
+    Only a worker that is to stop gives up in the end: what it held is given to others when its leases run out.
+    """
+
+    def __init__(self, target: PostgresTarget, absence: Absence, stopping: asyncio.Event) -> None:
         self._target = target
+        self._absence = absence
+        self._stopping = stopping
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
@@ -85,10 +116,18 @@ class Insistent:
                 try:
                     if self._connection is None or self._connection.is_closed():
                         self._connection = await connect(self._target)
-                    return await work(self._connection)
-                except GONE:
+                    done = await work(self._connection)
+                except GONE as error:
                     self.close()
+                    if self._absence.noticed(error) > GIVE_UP_SECONDS and self._stopping.is_set():
+                        raise UnreachableError(
+                            "The worker has stopped, and could not say so: PostgreSQL is away.",
+                            remedy="What it held is given to others when its leases have run out.",
+                        ) from error
                     await asyncio.sleep(CHECK_SECONDS)
+                else:
+                    self._absence.over()
+                    return done
 
     def close(self) -> None:
         if self._connection is not None:
@@ -103,8 +142,9 @@ class Supervisor:
         self._plan = plan
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
+        absence = Absence()
         self._births, self._leases, self._limits, self._loops, self._events = (
-            Insistent(plan.setup.postgres) for _ in range(5)
+            Insistent(plan.setup.postgres, absence, self._stopping) for _ in range(5)
         )
         self._bell = router.Bell()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.store.models import triggers as triggers
 from aaiclick.store.models import walls as walls
-from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, DEFAULT_QUEUE, metadata
+from aaiclick.store.models.base import metadata
 from aaiclick.store.models.catalog import (
     DagCurrentVersion,
     DagVersion,
@@ -23,17 +23,6 @@ from aaiclick.store.models.records import (
     TableSession,
     TaskInput,
 )
-from aaiclick.store.models.status import (
-    AttemptOutcome,
-    DefinitionStatus,
-    JobStatus,
-    NodeType,
-    OutboxStatus,
-    ReferenceOwner,
-    TaskReadiness,
-    TaskStatus,
-    WorkerStatus,
-)
 from aaiclick.store.models.tasks import Task
 from aaiclick.store.models.tenants import (
     ApiKey,
@@ -50,11 +39,7 @@ from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, Tas
 from aaiclick.store.models.workers import Worker
 
 __all__ = [
-    "DEFAULT_ORG_ID",
-    "DEFAULT_ORG_SLUG",
-    "DEFAULT_QUEUE",
     "ApiKey",
-    "AttemptOutcome",
     "AuditEntry",
     "ColumnLineage",
     "DagCurrentVersion",
@@ -63,22 +48,17 @@ __all__ = [
     "Dataset",
     "DatasetPartition",
     "DatasetVersion",
-    "DefinitionStatus",
     "Dependency",
     "Group",
     "IdempotencyKey",
     "Job",
     "JobDefinition",
-    "JobStatus",
-    "NodeType",
     "OperatorState",
     "Org",
     "OrgRole",
     "OrgRoleMembership",
     "OutboxRow",
-    "OutboxStatus",
     "Queue",
-    "ReferenceOwner",
     "TableRefcount",
     "TableReference",
     "TableSession",
@@ -86,11 +66,8 @@ __all__ = [
     "TaskAddition",
     "TaskAttempt",
     "TaskInput",
-    "TaskReadiness",
-    "TaskStatus",
     "TaskType",
     "User",
     "Worker",
-    "WorkerStatus",
     "metadata",
 ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any, ClassVar
-from uuid import UUID
 
 from sqlalchemy import BigInteger, Column, DateTime, Enum, ForeignKey, MetaData, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -26,12 +25,6 @@ _NAMES = {
 
 metadata = MetaData(naming_convention=_NAMES)
 _registry = registry(metadata=metadata)
-
-DEFAULT_ORG_ID = UUID("00000000-0000-4000-8000-000000000001")
-"""The org that owns everything until a second one is made; the first migration inserts it."""
-
-DEFAULT_ORG_SLUG = "default"
-DEFAULT_QUEUE = "default"
 
 
 class Row(SQLModel, registry=_registry):

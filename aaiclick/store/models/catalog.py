@@ -23,7 +23,8 @@ from aaiclick.store.models.base import (
     uuid_key,
     words,
 )
-from aaiclick.store.models.status import DEFINITION_STATUS, DefinitionStatus
+from aaiclick.store.models.status import DEFINITION_STATUS
+from aaiclick.store.words import DefinitionStatus
 
 DATASET_TICKETS = Sequence("dataset_tickets", metadata=metadata)
 """Who reads later has the higher ticket; what was made from an older reading never replaces what is newer."""

@@ -23,7 +23,8 @@ from sqlalchemy import (
 from sqlmodel import Field
 
 from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, uuid, words
-from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER, OutboxStatus, ReferenceOwner
+from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER
+from aaiclick.store.words import OutboxStatus, ReferenceOwner
 
 
 class OutboxRow(Row, table=True):

@@ -10,8 +10,6 @@ from sqlalchemy import Boolean, CheckConstraint, Double, ForeignKeyConstraint, I
 from sqlalchemy.dialects.postgresql import JSONB
 
 from aaiclick.store.models.base import (
-    DEFAULT_ORG_ID,
-    DEFAULT_QUEUE,
     Row,
     busy,
     column,
@@ -24,7 +22,8 @@ from aaiclick.store.models.base import (
     uuid,
     words,
 )
-from aaiclick.store.models.status import TASK_READINESS, TASK_STATUS, TaskReadiness, TaskStatus
+from aaiclick.store.models.status import TASK_READINESS, TASK_STATUS
+from aaiclick.store.words import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus
 
 LIVE = "status IN ('CLAIMED', 'RUNNING')"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import DDL, event
 
-from aaiclick.store.models.base import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, metadata
+from aaiclick.store.models.base import metadata
+from aaiclick.store.words import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
 
 TOUCHED = (
     "jobs", "tasks", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",

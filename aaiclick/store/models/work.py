@@ -32,7 +32,8 @@ from aaiclick.store.models.base import (
     uuid,
     words,
 )
-from aaiclick.store.models.status import ATTEMPT_OUTCOME, JOB_STATUS, NODE_TYPE, AttemptOutcome, JobStatus, NodeType
+from aaiclick.store.models.status import ATTEMPT_OUTCOME, JOB_STATUS, NODE_TYPE
+from aaiclick.store.words import AttemptOutcome, JobStatus, NodeType
 
 
 class Job(Row, table=True):

@@ -13,7 +13,8 @@ from uuid import UUID
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Index, Integer, Sequence, text
 
 from aaiclick.store.models.base import Row, busy, column, many_words, metadata, moment, now, snowflake_key, uuid, words
-from aaiclick.store.models.status import WORKER_STATUS, WorkerStatus
+from aaiclick.store.models.status import WORKER_STATUS
+from aaiclick.store.words import WorkerStatus
 
 LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 

@@ -14,7 +14,7 @@ from aaiclick.orchestration.worker.trial import run_until_job_ends
 from aaiclick.store import catalog_dags, catalog_events, catalog_sources
 from aaiclick.store.doctor import check_invariants
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 JOBS = "tests.integration.catalog.flow_jobs"
 SHOP = f"""

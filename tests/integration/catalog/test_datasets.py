@@ -17,7 +17,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.store import catalog_datasets, users
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
 
 EVERYTHING = Reader(DEFAULT_ORG_ID, None)

@@ -15,7 +15,7 @@ from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.store import catalog_dags
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 SHOP = """
 name: shop

@@ -12,7 +12,7 @@ from aaiclick.catalog.errors import DeployError
 from aaiclick.store import catalog_events, catalog_sources
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
 
 CHANGED = SHOP.replace("id > 0", "id > 1")

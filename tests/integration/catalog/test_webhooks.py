@@ -10,7 +10,7 @@ from aaiclick.catalog import webhooks
 from aaiclick.catalog.deploy import deploy
 from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import JOBS
 
 HOOKED = f"""

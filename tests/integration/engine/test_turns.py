@@ -12,8 +12,8 @@ from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store import control
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Claim
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.engine.conftest import Engine
 
 

@@ -111,10 +111,10 @@ def unfit(rows: int) -> None: ...
 def alone() -> None: ...
 
 
-@pytest.mark.parametrize(("callback", "words"), [(unfit, "chunks do not come as"), (alone, "has 0 parameters")])
+@pytest.mark.parametrize(("callback", "words"), [("unfit", "chunks do not come as"), ("alone", "has 0 parameters")])
 async def test_a_callback_that_cannot_be_called_is_told_so_once(data, callback, words):
     numbers = await create_object_from_value([1, 2, 3])
-    made = await create_job("unfit", foreach(callback, numbers))
+    made = await create_job("unfit", foreach(f"{__name__}.{callback}", numbers))
     assert run_job_test(made).status is JobStatus.FAILED
     async with OrchContext() as context, context.connection() as connection:
         row = await connection.fetchrow("SELECT error, attempt FROM tasks WHERE type LIKE '%.chunk'")
@@ -317,14 +317,16 @@ async def test_a_chunk_that_stays_broken_fails_the_map_and_can_be_retried(data):
 
 # --- refusals -----------------------------------------------------------------------------------------------------
 
+SOME = create_task("some.function")
+
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: map(by_arrow), "nothing to work on"),
-        (lambda: map(by_arrow, 1, chunk_rows=0), "chunks of 0 rows"),
-        (lambda: map(by_arrow, 1, options={"retry": 1}), "no options"),
-        (lambda: map(lambda rows: rows, 1), "cannot be run by another process"),
+        (lambda: map(by_arrow, SOME, chunk_rows=0), "chunks of 0 rows"),
+        (lambda: map(by_arrow, SOME, options={"retry": 1}), "no options"),
+        (lambda: map(lambda rows: rows, SOME), "cannot be run by another process"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused_at_once(call, words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import polars as pl
 import pytest
 
 from aaiclick.data import DataContext, Object, create_object_from_value, open_reference
@@ -133,3 +134,75 @@ async def test_a_job_that_goes_on_for_ever_is_stopped(monkeypatch):
     assert done.status is JobStatus.FAILED
     assert "5 times in a row" in (done.error or "")
     assert done.total_tasks == 6
+
+
+@task
+async def parts() -> dict[str, Object]:
+    whole = await create_object_from_value({"n": [1, 2, 3]})
+    return {"odd": whole.filter(whole["n"] % 2 == 1), "all": whole}
+
+
+@task
+def mean(numbers: list[int]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+@task
+def told(means: list[float], rows: list[dict[str, int]], frame: pl.DataFrame, parts: dict[str, Object]) -> str:
+    return f"{means} {rows} {frame.shape} {sorted(parts)} {type(parts['odd']).__name__}"
+
+
+async def test_results_arrive_as_the_annotations_say(aaiclick_clickhouse):
+    numbers = create_task(count_up)
+    made = parts.task()
+    last = told.task([mean(numbers), mean(numbers)], pair_rows(), pair_rows(), made)
+    done = run_job_test(await create_job("annotated", last))
+    assert done.status is JobStatus.COMPLETED, done.error
+    said = await outcome(last.id, aaiclick_clickhouse)
+    assert said == "[2.0, 2.0] [{'a': 1, 'b': 2}] (1, 2) ['all', 'odd'] Object"
+
+
+def count_up() -> list[int]:
+    return [1, 2, 3]
+
+
+@task
+def pair_rows() -> dict[str, list[int]]:
+    return {"a": [1], "b": [2]}
+
+
+@task
+def plain(which: str) -> Any:
+    return {"record": {"a": 1, "b": "x"}, "mixed": {"a": 1, "b": [1, 2]}, "list": [1, "a"], "none": {}}[which]
+
+
+@task
+def as_dict(value: dict[str, Any]) -> str:
+    return repr(value)
+
+
+@task
+def as_list(value: list[Any]) -> str:
+    return repr(value)
+
+
+async def test_plain_values_come_as_they_were_returned(aaiclick_clickhouse):
+    last = [as_dict.task(plain("record")), as_dict.task(plain("mixed")), as_list.task(plain("list"))]
+    last.append(as_dict.task(plain("none")))
+    done = run_job_test(await create_job("plain", last))
+    assert done.status is JobStatus.COMPLETED, done.error
+    said = [await outcome(each.id, aaiclick_clickhouse) for each in last]
+    assert said == ["{'a': 1, 'b': 'x'}", "{'a': 1, 'b': [1, 2]}", "[1, 'a']", "{}"]
+
+
+@task
+def hopeless() -> Any:
+    return {"x": object()}
+
+
+async def test_a_result_that_cannot_be_kept_is_not_tried_again():
+    made = hopeless.task()
+    run_job_test(await create_job("hopeless", made))
+    failed = await get_task(made.id)
+    assert failed.attempt == 1
+    assert "What the task returned cannot be kept" in (failed.error or "")

@@ -21,7 +21,7 @@ import pytest
 from aaiclick.settings import PostgresTarget
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 ROLES = ("reader", "writer", "admin", "worker")
 OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")

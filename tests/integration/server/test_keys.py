@@ -9,7 +9,7 @@ import pytest
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.store import keys, orgs, users
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 
 @pytest.fixture

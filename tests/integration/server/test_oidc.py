@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from aaiclick.store import users
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.server.conftest import _with_connection, environment_for, start_server
 
 AUDIENCE = "aaiclick-test"

@@ -98,7 +98,7 @@ def test_a_job_is_listed_paused_cancelled_and_noted(site) -> None:
         ({"tasks": [{"key": "a", "entrypoint": "m.f"}], "entrypoint": "m.f"}, 422, "invalid", "not as it should be"),
         ({}, 422, "invalid", "not as it should be"),
         ({"entrypoint": "rm -rf /"}, 422, "invalid", "not as it should be"),
-        ({"entrypoint": "m.f", "kwargs": {"x": "\x00"}}, 422, "not_runnable", "cannot be stored"),
+        ({"entrypoint": "m.f", "kwargs": {"x": "\x00"}}, 422, "not_runnable", "NUL character"),
     ],
 )  # fmt: skip
 def test_what_cannot_run_is_refused_with_words(site, change, status, code, words) -> None:

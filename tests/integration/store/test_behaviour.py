@@ -9,7 +9,8 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import create_engine
-from aaiclick.store.models import DEFAULT_ORG_ID, Job, JobStatus, Org, Task, TaskReadiness, TaskStatus
+from aaiclick.store.models import Job, Org, Task
+from aaiclick.store.words import DEFAULT_ORG_ID, JobStatus, TaskReadiness, TaskStatus
 
 ORG = f"'{DEFAULT_ORG_ID}'"
 DATASET = "'22222222-2222-4222-8222-222222222222'"

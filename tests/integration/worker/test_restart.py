@@ -1,4 +1,7 @@
-"""PostgreSQL is killed under a working worker: it waits, goes on by itself, and nothing is lost or done over."""
+"""PostgreSQL is killed under a working worker: it waits, goes on by itself, and nothing is lost or done over.
+
+If it never comes back, the worker says so, and can be stopped all the same.
+"""
 
 import asyncio
 import json
@@ -40,7 +43,7 @@ def bench_on(own_stack, tmp_path):
 async def test_postgres_killed_twice_under_load(own_stack, bench_on):
     path = bench_on.directory / "ran"
     ids = await bench_on.enqueue_many(300, "gather", json.dumps({"path": str(path), "seconds": 0.05}))
-    bench_on.start("--concurrency", "8")
+    worker = bench_on.start("--concurrency", "8")
     for fence in (ids[40], ids[160]):
         await bench_on.until(fence, lambda row: row["status"] == "COMPLETED", 60)
         pid = own_stack.status()["servers"]["postgres"]["pid"]
@@ -55,3 +58,11 @@ async def test_postgres_killed_twice_under_load(own_stack, bench_on):
     rows = await bench_on.rows("SELECT status, failures FROM tasks")
     assert {tuple(row) for row in rows} == {("COMPLETED", 0)}
     assert path.read_text().count("ran") >= 300
+
+    own_stack.stop()
+    said = ""
+    while "Waiting for it" not in said:
+        said = await asyncio.to_thread(worker.process.stderr.readline)
+        assert said, "it ended"
+    assert worker.stop() != 0
+    assert "could not say so: PostgreSQL is away" in worker.process.stderr.read()

@@ -8,8 +8,8 @@ from uuid import uuid4
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.models import DEFAULT_ORG_ID
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 CROWD = 1_000_000
 FILL = f"""

@@ -49,7 +49,7 @@ def test_every_statement_is_used_and_every_used_one_exists() -> None:
         ({"readiness": "HELD", "job_paused_at": NOW}, "paused", "job 2 is paused"),
         ({"readiness": None, "status": "RUNNING"}, "running", "runs on worker 7, attempt 2"),
         ({"readiness": None, "status": "RUNNING", "lease_expires_at": NOW}, "lease_expired", "reaper"),
-        ({"readiness": None, "status": "DEAD_LETTER", "error": "boom"}, "dead_letter", "redriven: boom"),
+        ({"readiness": None, "status": "DEAD_LETTER", "error": "boom"}, "dead_letter", "waits to be redriven"),
         (
             {"readiness": None, "status": "CANCELLED", "cause_id": 9, "cause_type": "x", "cause_status": "FAILED"},
             "cancelled", "because task 'x' (9) is FAILED",

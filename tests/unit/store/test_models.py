@@ -6,18 +6,8 @@ import pytest
 from sqlalchemy import Enum
 from sqlmodel import SQLModel
 
-from aaiclick.store import models
-from aaiclick.store.models import (
-    Dependency,
-    NodeType,
-    OutboxRow,
-    OutboxStatus,
-    Task,
-    TaskReadiness,
-    TaskStatus,
-    metadata,
-    status,
-)
+from aaiclick.store.models import Dependency, OutboxRow, Task, metadata, status
+from aaiclick.store.words import DEFAULT_ORG_ID, NodeType, OutboxStatus, TaskReadiness, TaskStatus
 
 TABLES = {
     "api_keys", "audit_log", "column_lineage", "dag_current_versions", "dag_version_datasets", "dag_versions",
@@ -59,7 +49,7 @@ def test_enums_hold_the_words_of_the_requirements(column: Enum, labels: str) -> 
 
 
 def test_words_compare_with_plain_strings() -> None:
-    assert OutboxRow(org_id=models.DEFAULT_ORG_ID, kind="route_event").status == OutboxStatus.PENDING == "Pending"
+    assert OutboxRow(org_id=DEFAULT_ORG_ID, kind="route_event").status == OutboxStatus.PENDING == "Pending"
     edge = Dependency(previous_id=1, previous_type=NodeType.TASK, next_id=2, next_type=NodeType.GROUP)
     assert (edge.previous_type, edge.next_type) == ("task", "group")
 

@@ -1,0 +1,49 @@
+"""What tasks returned, for people: values and first rows instead of the names of tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+from aaiclick.errors import AaiclickError
+from aaiclick.local import find_clickhouse
+from aaiclick.settings import ClickHouseTarget, get_settings
+
+ROWS = 10
+CHARACTERS = 2_000
+
+
+def shown(result: str | None) -> str:
+    """A result as a task's row has it, in words; nothing if there is none, or if it cannot be read now."""
+    if result is None:
+        return ""
+    return asyncio.run(show(json.loads(result), find_clickhouse(get_settings())))
+
+
+async def show(form: Any, target: ClickHouseTarget) -> str:
+    """A result in words: values, or the first rows of a table."""
+    from aaiclick.data import DataContext  # heavy: only what has a result needs it
+
+    try:
+        async with DataContext(target):
+            text = await _text(form)
+    except AaiclickError as error:
+        return f"cannot be shown: {error.what}"
+    return text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]}…"
+
+
+async def _text(form: Any) -> str:
+    from aaiclick.data import is_reference, open_reference
+
+    if isinstance(form, dict) and is_reference(cast("Any", form)):
+        found = await open_reference(cast("Any", form))
+        rows = await found.count()
+        value = await (found if rows <= ROWS else found.head(ROWS)).data()
+        return repr(value) if rows <= ROWS else f"{value!r} … ({rows:,} rows)"
+    if isinstance(form, dict):
+        fields = cast("dict[str, Any]", form)
+        return "{" + ", ".join([f"{name!r}: {await _text(each)}" for name, each in fields.items()]) + "}"
+    if isinstance(form, list):
+        return "[" + ", ".join([await _text(each) for each in cast("list[Any]", form)]) + "]"
+    return repr(form)

@@ -1,0 +1,97 @@
+"""What a task may be given, and with which options."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from aaiclick.errors import SubmitError
+from aaiclick.operators import map as map_rows
+from aaiclick.orchestration import Task, create_job, create_task, get_job, task
+from aaiclick.orchestration.arguments import found_in, serialise
+from aaiclick.orchestration.factories import make_item
+from aaiclick.orchestration.planning import make_plan
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a\0b", {"a\0": 1}, ["\ud800"], math.nan, [1.0, math.inf], {1: 2}, object(), {"x": b"bytes"},
+        {"object_type": "task", "task_id": "5"}, "x" * (65 << 20),
+    ],
+)  # fmt: skip
+def test_what_is_no_argument_is_refused_by_name(value):
+    with pytest.raises(SubmitError, match=r"argument 'x'|of plain values"):
+        serialise({"x": value}, "Task 'load'")
+
+
+@pytest.mark.parametrize("value", [[1, None, True], ["é", "a"], [1.5, "x"], {"a": [[1], {"b": "\U0001f600"}]}])
+def test_plain_values_are_arguments(value):
+    import json
+
+    assert json.loads(serialise({"x": value}, "")[0]) == {"x": value}
+
+
+def test_tasks_are_found_wherever_they_are():
+    inner = create_task("m.f")
+    assert list(found_in({"a": [1, [inner]], "b": (inner,), "c": [1] * 1000}, Task)) == [inner, inner]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_attempts": 0}, {"max_attempts": -1}, {"max_attempts": 10**6}, {"timeout_seconds": 0},
+        {"timeout_seconds": math.nan}, {"timeout_seconds": math.inf}, {"timeout_seconds": -1}, {"priority": 10**6},
+        {"concurrency_limit": 0},
+    ],
+)  # fmt: skip
+def test_options_that_no_task_can_have_are_refused(options):
+    with pytest.raises(SubmitError):
+        make_plan([create_task("m.f", None, **options)])
+
+
+def test_a_task_cannot_be_retried_less_than_never():
+    @task(retries=-1)
+    def never() -> None: ...
+
+    never.function.__qualname__ = "never"
+    with pytest.raises(SubmitError, match="tried 0 times"):
+        make_plan([never.task()])
+
+
+def test_items_of_queues_are_judged_alike():
+    with pytest.raises(SubmitError, match="tried -1 times"):
+        make_item(
+            "t", {}, priority=0, idempotency_key=None, run_at=None, max_attempts=-1, queue="q", concurrency_key=None
+        )
+
+
+@pytest.mark.parametrize("entry", [None, 5, [None], ["m.f"]])
+async def test_a_job_is_made_of_tasks(entry):
+    with pytest.raises(SubmitError, match="cannot be made of"):
+        await create_job("x", entry)
+
+
+async def test_a_job_has_a_time_limit_above_zero():
+    with pytest.raises(SubmitError, match="timeout_seconds nan"):
+        await create_job("x", "m.f", timeout_seconds=math.nan)
+
+
+def takes_numbers(rows: int) -> int:
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((takes_numbers, create_task("m.f")), {}),
+        (("m.f", [1, 2, 3]), {}),
+        (("m.f", create_task("m.f")), {"chunk_rows": 2.5}),
+        ((get_job, create_task("m.f")), {"no_such": 1}),
+    ],
+)
+def test_a_map_is_judged_before_it_is_submitted(arguments, options):
+    with pytest.raises(Exception, match=r"chunks|works on Objects|cannot be called") as caught:
+        map_rows(*arguments, **options)
+    assert caught.value.remedy
