@@ -37,6 +37,10 @@ COLUMNS = (
     "id", "org_id", "job_id", "definition_id", "dedupe_key", "type", "entrypoint", "kwargs", "queue", "max_attempts",
     "timeout_seconds", "concurrency_key", "concurrency_limit", "partitions", "readiness",
 )  # fmt: skip
+PARTITIONS = COLUMNS.index("partitions")
+COPIED_FROM = 50
+"""Fewer are inserted by a statement, which also works behind the wall between organisations."""
+
 BATCH = 1000
 ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
 """Operators that remember: their tasks run one after the other."""
@@ -122,26 +126,35 @@ async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
     """Insert tasks, let those go that may run, and wake workers; returns how many of each job there are.
 
     A task whose work was given out before is left out. There is none, since an event is routed once and a key names its
-    event: so tasks are copied in, and only if that fails are they inserted one by one.
+    event: so nothing is asked before, and only if that fails is it found out which.
     """
     if not routed.rows:
         return Counter()
     rows = routed.rows
     try:
         async with connection.transaction():
-            await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
+            await _put(connection, rows)
     except asyncpg.UniqueViolationError:
         known = await connection.fetch(
             statement("known_dedupe_keys"), [row[3] for row in rows], [row[4] for row in rows]
         )
         taken = {(row["definition_id"], row["dedupe_key"]) for row in known}
         rows = [row for row in rows if (row[3], row[4]) not in taken]
-        await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
+        await _put(connection, rows)
     await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
     ready = {row[8] for row in rows if row[11] is None}
     ready |= await admit(connection, {(row[1], row[11]) for row in rows})
     await notify_ready(connection, ready)
     return Counter(row[2] for row in rows)
+
+
+async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    if len(rows) >= COPIED_FROM:
+        await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
+    elif rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns[PARTITIONS] = [None if each is None else each[0] for each in columns[PARTITIONS]]
+        await connection.execute(statement("insert_routed"), *columns)
 
 
 async def route(connection: Connection, *, batch: int = BATCH) -> int:

@@ -9,7 +9,8 @@ import pytest
 
 from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DeployError
-from aaiclick.store import catalog_events, catalog_sources
+from aaiclick.errors import LeaseLost
+from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -199,3 +200,19 @@ async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
     assert await catalog_events.route(shop.db) == 2
     assert await shop.tasks(job_id) == [("tidy",)] * 3
     await shop.check()
+
+
+async def test_who_has_lost_the_lease_or_has_read_earlier_puts_nothing_in_place(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    generation = await shop.db.fetchval("SELECT dataset_version FROM dataset_partitions LIMIT 1")
+    await shop.fire()
+    me = await queue.register_worker(shop.db, hostname="here", pid=1)
+    (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
+    for ticket, is_newest in ((0, False), (1_000_000, True), (999_999, False)):
+        async with catalog_runs.publishing(shop.db, claim.lease, generation, "", ticket) as newest:
+            assert newest is is_newest
+    zombie = queue.Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token)
+    with pytest.raises(LeaseLost, match="no rows were published"):
+        async with catalog_runs.publishing(shop.db, zombie, generation, "", 2_000_000):
+            pytest.fail("it was let in")
