@@ -2,10 +2,8 @@
 
     python -m bench.events [--events 100000] [--history 200000]
 
-No task runs: routing is measured alone, each stage's events being what the tasks of the stage before would have
-emitted.
-The same is measured again beside a history of routed events and finished tasks. Rates of one run, in turns; CPU of
-PostgreSQL is not divided between them.
+No task runs: routing is measured alone, each stage's events being what tasks of the stage before would have emitted.
+The same is measured again beside a history of routed events and finished tasks. Rates of one run, in turns.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.run import some_worker, watch
+from aaiclick.cli.run import see_through
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_dags, catalog_sources, reads
@@ -89,8 +89,7 @@ async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deploye
         if done.job_id is None or not wait:
             return done
         note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
-        async with some_worker(context):
-            await watch(context, done.job_id)
+        await see_through(context, done.job_id)
         return await deploys.finish(connection, done, org_id=org_id)
 
 
@@ -178,8 +177,7 @@ async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[JobS
         org_id = await org_id_of(connection, org)
         job_id = await _start(connection, org_id, name, job, payload)
         note(f"Job {job_id} is started.")
-        async with some_worker(context):
-            await watch(context, job_id)
+        await see_through(context, job_id)
         ended = await get_job(job_id)
         rows = await reads.tasks_of_job(connection, org_id, job_id, limit=1000)
         note(f"Job {job_id}: {ended.status.value}, {ended.total_tasks} tasks.")

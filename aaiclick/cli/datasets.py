@@ -14,7 +14,7 @@ from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.run import some_worker, watch
+from aaiclick.cli.run import see_through
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import clickhouse_target
@@ -166,8 +166,7 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
         found = await store.find_dataset(connection, Reader(org_id, None), name)
         job_id = await store.rematerialize(connection, org_id, found["id"], name)
         if wait:
-            async with some_worker(context):
-                await watch(context, job_id)
+            await see_through(context, job_id)
         return job_id, (await get_job(job_id)).status.value
 
 

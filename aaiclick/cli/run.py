@@ -71,9 +71,16 @@ async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wai
         note(f"Job {job.id} ({job.name}) is submitted.")
         if not wait:
             return job, {}
-        async with some_worker(context):
-            await watch(context, job.id)
+        await see_through(context, job.id)
         return await get_job(job.id), await _results(context, job.id)
+
+
+async def see_through(context: OrchContext, job_id: int) -> None:
+    """Watch a job to its end, with a worker of our own where there is no other."""
+    async with context.connection() as connection:
+        idle = not await queue.list_workers(connection, WorkerStatus.ACTIVE)
+    async with _own_worker() if idle else contextlib.nullcontext():
+        await _watch(context, job_id)
 
 
 async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
@@ -128,13 +135,8 @@ def _check_types(function: Any, arguments: dict[str, Any], entrypoint: str) -> N
 
 
 @contextlib.asynccontextmanager
-async def some_worker(context: OrchContext) -> AsyncGenerator[None]:
-    """A worker of our own while there is no other."""
-    async with context.connection() as connection:
-        others = await queue.list_workers(connection, WorkerStatus.ACTIVE)
-    if others:
-        yield
-        return
+async def _own_worker() -> AsyncGenerator[None]:
+    """A worker for as long as the job takes."""
     supervisor = Supervisor(make_plan(processes=os.cpu_count() or 1))
     work = asyncio.create_task(supervisor.run())
     try:
@@ -144,7 +146,7 @@ async def some_worker(context: OrchContext) -> AsyncGenerator[None]:
         await work
 
 
-async def watch(context: OrchContext, job_id: int) -> None:
+async def _watch(context: OrchContext, job_id: int) -> None:
     """Follow a job to its end, also while PostgreSQL goes and comes: the job does."""
     told = False
     while True:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import asyncpg
+
 from aaiclick import faults
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.claims import notify_ready
@@ -23,8 +25,6 @@ from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.engine import Connection
 
 EVENT_CHANNEL = "aaiclick_events"
@@ -32,6 +32,14 @@ EVENT_CHANNEL = "aaiclick_events"
 
 ENTRYPOINT = "aaiclick.catalog.running.task.run_definition"
 """What every task of a definition runs."""
+
+COLUMNS = (
+    "id", "org_id", "job_id", "definition_id", "dedupe_key", "type", "entrypoint", "kwargs", "queue", "max_attempts",
+    "timeout_seconds", "concurrency_key", "concurrency_limit", "partitions", "readiness",
+)  # fmt: skip
+PARTITIONS = COLUMNS.index("partitions")
+COPIED_FROM = 50
+"""Fewer are inserted by a statement, which also works behind the wall between organisations."""
 
 BATCH = 1000
 ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
@@ -104,26 +112,49 @@ class _Routed:
         self.definitions.add(definition["id"])
         self.rows.append(
             (
-                task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"],
+                task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"], ENTRYPOINT,
                 json.dumps({"definition": str(definition["id"]), "event": event}),
                 "default" if runtime in ("pool", "dispatcher") else runtime, definition["max_attempts"],
-                definition["timeout_seconds"], key, limit, partition,
+                definition["timeout_seconds"], key, limit, None if partition is None else [partition],
+                "READY" if key is None else "HELD",
             )
         )  # fmt: skip
         return task_id
 
 
-async def _insert(connection: Connection, routed: _Routed) -> list[asyncpg.Record]:
-    """Insert tasks, let those go that may run, and wake workers."""
+async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
+    """Insert tasks, let those go that may run, and wake workers; returns how many of each job there are.
+
+    A task whose work was given out before is left out. There is none, since an event is routed once and a key names its
+    event: so nothing is asked before, and only if that fails is it found out which.
+    """
     if not routed.rows:
-        return []
-    columns = [list(column) for column in zip(*routed.rows, strict=True)]
-    rows = await connection.fetch(statement("insert_routed"), *columns, ENTRYPOINT)
+        return Counter()
+    rows = routed.rows
+    try:
+        async with connection.transaction():
+            await _put(connection, rows)
+    except asyncpg.UniqueViolationError:
+        known = await connection.fetch(
+            statement("known_dedupe_keys"), [row[3] for row in rows], [row[4] for row in rows]
+        )
+        taken = {(row["definition_id"], row["dedupe_key"]) for row in known}
+        rows = [row for row in rows if (row[3], row[4]) not in taken]
+        await _put(connection, rows)
     await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
-    ready = {row["queue"] for row in rows if row["concurrency_key"] is None}
-    ready |= await admit(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
+    ready = {row[8] for row in rows if row[11] is None}
+    ready |= await admit(connection, {(row[1], row[11]) for row in rows})
     await notify_ready(connection, ready)
-    return rows
+    return Counter(row[2] for row in rows)
+
+
+async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    if len(rows) >= COPIED_FROM:
+        await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
+    elif rows:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns[PARTITIONS] = [None if each is None else each[0] for each in columns[PARTITIONS]]
+        await connection.execute(statement("insert_routed"), *columns)
 
 
 async def route(connection: Connection, *, batch: int = BATCH) -> int:
@@ -143,9 +174,8 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
             if event["job_id"] in open_jobs:
                 for definition in consumers.get(_source(event), ()):
                     _give_out(routed, definition, event)
-        rows = await _insert(connection, routed)
+        tasks = await _insert(connection, routed)
         await connection.execute(statement("events_done"), [event["id"] for event in events])
-        tasks = Counter(row["job_id"] for row in rows)
         handled = Counter(event["job_id"] for event in events)
         jobs = sorted(handled)
         await connection.execute(
@@ -171,12 +201,10 @@ async def _consumers(
 
 
 def _give_out(routed: _Routed, definition: asyncpg.Record, event: asyncpg.Record) -> None:
-    said: dict[str, Any] = {
-        "kind": "update", "dataset": event["dataset"], "generation": event["generation"], "update": str(event["id"]),
-    }  # fmt: skip
+    said: dict[str, Any] = {"kind": "update", "dataset": event["dataset"], "update": str(event["id"])}
     if event["build"] is not None:
         said["build"] = event["build"]
-    place = f"{event['dataset']}:{event['generation']}"
+    place = event["generation"]  # which says of which dataset
     if definition["execution_strategy"] == "PerUpdate":
         routed.add(definition, event["org_id"], event["job_id"], f"cursor:{place}:{event['id']}", said)
         return

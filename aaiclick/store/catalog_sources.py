@@ -23,6 +23,11 @@ async def due_definitions(connection: Connection, *, now: datetime | None = None
     return await connection.fetch(statement("due_definitions"), now)
 
 
+async def resting_sources(connection: Connection, *, now: datetime | None = None) -> list[asyncpg.Record]:
+    """Sources that always run, and do not at the moment; locked until the transaction ends."""
+    return await connection.fetch(statement("resting_sources"), now)
+
+
 async def schedule(connection: Connection, definition_id: UUID, next_run_at: datetime | None, started: bool) -> None:
     await connection.execute(statement("scheduled"), definition_id, next_run_at, started)
 

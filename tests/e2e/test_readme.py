@@ -39,3 +39,24 @@ def test_every_command_of_the_readme_exists(aaiclick):
     for command, verb in shown:
         arguments = [command, *([verb] if verb in ("start", "ls") else []), "--help"]
         assert aaiclick(*arguments).returncode == 0, arguments
+
+
+def test_the_example_dag_is_deployed_and_runs_by_two_commands(
+    aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse
+):
+    for name in ("orders.yaml", "orders_jobs.py"):
+        (tmp_path / name).write_text((README.parent / "examples" / "dags" / name).read_text())
+    where = {
+        "AAICLICK_DATABASE_URL": aaiclick_postgres.dsn,
+        "AAICLICK_CLICKHOUSE_URL": aaiclick_clickhouse.url,
+        "AAICLICK_LOG_DIR": str(tmp_path / "logs"),
+    }
+    assert aaiclick("dag", "deploy", "orders.yaml", **where).returncode == 0
+    ran = aaiclick("dag", "run", "orders", "-o", "json", **where)
+    assert ran.returncode == 0, ran
+    tasks = json.loads(ran.stdout)
+    assert {task["status"] for task in tasks} == {"COMPLETED"}
+    assert {task["job"].removeprefix("orders.") for task in tasks} == {"fetch", "tidy", "daily", "score", "watch"}
+    asked = aaiclick("datasets", "query", "SELECT sum(orders) AS n FROM daily_revenue", "-o", "json", **where)
+    scored = aaiclick("datasets", "query", "SELECT count() AS n FROM orders_with_scores", "-o", "json", **where)
+    assert json.loads(asked.stdout)[0]["n"] == json.loads(scored.stdout)[0]["n"] > 100

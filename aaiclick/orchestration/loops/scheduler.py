@@ -1,4 +1,5 @@
-"""The scheduler: cron sources whose time has come are started, and definitions with nothing to do become idle.
+"""The scheduler: cron sources whose time has come are started, sources that always run are started again when a run of
+theirs has ended in whatever way, and definitions with nothing to do become idle.
 
 A run is known by its nominal time, and is started in the transaction that moves the schedule on: whoever is killed
 before that commits has started nothing, and nobody starts it twice. A source whose run before has not ended stays due,
@@ -29,6 +30,9 @@ async def run_once(connection: Connection, *, now: datetime | None = None) -> di
     async with faults.transaction(connection, "schedule"):
         for definition in await catalog_sources.due_definitions(connection, now=now):
             runs += await _start(connection, definition)
+        for definition in await catalog_sources.resting_sources(connection, now=now):
+            await catalog_events.fire(connection, definition, {"kind": "always_on"})
+            runs += 1
     return {"runs": runs, "idle": await catalog_sources.make_idle(connection)}
 
 

@@ -51,7 +51,9 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
 
 
 def success_form(success: Success) -> Form:
-    return {
+    """Effects are for processes of this machine: no server takes them from afar."""
+    effects = {} if success.effects is None else {"effects": success.effects}
+    return effects | {
         "lease": lease_form(success.lease),
         "result": loaded(success.result),
         "log_path": success.log_path,
@@ -69,6 +71,7 @@ def success_of(form: Mapping[str, Any]) -> Success:
         moment(form["started_at"]),
         tuple(int(task_id) for task_id in form["awaits"]),
         None if form["tables"] is None else tuple(form["tables"]),
+        form.get("effects"),
     )
 
 

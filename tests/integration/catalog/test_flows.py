@@ -9,7 +9,8 @@ import pytest
 
 from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DeployError
-from aaiclick.store import catalog_events, catalog_sources
+from aaiclick.errors import LeaseLost
+from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -187,3 +188,31 @@ async def test_a_paused_dag_starts_nothing_and_goes_on_where_it_was(shop):
     assert claimed == 4
     await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await shop.finish(job_id) == "COMPLETED"
+
+
+async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
+    await shop.deploy()
+    job_id = await shop.emit("shop.raw", 3)
+    await catalog_events.route(shop.db)
+    await shop.db.execute("UPDATE outbox SET status = 'Pending', processed_at = NULL WHERE id IN "
+                          "(SELECT id FROM outbox ORDER BY id LIMIT 2)")  # fmt: skip
+    await shop.db.execute("UPDATE jobs SET open_events = 2 WHERE id = $1", job_id)
+    assert await catalog_events.route(shop.db) == 2
+    assert await shop.tasks(job_id) == [("tidy",)] * 3
+    await shop.check()
+
+
+async def test_who_has_lost_the_lease_or_has_read_earlier_puts_nothing_in_place(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    generation = await shop.db.fetchval("SELECT dataset_version FROM dataset_partitions LIMIT 1")
+    await shop.fire()
+    me = await queue.register_worker(shop.db, hostname="here", pid=1)
+    (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
+    for ticket, is_newest in ((0, False), (1_000_000, True), (999_999, False)):
+        async with catalog_runs.publishing(shop.db, claim.lease, generation, "", ticket) as newest:
+            assert newest is is_newest
+    zombie = queue.Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token)
+    with pytest.raises(LeaseLost, match="no rows were published"):
+        async with catalog_runs.publishing(shop.db, zombie, generation, "", 2_000_000):
+            pytest.fail("it was let in")

@@ -147,3 +147,17 @@ async def test_a_new_version_takes_over_the_run_that_is_due(shop):
     await shop.deploy(SHOP.replace("id > 0", "id > 1"))
     assert (await scheduler.run_once(shop.db, now=DUE + timedelta(hours=1)))["runs"] == 1
     assert await nominal_times(shop) == ["cron:2026-03-01T06:00:00+00:00"]
+
+
+async def test_a_source_that_always_runs_is_started_again_when_its_run_has_ended(shop, aaiclick_postgres):
+    source = 'source: {kind: cron, schedule: "0 6 * * *", missed: all}'
+    await shop.deploy(SHOP.replace(source, "source: {kind: always_on}"))
+    other = await connect(aaiclick_postgres)
+    counts = await asyncio.gather(*(scheduler.run_once(each) for each in (shop.db, other)))
+    assert sum(count["runs"] for count in counts) == 1
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    assert (await scheduler.run_once(shop.db, now=later))["runs"] == 0
+    await end_jobs(shop)
+    assert (await scheduler.run_once(shop.db))["runs"] == 0
+    assert (await scheduler.run_once(shop.db, now=later))["runs"] == 1
+    await other.close()

@@ -59,6 +59,7 @@ ROWS: dict[str, dict[str, str]] = {
     "task_types": {"org_id": ORG, "name": "'x'"},
     "users": {"org_id": ORG, "external_id": "'e'", "role": "'reader'"},
     "api_keys": {"org_id": ORG, "name": "'x'", "prefix": "'p'", "key_hash": "'h'", "scopes": "'{reader}'"},
+    "ui_sessions": {"token_hash": "'h'", "key_id": UUID, "expires_at": "now()"},
     "job_definitions": SOURCE,
     "datasets": {
         "org_id": ORG,
@@ -198,6 +199,7 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("users", "role", {"role": "'owner'"}),
     ("api_keys", "scopes", {"scopes": "'{reader,owner}'"}),
     ("api_keys", "scopes", {"scopes": "'{}'"}),
+    ("ui_sessions", "holder", {"key_id": "NULL"}),
     ("job_definitions", "activation", {"activation": "'other'", "source": "NULL", "status": "'Running'"}),
     ("job_definitions", "runtime", {"runtime": "'kubernetes'"}),
     ("job_definitions", "source", {"source": "NULL"}),
@@ -233,6 +235,8 @@ async def world(db: asyncpg.Connection) -> asyncpg.Connection:
         INSERT INTO jobs (id, org_id, name) VALUES (900, {ORG}, 'job');
         INSERT INTO tasks (id, type) VALUES (901, 'x');
         INSERT INTO groups (id, job_id, name) VALUES (902, 900, 'group');
+        INSERT INTO api_keys (id, org_id, name, prefix, key_hash, scopes)
+            VALUES ({UUID}, {ORG}, 'key', 'other', 'h', '{{reader}}');
         INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml) VALUES ({UUID}, {ORG}, 'd', 'h', '');
         INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index)
             VALUES ({UUID}, {ORG}, 'dataset', 'd', 'other', 0);

@@ -73,7 +73,7 @@ class Ward:
     def reach_postgres_by(self, port: int) -> None:
         """From now on processes are given this way to PostgreSQL."""
         way = replace(self._target, host="127.0.0.1", port=port, options=(("sslmode", "disable"),))
-        self._setup = replace(self._setup, postgres=way)
+        self._setup = replace(self._setup, work=way)
 
     async def hang_up(self, pid: int) -> None:
         """What happens when its supervisor dies."""
