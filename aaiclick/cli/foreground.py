@@ -49,7 +49,7 @@ def _say(seconds: float, postgres: PostgresTarget, clickhouse: ClickHouseTarget,
     note(f"aaiclick is up: version {__version__}, ready in {seconds:.1f} s")
     note(f"  {postgres}")
     note(f"  {clickhouse}")
-    note(f"  HTTP API at {url}")
+    note(f"  Web UI and HTTP API at {url}")
     if first is not None:
         note(f"  The first admin key, shown this once: {first}")
 

@@ -18,6 +18,9 @@ from aaiclick.server.problems import Problem
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import GuardedRoute
 from aaiclick.server.service import Service
+from aaiclick.server.ui.app import create_pages, known_parts
+from aaiclick.server.ui.door import Door
+from aaiclick.server.ui.house import House
 from aaiclick.store import idempotency
 
 log = logging.getLogger("aaiclick.server")
@@ -31,12 +34,14 @@ Durable data processing over HTTP. Ids are strings. Lists come in pages: pass `n
 
 
 def create_app(service: Service) -> FastAPI:
-    """The API over a service, which starts and stops with it."""
+    """The API and the pages over a service, which starts and stops with them."""
+    house = House(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await service.start()
         work = [asyncio.create_task(service.live.run()), asyncio.create_task(_forget(service))]
+        work.append(asyncio.create_task(house.history.run()))
         try:
             yield
         finally:
@@ -61,6 +66,7 @@ def create_app(service: Service) -> FastAPI:
     for routes in ALL:
         routes.install(app)
     problems.install(app)
+    app.add_middleware(Door, pages=create_pages(house), known=known_parts())
     app.add_middleware(Gate, body_bytes=service.settings.server_body_bytes)
     _describe(app)
     return app

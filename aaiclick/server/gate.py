@@ -23,6 +23,7 @@ from aaiclick.server.problems import (
     respond,
     translate,
 )
+from aaiclick.server.ui.door import FORM, takes_forms
 
 log = logging.getLogger("aaiclick.server")
 access = logging.getLogger("aaiclick.server.access")
@@ -55,14 +56,14 @@ class Gate:
         told = _Told(send, request_id)
         started = time.monotonic()
         try:
-            body = await self._read(receive, headers)
+            body = await self._read(scope["path"], receive, headers)
             await self._app(scope, receive if body is None else _again(body, receive), told)
         except Exception as error:  # noqa: BLE001  (the last wall: a caller never sees a traceback)
             await self._explain(error, scope, receive, told, request_id)
         finally:
             _write_line(scope, told.status, request_id, time.monotonic() - started)
 
-    async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
+    async def _read(self, path: str, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
         """The whole body, if there is one and it is acceptable."""
         length = headers.get(b"content-length", b"0")
         if length == b"0" and b"transfer-encoding" not in headers:
@@ -80,7 +81,7 @@ class Gate:
             if not message.get("more_body"):
                 break
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if body and kind != b"application/json":
+        if body and kind != b"application/json" and not (kind == FORM and takes_forms(path)):
             raise MediaTypeError("The body is not application/json.", remedy="Set Content-Type: application/json.")
         check_text(body)
         return bytes(body)
@@ -118,7 +119,8 @@ class _Told:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             present = {name.lower() for name, _ in message["headers"]}
-            added = [(b"x-request-id", self._request_id.encode()), *_HEADERS]
+            ours = (header for header in _HEADERS if header[0] not in present)
+            added = [(b"x-request-id", self._request_id.encode()), *ours]
             if b"cache-control" not in present:
                 added.append((b"cache-control", b"no-store"))
             message["headers"] = [*message["headers"], *added]

@@ -105,6 +105,10 @@ class Service:
         async with self.owner() as connection:
             return await self._identity.identify(connection, token)
 
+    async def identify(self, connection: Connection, token: str) -> Principal:
+        """Who a token stands for; raises CredentialError."""
+        return await self._identity.identify(connection, token)
+
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
         """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""
         target = await clickhouse_target(self.settings)

@@ -34,7 +34,7 @@ async def index(
         rows = await reads.workers_of(
             connection, call.principal.org_id, stopped=stopped, after=id_cursor(cursor, 0), limit=limit + 1
         )
-    return page(rows, limit, lambda row: _worker(call, row), lambda row: row["id"])
+    return page(rows, limit, lambda row: shown(call, row), lambda row: row["id"])
 
 
 @routes.get("/v1/workers/{worker_id}", Permission.READER)
@@ -44,10 +44,10 @@ async def show(call: Caller, worker_id: shapes.PathId) -> shapes.Worker:
         row = await reads.worker_of(connection, call.principal.org_id, worker_id)
     if row is None:
         raise NotFoundError(f"There is no worker {worker_id}.", remedy="GET /v1/workers lists them.")
-    return _worker(call, row)
+    return shown(call, row)
 
 
-def _worker(call: Call, row: Any) -> shapes.Worker:
+def shown(call: Call, row: Any) -> shapes.Worker:
     """How busy a shared worker is tells of other organisations, and where it is of the operator: theirs to know."""
     shared = row["org_id"] is None
     told = _INSIDE if not shared or call.principal.is_operator else ()

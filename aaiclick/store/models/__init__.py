@@ -32,6 +32,7 @@ from aaiclick.store.models.tenants import (
     OrgRoleMembership,
     Queue,
     TaskType,
+    UiSession,
     User,
 )
 from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
@@ -65,6 +66,7 @@ __all__ = [
     "TaskAttempt",
     "TaskInput",
     "TaskType",
+    "UiSession",
     "User",
     "Worker",
     "metadata",

@@ -202,3 +202,23 @@ class IdempotencyKey(Row, table=True):
     created_at: datetime = now()
 
     __table_args__ = (Index("idempotency_keys_age", "created_at"),)
+
+
+class UiSession(Row, table=True):
+    """A browser that signed in: the hash of its token, and the key or the user that it speaks for."""
+
+    __tablename__ = "ui_sessions"
+
+    token_hash: bytes = column(LargeBinary(), primary_key=True)
+    org_id: UUID = org()
+    key_id: UUID | None = uuid("api_keys.id", null=True, on_delete="CASCADE")
+    user_id: UUID | None = uuid("users.id", null=True, on_delete="CASCADE")
+    created_at: datetime = now()
+    expires_at: datetime = moment(null=False)
+
+    __table_args__ = (
+        CheckConstraint("num_nonnulls(key_id, user_id) = 1", name="holder"),
+        Index("ui_sessions_age", "expires_at"),
+        Index("ui_sessions_key", "key_id"),
+        Index("ui_sessions_user", "user_id"),
+    )

@@ -168,7 +168,7 @@ async def test_every_table_stands_behind_a_wall(owner) -> None:
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
     assert with_org <= set(POLICIES)
-    assert set(metadata.tables) - set(POLICIES) == {"table_refcounts", "table_sessions"}
+    assert set(metadata.tables) - set(POLICIES) == {"table_refcounts", "table_sessions", "ui_sessions"}
 
 
 async def test_a_role_that_passes_walls_is_refused(aaiclick_postgres, owner) -> None:

@@ -14,7 +14,7 @@ TABLES = {
     "dataset_versions", "datasets", "dependencies", "groups", "idempotency_keys", "job_definitions", "jobs",
     "operator_state", "org_role_memberships", "org_roles", "orgs", "outbox", "queues", "table_refcounts",
     "table_references", "table_sessions", "task_additions", "task_attempts", "task_inputs", "task_types", "tasks",
-    "users", "workers",
+    "ui_sessions", "users", "workers",
 }  # fmt: skip
 
 

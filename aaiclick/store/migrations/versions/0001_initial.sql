@@ -169,6 +169,26 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
+CREATE TABLE ui_sessions (
+    token_hash bytea NOT NULL,
+    org_id uuid NOT NULL,
+    key_id uuid,
+    user_id uuid,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT ui_sessions_pkey PRIMARY KEY (token_hash),
+    CONSTRAINT ui_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT ui_sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys (id) ON DELETE CASCADE,
+    CONSTRAINT ui_sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
+    CONSTRAINT ui_sessions_holder CHECK (num_nonnulls(key_id, user_id) = 1)
+);
+
+CREATE INDEX ui_sessions_age ON ui_sessions (expires_at);
+
+CREATE INDEX ui_sessions_key ON ui_sessions (key_id);
+
+CREATE INDEX ui_sessions_user ON ui_sessions (user_id);
+
 -- DAG versions, definitions, datasets
 CREATE TABLE dag_versions (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -534,6 +554,7 @@ CREATE TABLE workers (
     version text,
     queues text[] NOT NULL DEFAULT '{}',
     org_id uuid,
+    drain_requested_at timestamptz,
     CONSTRAINT workers_pkey PRIMARY KEY (id),
     CONSTRAINT workers_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT workers_pool_size CHECK (pool_size >= 1),
@@ -770,6 +791,8 @@ ALTER TABLE api_keys ENABLE ROW LEVEL SECURITY;
 ALTER TABLE audit_log ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE idempotency_keys ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE ui_sessions ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dag_versions ENABLE ROW LEVEL SECURITY;
 

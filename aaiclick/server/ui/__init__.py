@@ -1,0 +1,1 @@
+"""The web UI: pages rendered here, kept fresh by small scripts of our own; everything works without them."""

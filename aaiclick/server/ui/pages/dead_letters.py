@@ -1,0 +1,64 @@
+"""Dead letters: by what went wrong, started over or given up, one, a group, or all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from aaiclick.errors import RequestError
+from aaiclick.server import shapes
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes import dead_letters as api
+from aaiclick.server.ui.routing import Pages, Visit
+
+pages = Pages()
+
+SHOWN = 100
+
+
+@pages.get("/dead-letters", Permission.READER)
+async def index(visit: Visit) -> Response:
+    fingerprint, kind = visit.query("fingerprint") or None, visit.query("type") or None
+    groups = await visit.house.kept.get(("dead", visit.who.org_id), lambda: api.groups(visit.call))
+    letters: Any = None
+    if fingerprint or kind or visit.query("list"):
+        letters = await api.index(visit.call, kind, fingerprint, visit.query("cursor") or None, SHOWN)
+    return visit.page(
+        "dead_letters.html",
+        groups=groups,
+        total=sum(group.count for group in groups),
+        letters=letters,
+        fingerprint=fingerprint,
+        type=kind,
+        first=not visit.query("cursor"),
+    )
+
+
+@pages.post("/dead-letters/redrive", Permission.WRITER)
+async def redrive(visit: Visit) -> Response:
+    choice = _choice(visit, per_second=visit.sent("per_second").strip() or None)
+    done = await api.redrive(visit.call, shapes.Redrive.model_validate(choice))
+    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.")
+
+
+@pages.post("/dead-letters/discard", Permission.WRITER)
+async def discard(visit: Visit) -> Response:
+    done = await api.discard(visit.call, shapes.Choice.model_validate(_choice(visit)))
+    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} given up.")
+
+
+def _choice(visit: Visit, **more: Any) -> dict[str, Any]:
+    choice = {
+        "ids": visit.form.get("id") or None,
+        "type": visit.sent("type") or None,
+        "fingerprint": visit.sent("fingerprint") or None,
+        "all": visit.sent("all") == "yes",
+        **more,
+    }
+    try:
+        shapes.Redrive.model_validate(choice)
+    except ValidationError:
+        raise RequestError("Nothing was picked.", remedy="Pick dead letters by the boxes on the left.") from None
+    return choice

@@ -1,0 +1,162 @@
+"""One job: its graph, when everything ran, its tasks, what happened, what it says; and what to do with it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from aaiclick.errors import NotFoundError
+from aaiclick.server.logs import read_part
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes import jobs as api
+from aaiclick.server.routes.common import note, own_job, reading
+from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.ui.svg import gantt, graph
+from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks
+from aaiclick.server.ui.words import TASK_STATES
+from aaiclick.store import reads, ui_reads
+from aaiclick.store.ui_again import run_again
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+pages = Pages()
+
+VIEWS = ("graph", "timeline", "tasks", "log", "events")
+SHOWN = 100
+TALKING = 12
+TAIL_BYTES = 4_000
+
+
+@pages.get("/jobs/{job_id:int}", Permission.READER)
+async def show(visit: Visit) -> Response:
+    job_id = path_id(visit, "job_id")
+    view = visit.query("view") if visit.query("view") in VIEWS else "graph"
+    async with reading(visit.call) as connection:
+        job = await own_job(visit.call, connection, job_id)
+        values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
+        match view:
+            case "tasks":
+                values |= await _tasks(visit, connection, job_id)
+            case "events":
+                values["attempts"] = await ui_reads.job_history(connection, job_id)
+            case "log":
+                values["parts"] = await _log(visit, connection, job_id)
+            case _:
+                folded = await _folded(visit, connection, job)
+                if view == "graph":
+                    values["drawing"] = graph.draw(folded, _ids(visit.query("open")), _ids(visit.query("shut")))
+                    values |= {"opened": visit.query("open"), "shut": visit.query("shut")}
+                else:
+                    values["chart"] = gantt.draw(folded, job["completed_at"] or datetime.now(UTC))
+    return visit.page("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
+
+
+async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, int]:
+    """Tasks by where they are."""
+    counts = dict.fromkeys(PARTS, 0)
+    for kind in await _kinds(visit, connection, job):
+        for part in PARTS:
+            counts[part] += kind[part]
+    return counts
+
+
+async def _kinds(visit: Visit, connection: Connection, job: Any) -> list[Any]:
+    """A job that has changed is counted anew, a large one not every time."""
+    key = ("units", job["id"], job["updated_at"] if job["total_tasks"] <= ui_reads.DETAILED else None)
+    return await visit.house.kept.get(key, lambda: ui_reads.job_units(connection, job["id"]), seconds=0.2)
+
+
+async def _folded(visit: Visit, connection: Connection, job: Any) -> Folded:
+    job_id = job["id"]
+    groups = await ui_reads.job_groups(connection, job_id)
+    if job["total_tasks"] <= ui_reads.DETAILED:
+        tasks = await ui_reads.job_tasks(connection, job_id)
+        nodes = [row["id"] for row in tasks] + [row["id"] for row in groups]
+        return fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes))
+    kinds = await _kinds(visit, connection, job)
+
+    async def structure() -> tuple[list[Any], list[tuple[int, int]]]:
+        samples = await ui_reads.unit_samples(connection, job_id, [kind["first_id"] for kind in kinds][:500])
+        nodes = [row["id"] for row in samples] + [row["id"] for row in groups]
+        edges = await ui_reads.edges_into(connection, nodes)
+        known = {row["id"] for row in samples} | {row["id"] for row in groups}
+        others = await ui_reads.tasks_named(connection, [a for a, _ in edges if a not in known])
+        return [*samples, *others], edges
+
+    samples, edges = await visit.house.kept.get(("edges", job_id, job["total_tasks"]), structure, seconds=5)
+    return fold_kinds(kinds, samples, groups, edges)
+
+
+async def _tasks(visit: Visit, connection: Connection, job_id: int) -> dict[str, Any]:
+    status = visit.query("status") if visit.query("status") in TASK_STATES else None
+    kind = visit.query("type") or None
+    after = int(visit.query("after")) if _ids(visit.query("after")) else 0
+    rows = await reads.tasks_of_job(
+        connection, visit.who.org_id, job_id, status=status, type=kind, after=after, limit=SHOWN + 1
+    )
+    more = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
+    return {"tasks": rows[:SHOWN], "status": status, "type": kind, "more": more, "first": after == 0}
+
+
+async def _log(visit: Visit, connection: Connection, job_id: int) -> list[tuple[Any, str]]:
+    """The ends of the logs of those that speak or spoke last."""
+    rows = await ui_reads.talking_tasks(connection, job_id, TALKING)
+    shown = sorted(rows[:TALKING], key=lambda row: (row["started_at"] is None, row["started_at"] or 0, row["id"]))
+    settings = visit.service.settings
+    parts = await asyncio.gather(*(read_part(settings, row["id"], -TAIL_BYTES, TAIL_BYTES) for row in shown))
+    return [(row, text) for row, (text, _) in zip(shown, parts, strict=True) if text]
+
+
+@pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)
+async def cancel(visit: Visit) -> Response:
+    done = await api.cancel(visit.call, path_id(visit, "job_id"))
+    return visit.back("Cancelled." if done.ended else "It is told to stop.")
+
+
+@pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)
+async def retry(visit: Visit) -> Response:
+    done = await api.retry(visit.call, path_id(visit, "job_id"), cancelled=visit.sent("cancelled") == "yes")
+    return visit.back(f"{done.count} tasks started over." if done.count else "Nothing had failed.")
+
+
+@pages.post("/jobs/{job_id:int}/pause", Permission.WRITER)
+async def pause(visit: Visit) -> Response:
+    job_id = path_id(visit, "job_id")
+    await api.pause(visit.call, job_id)
+    return visit.back("Paused: nothing more of it begins.", undo=f"/jobs/{job_id}/resume")
+
+
+@pages.post("/jobs/{job_id:int}/resume", Permission.WRITER)
+async def resume(visit: Visit) -> Response:
+    job_id = path_id(visit, "job_id")
+    await api.resume(visit.call, job_id)
+    return visit.back("It goes on.", undo=f"/jobs/{job_id}/pause")
+
+
+@pages.post("/jobs/{job_id:int}/again", Permission.WRITER)
+async def again(visit: Visit) -> Response:
+    """Submit what was submitted then once more, as a new job."""
+    job_id = path_id(visit, "job_id")
+    async with reading(visit.call) as connection:
+        job = await own_job(visit.call, connection, job_id)
+    async with visit.service.owner() as connection, connection.transaction():
+        new_id = await run_again(connection, job)
+        await note(visit.call, connection, "job.create", new_id, {"name": job["name"], "again": str(job_id)})
+    return visit.go(f"/jobs/{new_id}", f"Runs again as job {new_id}.")
+
+
+def path_id(visit: Visit, name: str) -> int:
+    """An id in the address; one that cannot be is nobody's."""
+    value = int(visit.request.path_params[name])
+    if not 0 < value <= reads.LAST_ID:
+        raise NotFoundError("There is nothing with this id.")
+    return value
+
+
+def _ids(text: str) -> frozenset[int]:
+    parts = [part for part in text.split(",") if part.isdecimal() and part.isascii() and len(part) < 20]
+    return frozenset(int(part) for part in parts[:200] if int(part) <= reads.LAST_ID)

@@ -1,0 +1,116 @@
+"""Who sits at the browser: a cookie with a random token, whose hash is a row in PostgreSQL.
+
+The API key itself never is in a cookie. A session ends by signing out, after LIFETIME_SECONDS, and at once when its key
+is revoked or its user disabled. The token of forms is derived from the cookie, so another site cannot know it; before
+signing in, and where there is no authentication, the cookie is a random value without a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from aaiclick.server.identity import refused
+from aaiclick.server.permissions import Permission, Principal
+from aaiclick.server.service import ANYBODY, Service
+from aaiclick.store import ui_sessions
+from aaiclick.store.keys import MARK, verify_key
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+COOKIE = "aaiclick_session"
+LIFETIME_SECONDS = 14 * 86_400
+LONGEST = 100
+
+
+async def find_principal(service: Service, request: Request) -> Principal | None:
+    """Who sits there; None if nobody signed in."""
+    if not service.auth:
+        await service.authenticate(request)  # refuses a foreign host
+        return ANYBODY
+    token = token_of(request)
+    if token is None:
+        return None
+    async with service.owner() as connection:
+        row = await ui_sessions.find_session(connection, hash_of(token))
+    if row is None:
+        return None
+    if row["prefix"] is not None:
+        return Principal(row["org_id"], f"key {MARK}_{row['prefix']}", frozenset(row["scopes"]))
+    return Principal(row["org_id"], f"user {row['user_id']}", frozenset({row["role"]}))
+
+
+async def sign_in(service: Service, credential: str) -> str:
+    """A new session for a key or a token of the identity provider; raises CredentialError."""
+    async with service.owner() as connection:
+        org_id, key_id, user_id = await _holder(service, connection, credential)
+        token = new_token()
+        await ui_sessions.create_session(
+            connection, hash_of(token), org_id, key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
+        )
+    return token
+
+
+async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID, UUID | None, UUID | None]:
+    if credential.startswith(f"{MARK}_"):
+        holder = await verify_key(connection, credential)
+        if holder is None or not _reads(Principal(holder.org_id, "", frozenset(holder.scopes))):
+            raise refused()
+        return holder.org_id, holder.key_id, None
+    principal = await service.identify(connection, credential)
+    return principal.org_id, None, UUID(principal.actor.removeprefix("user "))
+
+
+def _reads(principal: Principal) -> bool:
+    return Permission.READER in principal.permissions
+
+
+async def sign_out(service: Service, request: Request) -> None:
+    token = token_of(request)
+    if token is not None and service.auth:
+        async with service.owner() as connection:
+            await ui_sessions.end_session(connection, hash_of(token))
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def token_of(request: Request) -> str | None:
+    token = request.cookies.get(COOKIE, "")
+    return token if 20 <= len(token) <= LONGEST and token.isascii() else None
+
+
+def hash_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def csrf_of(token: str) -> str:
+    """What a form of ours carries."""
+    return hmac.new(token.encode(), b"forms", hashlib.sha256).hexdigest()
+
+
+def set_token(request: Request, response: Response, token: str) -> None:
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=LIFETIME_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+
+
+def is_ours(request: Request, token: str | None, sent: str) -> bool:
+    """Whether a form was made by a page of ours, for this browser."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+        return False
+    return token is not None and hmac.compare_digest(csrf_of(token), sent)

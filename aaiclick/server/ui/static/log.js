@@ -1,0 +1,21 @@
+// A log that is still being written is followed to its end; who scrolled up is left alone.
+const MOST = 400000;
+
+function follow(box) {
+  const source = new EventSource(box.dataset.follow);
+  let fresh = true;
+  source.addEventListener("log", (event) => {
+    if (fresh) { box.textContent = ""; fresh = false; }
+    const low = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+    box.append(JSON.parse(event.data).text);
+    while (box.textContent.length > MOST && box.firstChild !== box.lastChild) box.firstChild.remove();
+    if (low) box.scrollTop = box.scrollHeight;
+  });
+  source.addEventListener("end", () => source.close());
+  addEventListener("pagehide", () => source.close());
+}
+
+export function startLogs() {
+  for (const box of document.querySelectorAll(".log")) box.scrollTop = box.scrollHeight;
+  for (const box of document.querySelectorAll("[data-follow]")) follow(box);
+}

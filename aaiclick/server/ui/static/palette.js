@@ -1,0 +1,55 @@
+// Ctrl-K: go anywhere by name or id. Without scripts the same field leads to a page of results.
+let dialog = null;
+
+function make() {
+  dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-label", "Search");
+  dialog.innerHTML = '<form method="dialog"><input type="search" aria-label="Search jobs, tasks, pages" placeholder="Job, task, id, page …" autocomplete="off" spellcheck="false"></form><ul class="results" role="listbox" aria-label="Results"></ul>';
+  document.body.append(dialog);
+  const input = dialog.querySelector("input");
+  let waiting = 0, asked = 0;
+  input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => ask(input.value, ++asked, () => asked), 120); });
+  input.addEventListener("keydown", (event) => {
+    const links = [...dialog.querySelectorAll(".results a")];
+    const at = links.findIndex((link) => link.getAttribute("aria-selected") === "true");
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      choose(links, (at + (event.key === "ArrowDown" ? 1 : -1) + links.length) % links.length);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      if (links.length) location.assign(links[Math.max(0, at)].href);
+    }
+  });
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+}
+
+function choose(links, index) {
+  links.forEach((link, number) => link.setAttribute("aria-selected", String(number === index)));
+  links[index]?.scrollIntoView({ block: "nearest" });
+}
+
+async function ask(text, number, newest) {
+  const response = await fetch(`/search?q=${encodeURIComponent(text)}`, { headers: { "X-Refresh": "1" } });
+  if (!response.ok || number !== newest()) return;
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+  const found = fresh.querySelector(".results");
+  dialog.querySelector(".results").replaceChildren(...[...(found?.children ?? [])].map((item) => document.importNode(item, true)));
+  choose([...dialog.querySelectorAll(".results a")], 0);
+}
+
+export function openPalette() {
+  if (!dialog) make();
+  if (dialog.open) return;
+  dialog.showModal();
+  const input = dialog.querySelector("input");
+  input.value = "";
+  input.focus();
+  ask("", 0, () => 0);
+}
+
+export function startPalette() {
+  if (!document.body.dataset.live) return;
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); openPalette(); }
+  });
+}

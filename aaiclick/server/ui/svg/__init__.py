@@ -1,0 +1,1 @@
+"""Drawings: geometry is computed here by pure functions, templates write it down."""

@@ -1,0 +1,150 @@
+"""How values read: numbers, durations, moments, states. Pure functions, used by all templates."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "COMPLETED")
+JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
+
+_NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
+_LOOKS = {
+    "PENDING": "pending",
+    "CLAIMED": "running",
+    "RUNNING": "running",
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "DEAD_LETTER": "dead",
+    "CANCELLED": "cancelled",
+    "RETRYING": "retrying",
+    "PAUSED": "paused",
+    "ACTIVE": "completed",
+    "IDLE": "pending",
+    "STOPPED": "cancelled",
+    "TIMED_OUT": "failed",
+    "LOST": "dead",
+    "RELEASED": "pending",
+    "Idle": "pending",
+    "Pending": "pending",
+    "Running": "running",
+    "Dead": "dead",
+    "Draining": "paused",
+}
+
+
+def state_name(state: str) -> str:
+    """A state as people read it."""
+    return _NAMES.get(state, state.replace("_", " ").capitalize())
+
+
+def look(state: str) -> str:
+    """The class that gives a state its colour and icon."""
+    return _LOOKS.get(state, "pending")
+
+
+def number(value: float | None) -> str:
+    """With separators; short where it is large."""
+    if value is None:
+        return "–"
+    if abs(value) >= 1_000_000:
+        return f"{value / 1_000_000:.1f}M"
+    if abs(value) >= 100_000:
+        return f"{value / 1_000:.0f}k"
+    if abs(value) < 10 and value % 1:
+        return f"{value:.1f}"
+    return f"{value:,.0f}"
+
+
+def bounded(value: int, bound: int) -> str:
+    """A count that was not followed past a bound."""
+    return f"{number(bound)}+" if value >= bound else number(value)
+
+
+def size(value: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def duration(value: float | timedelta | None) -> str:
+    """Two units at most."""
+    if value is None:
+        return "–"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    seconds = max(0.0, seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def ago(at: datetime | None, now: datetime | None = None) -> str:
+    """One unit, in the past or the future."""
+    if at is None:
+        return "–"
+    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    words = _rough(abs(seconds))
+    if words == "now":
+        return "just now"
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def _rough(seconds: float) -> str:
+    if seconds < 2:
+        return "now"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def moment(at: datetime | None) -> str:
+    """Exactly, in UTC."""
+    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON; text that is JSON already is read first."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def first_line(text: str | None) -> str:
+    """What an error says: its last line names it, if it is a traceback."""
+    lines = [line for line in (text or "").splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def job_state(row: Any) -> str:
+    """A job's state as shown: one that is paused says so."""
+    return "PAUSED" if row["paused_at"] is not None and row["completed_at"] is None else str(row["status"])
+
+
+def task_state(row: Any) -> str:
+    """A task's state as shown: one that failed and is tried again is not lost."""
+    return "RETRYING" if row["next_retry_at"] is not None else str(row["status"])
+
+
+def progress(row: Any) -> dict[str, int]:
+    """Parts of a job's bar, in tasks."""
+    total, opened = row["total_tasks"], row["open_tasks"]
+    failed, cancelled = row["failed_tasks"], row["cancelled_tasks"]
+    return {"completed": max(0, total - opened - failed - cancelled), "failed": failed, "cancelled": cancelled}

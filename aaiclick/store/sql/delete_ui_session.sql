@@ -1,0 +1,1 @@
+DELETE FROM ui_sessions WHERE token_hash = $1

@@ -1,0 +1,172 @@
+"""What pages read. Each statement is bounded: it looks at so many rows and no more, however large the tables are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+WINDOW = 20_000
+"""Jobs that one search looks at; an older part of the list is another search."""
+
+COUNTED = 10_000
+"""Counts are not followed past this."""
+
+DETAILED = 1_000
+"""Tasks of a job that are looked at one by one; those of a larger one are looked at by kind."""
+
+
+async def find_jobs(
+    connection: Connection,
+    org_id: UUID,
+    *,
+    status: str | None,
+    words: str | None,
+    before: int,
+    limit: int,
+) -> list[asyncpg.Record]:
+    """Newest first, among the WINDOW jobs older than `before`."""
+    return await connection.fetch(statement("ui_find_jobs"), org_id, before, WINDOW, status, _like(words), limit)
+
+
+async def unfinished_jobs(
+    connection: Connection, org_id: UUID, *, status: str | None, words: str | None, before: int, limit: int
+) -> list[asyncpg.Record]:
+    """Newest first."""
+    return await connection.fetch(statement("ui_unfinished_jobs"), org_id, before, status, _like(words), limit)
+
+
+async def jobs_named(
+    connection: Connection, org_id: UUID, name: str, *, status: str | None, before: int, limit: int
+) -> list[asyncpg.Record]:
+    """All with exactly this name, newest first."""
+    return await connection.fetch(statement("ui_jobs_named"), org_id, name, before, status, limit)
+
+
+async def window_end(connection: Connection, org_id: UUID, before: int) -> int | None:
+    """The oldest job that a search looked at; None if it looked at all there are."""
+    return await connection.fetchval(statement("ui_window_end"), org_id, before, WINDOW - 1)
+
+
+async def count_jobs(connection: Connection, org_id: UUID) -> asyncpg.Record:
+    """By state: of the unfinished, and of the last COUNTED ones that have ended."""
+    row = await connection.fetchrow(statement("ui_count_jobs"), org_id, COUNTED)
+    assert row is not None  # noqa: S101  (an aggregate)
+    return row
+
+
+async def job_units(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """Tasks of a job by group and type: how many are where, and from when to when they worked."""
+    return await connection.fetch(statement("ui_job_units"), job_id)
+
+
+async def job_tasks(connection: Connection, job_id: int, limit: int = DETAILED + 1) -> list[asyncpg.Record]:
+    """Tasks of a job, as far as a drawing needs them."""
+    return await connection.fetch(statement("ui_job_tasks"), job_id, limit)
+
+
+async def job_groups(connection: Connection, job_id: int, limit: int = 2_000) -> list[asyncpg.Record]:
+    return await connection.fetch(statement("ui_job_groups"), job_id, limit)
+
+
+async def unit_samples(
+    connection: Connection, job_id: int, first_ids: Sequence[int], most: int = 5
+) -> list[asyncpg.Record]:
+    """A few tasks of each kind of a large job, whose first ones are given: (id, group, type)."""
+    return await connection.fetch(statement("ui_unit_samples"), job_id, list(first_ids), most)
+
+
+async def edges_into(connection: Connection, node_ids: Sequence[int], limit: int = 10_000) -> list[tuple[int, int]]:
+    """(previous, next) of everything that these wait for."""
+    rows = await connection.fetch(statement("ui_edges_into"), list(node_ids), limit)
+    return [(row["previous_id"], row["next_id"]) for row in rows]
+
+
+async def tasks_named(connection: Connection, task_ids: Sequence[int]) -> list[asyncpg.Record]:
+    """(id, group, type) of tasks."""
+    return await connection.fetch(statement("ui_tasks_named"), list(task_ids))
+
+
+async def job_history(connection: Connection, job_id: int, limit: int = 200) -> list[asyncpg.Record]:
+    """Attempts of a job that did not succeed, latest first."""
+    return await connection.fetch(statement("ui_job_history"), job_id, limit)
+
+
+async def talking_tasks(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
+    """Tasks of a job whose logs are shown together: those at work, and the last that ended."""
+    return await connection.fetch(statement("ui_talking_tasks"), job_id, limit)
+
+
+async def queues_of(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+    """Every queue that has a setting or anything that waits or runs; counts end at COUNTED."""
+    return await connection.fetch(statement("ui_queues"), org_id, COUNTED)
+
+
+async def figures_now(connection: Connection, org_id: UUID) -> asyncpg.Record:
+    """How the org stands at this moment; counts end at COUNTED."""
+    row = await connection.fetchrow(statement("ui_figures"), org_id, COUNTED)
+    assert row is not None  # noqa: S101
+    return row
+
+
+async def worker_totals(connection: Connection) -> asyncpg.Record:
+    """What all workers that there are have completed and failed."""
+    row = await connection.fetchrow(statement("ui_worker_totals"))
+    assert row is not None  # noqa: S101
+    return row
+
+
+async def recent_jobs(
+    connection: Connection, org_id: UUID, since: datetime, after: int, step_seconds: float
+) -> list[asyncpg.Record]:
+    """Jobs since a moment, counted by steps of time and status, of the last WINDOW."""
+    return await connection.fetch(statement("ui_recent_jobs"), org_id, after, WINDOW, since, step_seconds)
+
+
+async def job_speed(connection: Connection, org_id: UUID) -> asyncpg.Record:
+    """How long the last jobs waited and took."""
+    row = await connection.fetchrow(statement("ui_job_speed"), org_id, 1_000)
+    assert row is not None  # noqa: S101
+    return row
+
+
+async def worker_tasks(connection: Connection, worker_id: int, limit: int = 200) -> list[asyncpg.Record]:
+    """What a worker has in hand."""
+    return await connection.fetch(statement("ui_worker_tasks"), worker_id, limit)
+
+
+async def workers_busy(connection: Connection, org_id: UUID) -> dict[int, int]:
+    """Worker → how many tasks of the org it has in hand."""
+    rows = await connection.fetch(statement("ui_workers_busy"), org_id)
+    return {row["worker_id"]: row["running"] for row in rows}
+
+
+async def downstream(connection: Connection, task_id: int) -> list[int]:
+    """The task and every task that comes after it."""
+    rows = await connection.fetch(statement("downstream"), task_id)
+    return sorted(row["id"] for row in rows if row["is_task"])
+
+
+async def neighbours(connection: Connection, task_id: int, limit: int = 50) -> list[asyncpg.Record]:
+    """What a task waits for, and what waits for it: tasks and groups."""
+    return await connection.fetch(statement("ui_neighbours"), task_id, limit)
+
+
+async def drain_worker(connection: Connection, worker_id: int) -> bool:
+    """Have a worker finish what it runs and end; False if there is none."""
+    return await connection.fetchval(statement("drain_worker"), worker_id) is not None
+
+
+def _like(words: str | None) -> str | None:
+    if not words:
+        return None
+    escaped = words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

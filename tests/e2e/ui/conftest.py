@@ -1,0 +1,181 @@
+"""One live stack (databases, server, a worker) and one Chromium for all tests of the pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from aaiclick.settings import PostgresTarget
+from aaiclick.store import keys, orgs
+from aaiclick.store.engine import connect
+from aaiclick.store.models import DEFAULT_ORG_ID
+from tests.integration.server.conftest import Server, environment_for, start_server
+
+ROOT = Path(__file__).parents[3]
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+]  # fmt: skip
+ROLES = ("reader", "writer", "admin")
+SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))
+
+expect.set_options(timeout=30_000)
+
+
+@dataclass
+class Site:
+    """The stack, and how to do things to it beside the pages."""
+
+    server: Server
+    target: PostgresTarget
+    environment: dict[str, str]
+    directory: Path
+    keys: dict[str, str] = field(repr=False)
+    run: Callable[[Any], Any] = field(repr=False)
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def api(self, method: str, path: str, body: Any = None, role: str = "admin") -> Any:
+        headers = {"Authorization": f"Bearer {self.keys[role]}"}
+        answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def job(self, name: str, *tasks: dict[str, Any], groups: list[dict[str, Any]] | None = None) -> str:
+        """Submit a job of these tasks of `steps`; returns its id."""
+        full = [task | {"entrypoint": f"tests.e2e.ui.steps.{task['entrypoint']}"} for task in tasks]
+        return self.api("POST", "/v1/jobs", {"name": name, "tasks": full, "groups": groups or []})["id"]
+
+    def ended(self, job_id: str) -> str:
+        """Wait for a job; returns how it ended."""
+        headers = {"Authorization": f"Bearer {self.keys['admin']}"}
+        with httpx.stream("GET", f"{self.url}/v1/events?job_id={job_id}", headers=headers, timeout=60) as stream:
+            for line in stream.iter_lines():
+                if line.startswith(("event: ready", "event: job")):
+                    job = self.api("GET", f"/v1/jobs/{job_id}")
+                    if job["completed_at"]:
+                        return job["status"]
+        raise AssertionError("the stream ended")
+
+    def sql(self, statement: str, *arguments: Any) -> list[Any]:
+        async def work() -> list[Any]:
+            connection = await connect(self.target)
+            try:
+                return await connection.fetch(statement, *arguments)
+            finally:
+                await connection.close()
+
+        return self.run(work())
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "aaiclick", *arguments],
+            env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
+        log = (self.directory / "worker.log").open("ab")
+        worker = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
+        log.close()
+        self.workers.append(worker)
+        return worker
+
+
+async def _make_keys(target: PostgresTarget) -> dict[str, str]:
+    connection = await connect(target)
+    try:
+        other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+        made = {}
+        for prefix, org in (("", DEFAULT_ORG_ID), ("other-", other)):
+            for role in (*ROLES, "worker"):
+                made[prefix + role] = (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
+        return made
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
+    database = aaiclick_stack.run(aaiclick_stack.take_database())
+    target = aaiclick_stack.lease.postgres().with_database(database)
+    directory = tmp_path_factory.mktemp("ui")
+    logs = directory / "logs"
+    logs.mkdir()
+    environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, logs)
+    environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
+    made = aaiclick_stack.run(_make_keys(target))
+    server = start_server(environment, directory / "server.log")
+    found = Site(server, target, environment, directory, made, aaiclick_stack.run)
+    found.start_worker()
+    yield found
+    for worker in found.workers:
+        if worker.poll() is None:
+            worker.send_signal(signal.SIGTERM)
+    for worker in found.workers:
+        worker.wait(30)
+    assert server.stop() == 0
+    aaiclick_stack.run(aaiclick_stack.leave_database(database))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "no Chromium: 'make browser' installs one"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@dataclass
+class Visitor:
+    """A browser window that listens for what must never happen."""
+
+    context: BrowserContext
+    page: Page
+    url: str
+    wrong: list[str]
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        return self.page
+
+
+@pytest.fixture
+def visit(site, browser) -> Iterator[Callable[..., Visitor]]:
+    """A window of somebody who has signed in, or of nobody; nothing may go wrong in its console."""
+    opened: list[Visitor] = []
+
+    def open_(role: str | None = "admin", **options: Any) -> Visitor:
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        page = context.new_page()
+        visitor = Visitor(context, page, site.url, [])
+        page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
+        page.on("console", lambda said: visitor.wrong.append(said.text) if said.type == "error" else None)
+        opened.append(visitor)
+        if role is not None:
+            page.goto(f"{site.url}/sign-in")
+            page.fill("#credential", site.keys[role])
+            page.press("#credential", "Enter")
+            page.wait_for_url(f"{site.url}/")
+        return visitor
+
+    yield open_
+    for visitor in opened:
+        visitor.context.close()
+        assert visitor.wrong == []
