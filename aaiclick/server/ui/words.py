@@ -133,6 +133,12 @@ def first_line(text: str | None) -> str:
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
+def task_name(kind: str) -> str:
+    """What a task is called where there is little room: the function, of a path to one."""
+    module, _, function = kind.rpartition(".")
+    return function if module and function.isidentifier() else kind
+
+
 def job_state(row: Any) -> str:
     """A job's state as shown: one that is paused says so."""
     return "PAUSED" if row["paused_at"] is not None and row["completed_at"] is None else str(row["status"])

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,11 @@ class Site:
 
         return self.run(work())
 
+    def until(self, statement: str) -> None:
+        """Ask until `ok` is true; pytest's own limit ends a wait that is in vain."""
+        while not self.sql(statement)[0]["ok"]:
+            time.sleep(0.05)
+
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "aaiclick", *arguments],
@@ -123,11 +129,12 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
     found = Site(server, target, environment, directory, made, aaiclick_stack.run)
     found.start_worker()
     yield found
+    (directory / "gate").touch()
     for worker in found.workers:
         if worker.poll() is None:
             worker.send_signal(signal.SIGTERM)
     for worker in found.workers:
-        worker.wait(30)
+        worker.wait(60)
     assert server.stop() == 0
     aaiclick_stack.run(aaiclick_stack.leave_database(database))
 
@@ -179,3 +186,60 @@ def visit(site, browser) -> Iterator[Callable[..., Visitor]]:
     for visitor in opened:
         visitor.context.close()
         assert visitor.wrong == []
+
+
+@dataclass(frozen=True)
+class Things:
+    """Something of every kind to look at."""
+
+    done: str
+    failed: str
+    running: str
+    running_task: str
+    dead_task: str
+    gate: Path
+
+
+@pytest.fixture(scope="session")
+def things(site) -> Iterator[Things]:
+    """Jobs that completed, failed, run (until the gate opens), and dead letters."""
+    gate = site.directory / "gate"
+    done = site.job(
+        "nightly report",
+        {"key": "load", "entrypoint": "say", "kwargs": {"words": "loading 3 files"}},
+        {"key": "clean", "entrypoint": "say", "depends_on": ["load"]},
+        {"key": "enrich", "entrypoint": "say", "depends_on": ["load"]},
+        *({"key": f"c{n}", "name": "chunk", "entrypoint": "say", "group": "chunks"} for n in range(12)),
+        {"key": "left", "entrypoint": "add", "depends_on": ["chunks", "enrich"]},
+        {"key": "publish", "entrypoint": "say", "depends_on": ["left", "clean"]},
+        groups=[{"key": "chunks", "depends_on": ["clean"]}],
+    )
+    failed = site.job(
+        "import orders",
+        {"key": "fetch", "entrypoint": "say"},
+        {"key": "parse", "entrypoint": "fail", "kwargs": {"words": "row 17 has no price"}, "depends_on": ["fetch"]},
+        {"key": "store", "entrypoint": "say", "depends_on": ["parse"]},
+    )
+    running = site.job(
+        "train model",
+        {"key": "prepare", "entrypoint": "say"},
+        {"key": "fit", "entrypoint": "wait_for", "kwargs": {"path": str(gate)}, "depends_on": ["prepare"]},
+        {"key": "judge", "entrypoint": "say", "depends_on": ["fit"]},
+    )
+    items = [
+        {
+            "type": "email:send",
+            "entrypoint": "tests.e2e.ui.steps.fail_until",
+            "payload": {"path": str(site.directory / f"mail server {n % 2}")},
+            "max_attempts": 1,
+        }
+        for n in range(5)
+    ]
+    dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
+    assert site.ended(done) == "COMPLETED"
+    assert site.ended(failed) == "FAILED"
+    site.until("SELECT count(*) = 5 AS ok FROM tasks WHERE status = 'DEAD_LETTER'")
+    site.until(f"SELECT count(*) = 1 AS ok FROM tasks WHERE status = 'RUNNING' AND job_id = {running}")
+    task = site.sql("SELECT id FROM tasks WHERE job_id = $1 AND type LIKE '%wait_for'", int(running))[0]["id"]
+    yield Things(done, failed, running, str(task), dead[0], gate)
+    gate.touch()

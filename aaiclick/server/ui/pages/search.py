@@ -9,7 +9,7 @@ from starlette.responses import Response
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import reading
 from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.server.ui.words import job_state, task_state
+from aaiclick.server.ui.words import job_state, task_name, task_state
 from aaiclick.store import reads, ui_reads
 
 pages = Pages()
@@ -52,7 +52,7 @@ async def _find(visit: Visit, words: str) -> list[dict[str, Any]]:
                 found.insert(0, _job(job))
             if task is not None and task["org_id"] == org:
                 found.insert(0, {
-                    "href": f"/tasks/{task['id']}", "name": task["type"], "kind": f"Task {task['id']}",
+                    "href": f"/tasks/{task['id']}", "name": task_name(task["type"]), "kind": f"Task {task['id']}",
                     "state": task_state(task),
                 })  # fmt: skip
             if worker is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from aaiclick.server.ui.svg.fold import Folded, Unit, critical_path
-from aaiclick.server.ui.words import duration
+from aaiclick.server.ui.words import duration, task_name
 
 WIDTH = 1000.0
 LABEL = 190.0
@@ -66,7 +66,9 @@ def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, c
     def x(at: datetime) -> float:
         return LABEL + max(0.0, (at - first).total_seconds()) * scale
 
-    name = unit.name if unit.total == 1 else f"{unit.name} ×{unit.total:,}"
+    name = task_name(unit.name)
+    if unit.total > 1:
+        name = f"{name} ×{unit.total:,}"
     words = f"{name}: waited {duration(began - unit.created_at)}, worked {duration(max(ended - began, timedelta()))}"
     return Bar(
         unit.id, name if len(name) <= 26 else f"{name[:25]}…", TOP + index * LINE, x(unit.created_at),

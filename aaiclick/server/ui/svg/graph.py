@@ -9,6 +9,7 @@ from typing import Any
 
 from aaiclick.server.ui.svg.fold import PARTS, Folded, Unit, critical_path
 from aaiclick.server.ui.svg.layers import place
+from aaiclick.server.ui.words import task_name
 
 BOX = (172.0, 40.0)
 HEAD = 26.0
@@ -37,6 +38,7 @@ class Box:
     sub: str
     look: str
     kind: str  # "task", "fold" or "group"
+    type: str = ""
     critical: bool = False
     parts: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
 
@@ -159,12 +161,22 @@ class _Drafter:
         if unit is not None:
             kind = "fold" if unit.total > 1 else "task"
             return Box(
-                node, x, y, *BOX, _short(unit.name), _words(unit), unit.look, kind, node in self._critical, _parts(unit)
+                node,
+                x,
+                y,
+                *BOX,
+                _short(task_name(unit.name)),
+                _words(unit),
+                unit.look,
+                kind,
+                unit.name,
+                node in self._critical,
+                _parts(unit),
             )
         whole = self._sum(node)
         return Box(
             node, x, y, *BOX, _short(self._folded.groups[node][0]), _words(whole) if whole.total else "empty",
-            whole.look if whole.total else "completed", "group", self._is_critical(node), _parts(whole),
+            whole.look if whole.total else "completed", "group", "", self._is_critical(node), _parts(whole),
         )  # fmt: skip
 
     def _sum(self, group: int) -> Unit:
