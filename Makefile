@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install demo test check format bench clean
+.PHONY: install browser demo test check format bench clean
 
 install: $(STAMP)
 
@@ -20,8 +20,21 @@ $(STAMP): pyproject.toml
 demo: install
 	AAICLICK_HOME="$(CURDIR)/$(VENV)/demo/home" AAICLICK_LOG_DIR="$(CURDIR)/$(VENV)/demo/logs" $(BIN)/python examples/demo.py
 
+# What the tests of the web UI drive: Chromium, and axe-core, which looks for what keeps people out.
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
+
+browser: $(AXE)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; } || \
+	  { echo "The tests of the web UI need Chromium on PATH. As root: apt-get install chromium" >&2; exit 2; }
+
+$(AXE): $(STAMP)
+	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
+
 # A file stays with one process: what its tests share is made once.
-test: install
+test: install browser
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: install

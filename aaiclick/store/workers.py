@@ -92,6 +92,11 @@ async def deregister_worker(connection: Connection, worker_id: int, *, now: date
     return stopped is not None
 
 
+async def draining(connection: Connection, worker_ids: Sequence[int]) -> list[int]:
+    """Those of these workers that are to finish what they run and end."""
+    return [row["id"] for row in await connection.fetch(statement("draining_workers"), list(worker_ids))]
+
+
 async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:
     """Add to what the worker has completed and failed so far."""
     await connection.execute(statement("beat"), worker_id, completed, failed, None)

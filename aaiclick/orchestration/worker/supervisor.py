@@ -282,6 +282,9 @@ class Supervisor:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
             await keeper.run_once(connection, worker_id=worker_id)
+            for drained in await workers.draining(connection, list(self._children)):
+                if drained in self._children:
+                    _signal(self._children[drained].process, signal.SIGTERM)
 
     async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
         duty = self._plan.duty

@@ -1,30 +1,152 @@
-"""Signing in, what everybody gets around a page, and what is refused."""
+"""Signing in, what surrounds every page, and what is refused."""
 
 from __future__ import annotations
 
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
+from aaiclick.server.permissions import Permission
+from aaiclick.server.ui.pages import ALL
 
-def test_who_signs_in_with_a_key_sees_the_overview_and_signs_out(visit) -> None:
-    visitor = visit("admin")
-    page = visitor.page
+POSTS = [(page.path, page.permission) for pages in ALL for page in pages.declared if page.method == "POST"]
+GETS = [(page.path, page.permission) for pages in ALL for page in pages.declared if page.method == "GET"]
+
+
+def fill(path: str) -> str:
+    return re.sub(r"{\w+(:\w+)?}", "1", path)
+
+
+def test_who_signs_in_with_a_key_sees_the_overview_and_signs_out(site, visit) -> None:
+    visitor = visit(None)
+    page = visitor.go("/")
+    page.fill("#credential", site.keys["admin"])
+    page.press("#credential", "Enter")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     cookies = {cookie["name"]: cookie for cookie in visitor.context.cookies()}
     assert cookies["aaiclick_session"]["httpOnly"]
     assert cookies["aaiclick_session"]["sameSite"] == "Lax"
+    page.get_by_role("button", name="Dark theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in to aaiclick")).to_be_visible()
     page.goto(visitor.url + "/jobs")
-    expect(page).to_have_url(re.compile("/sign-in"))
+    expect(page).to_have_url(re.compile(r"/sign-in\?next=%2Fjobs"))
 
 
-def test_every_page_opens_for_an_admin(visit) -> None:
-    visitor = visit("admin")
-    for path in ("/", "/?span=day", "/jobs", "/jobs?status=FAILED", "/queues", "/dead-letters", "/workers", "/objects",
-                 "/admin", "/admin?view=users", "/admin?view=orgs", "/admin?view=audit", "/search?q=x"):  # fmt: skip
-        answer = visitor.page.goto(visitor.url + path)
-        assert answer.status == 200, path
-        assert "default-src 'self'" in answer.headers["content-security-policy"]
+@pytest.mark.parametrize("credential", ["", "aai_x", "aai_abcdefghijkl_" + "x" * 43, "no.such.token"])
+def test_a_wrong_credential_is_told_and_opens_nothing(site, window, credential: str) -> None:
+    browser = window(None)
+    answer = browser.post("/sign-in", credential=credential)
+    assert answer.status_code == 401
+    assert "opens nothing here" in answer.text
+    assert browser.client.get("/jobs").status_code == 303
+
+
+def test_a_key_that_may_only_work_does_not_sign_in(site, window) -> None:
+    assert window(None).post("/sign-in", credential=site.keys["worker"]).status_code == 401
+
+
+def test_the_key_is_in_no_cookie_and_the_session_opens_no_api(site, window) -> None:
+    browser = window("admin")
+    assert not any(part in str(browser.client.cookies) for part in site.keys["admin"].split("_")[1:])
+    assert browser.client.get("/v1/jobs").status_code == 401
+
+
+def test_every_page_asks_who_it_is_and_answers_as_it_declares(site, window) -> None:
+    nobody = window(None).client
+    windows = {role: window(role) for role in ("reader", "writer", "admin", "other-admin")}
+    allowed = {
+        "reader": {"public", "reader"}, "writer": {"public", "reader", "writer"}, "other-admin": {"public", "reader",
+        "writer", "admin"}, "admin": {"public", "reader", "writer", "admin", "operator"},
+    }  # fmt: skip
+    for path, permission in GETS:
+        if path in ("/live", "/tasks/{task_id:int}/log"):
+            continue  # streams
+        if permission is not Permission.PUBLIC:
+            assert nobody.get(fill(path)).status_code == 303, path
+        for role, browser in windows.items():
+            assert (browser.client.get(fill(path)).status_code == 403) == (permission not in allowed[role]), (
+                path,
+                role,
+            )
+    for path, permission in POSTS:
+        for role, browser in windows.items():
+            if path not in ("/sign-out", "/sign-in"):
+                answer = browser.post(fill(path), id="1", name="nobodys")
+                assert (answer.status_code == 403) == (permission not in allowed[role]), (path, role)
+                assert answer.status_code < 500, (path, role)
+
+
+def test_a_form_of_another_site_does_nothing(site, window) -> None:
+    browser = window("admin")
+    for path, _ in POSTS:
+        assert browser.client.post(fill(path), data={"id": "1"}).status_code == 403, path
+        assert browser.client.post(fill(path), data={"csrf": "0" * 64}).status_code == 403, path
+        foreign = browser.client.post(
+            fill(path), data={"csrf": browser.csrf}, headers={"Origin": "http://evil.example"}
+        )
+        assert foreign.status_code == 403, path
+    other = window("admin")
+    assert browser.client.post("/theme", data={"csrf": other.csrf}).status_code == 403
+
+
+def test_a_redirect_leads_to_us_alone(site, window) -> None:
+    browser = window("admin")
+    for place in (
+        "//evil.example",
+        "/\\evil.example",
+        "http://evil.example",
+        "/\t/evil.example",
+        "javascript:alert(1)",
+    ):
+        assert browser.post("/theme", theme="dark", back=place).headers["location"] == "/", place
+    assert browser.post("/theme", theme="dark", back="/jobs?q=x").headers["location"] == "/jobs?q=x"
+
+
+def test_pages_say_what_a_browser_may_do_with_them(site, window) -> None:
+    answer = window("reader").client.get("/jobs")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["cache-control"] == "no-store"
+    assert not re.search(r"<script(?![^>]*src=)|<style|\sstyle=|\son\w+=", answer.text)
+
+
+def test_what_another_organisation_has_is_not_there(window, things) -> None:
+    other = window("other-admin").client
+    for path in (f"/jobs/{things.done}", f"/tasks/{things.dead_task}", f"/tasks/{things.dead_task}/clear"):
+        answer = other.get(path)
+        assert answer.status_code == 404
+        assert "There is no" in answer.text
+    assert "nightly report" not in other.get("/jobs").text + other.get("/search?q=nightly").text + other.get("/").text
+
+
+def test_a_revoked_key_ends_its_sessions_at_once(site, window) -> None:
+    admin = window("admin")
+    made = admin.post("/admin/keys", name="brief", scope="reader")
+    key = re.search(r"aai_\w+_\w{43}", made.text).group()
+    assert key not in admin.client.get("/admin").text
+    browser = window(None)
+    assert browser.post("/sign-in", credential=key).status_code == 303
+    assert browser.client.get("/jobs").status_code == 200
+    key_id = site.sql("SELECT id FROM api_keys WHERE name = 'brief'")[0]["id"]
+    assert admin.post("/admin/keys/revoke", id=str(key_id), back="/admin").status_code == 303
+    assert browser.client.get("/jobs").status_code == 303
+
+
+def test_a_program_that_asks_for_nothing_gets_a_problem_and_a_person_a_page(site) -> None:
+    assert httpx.get(f"{site.url}/nothing").headers["content-type"] == "application/problem+json"
+    answer = httpx.get(f"{site.url}/nothing", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is nothing at this address." in answer.text
+
+
+def test_forms_reach_pages_and_never_the_api(site) -> None:
+    answer = httpx.post(
+        f"{site.url}/v1/jobs", data={"name": "x"}, headers={"Authorization": f"Bearer {site.keys['admin']}"}
+    )
+    assert answer.status_code == 415

@@ -41,7 +41,7 @@ async def show(visit: Visit) -> Response:
     text, end = await read_part(visit.service.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
     given = json.loads(task["kwargs"])
     result = None if task["result"] is None else json.loads(task["result"])
-    previews = [] if visit.is_refresh else await _previews(visit, {"result": result, **given})
+    previews = await _previews(visit, {"result": result, **given})
     return visit.page(
         "task.html",
         task=task,
@@ -68,7 +68,13 @@ async def _previews(visit: Visit, values: dict[str, Any]) -> list[dict[str, Any]
     }
     if not tables:
         return []
-    return await asyncio.gather(*(_preview(visit, *item) for item in list(tables.items())[:PREVIEWED]))
+    kept, org = visit.house.kept, visit.who.org_id
+    return await asyncio.gather(
+        *(
+            kept.get(("rows", org, name, table), lambda name=name, table=table: _preview(visit, name, table), seconds=5)
+            for name, table in list(tables.items())[:PREVIEWED]
+        )
+    )
 
 
 async def _preview(visit: Visit, name: str, table: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ function show(form) {
   const strip = form.querySelector(".picked");
   if (!strip) return;
   const boxes = [...form.querySelectorAll("tbody input[type=checkbox]")], picked = boxes.filter((box) => box.checked).length;
-  strip.toggleAttribute("data-none", picked === 0);
+  for (const button of strip.querySelectorAll("button")) button.disabled = picked === 0;
   const words = strip.querySelector("[data-picked]");
   if (words) words.textContent = picked ? `${picked} picked` : "Pick rows to act on them together";
   const all = form.querySelector("[data-all]");

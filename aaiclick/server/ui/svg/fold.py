@@ -139,25 +139,32 @@ def _groups(rows: Iterable[Any]) -> dict[int, tuple[str, int | None]]:
     return {row["id"]: (row["name"], row["parent_group_id"]) for row in rows}
 
 
-def critical_path(folded: Folded) -> set[int]:
-    """The units that decided when the job ended: from the last to end, back through the last that each waited for."""
-    started = {unit.id: unit for unit in folded.units.values() if unit.started_at is not None}
-    if not started:
-        return set()
+def predecessors(folded: Folded) -> dict[int, set[int]]:
+    """Unit → units that it waits for, through groups too."""
     members = _members(folded)
     before: dict[int, set[int]] = defaultdict(set)
     for a, b in folded.edges:
         for follower in members.get(b, {b}):
             before[follower] |= members.get(a, {a})
+    return before
+
+
+def critical_path(folded: Folded, before: dict[int, set[int]]) -> list[int]:
+    """The units that decided when the job ended, first to last: back from the one that ended last, through the last
+    that each waited for.
+    """
+    started = {unit.id: unit for unit in folded.units.values() if unit.started_at is not None}
+    if not started:
+        return []
     latest = datetime.max.replace(tzinfo=next(iter(started.values())).created_at.tzinfo)
 
     def end(unit_id: int) -> datetime:
         return started[unit_id].completed_at or latest
 
-    path: set[int] = set()
+    path: list[int] = []
     at: int | None = max(started, key=end)
     while at is not None and at not in path:
-        path.add(at)
+        path.insert(0, at)
         at = max((unit for unit in before[at] if unit in started), key=end, default=None)
     return path
 

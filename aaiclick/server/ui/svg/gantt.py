@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aaiclick.server.ui.svg.fold import Folded, Unit, critical_path
+from aaiclick.server.ui.svg.fold import Folded, Unit, critical_path, predecessors
 from aaiclick.server.ui.words import duration, task_name
 
 WIDTH = 1000.0
@@ -49,18 +49,22 @@ def draw(folded: Folded, now: datetime) -> Chart:
     last = max(unit.completed_at or now for unit in begun)
     whole = max((last - first).total_seconds(), 0.001)
     scale = (WIDTH - LABEL) / whole
-    critical = critical_path(folded)
+    before = predecessors(folded)
+    critical = set(critical_path(folded, before))
     shown = begun[:MOST]
     chart = Chart(TOP + LINE * len(shown) + 4, hidden=len(folded.units) - len(shown))
     for index, unit in enumerate(shown):
-        chart.bars.append(_bar(unit, index, first, scale, now, unit.id in critical))
+        ends = [other.completed_at for other in (folded.units.get(each) for each in before[unit.id]) if other]
+        ready = max((end for end in ends if end is not None), default=unit.created_at)
+        chart.bars.append(_bar(unit, index, first, scale, now, unit.id in critical, max(ready, unit.created_at)))
     step = _step(whole)
-    chart.ticks = [(LABEL + at * step * scale, duration(at * step)) for at in range(int(whole / step) + 1)]
+    chart.ticks = [(LABEL + at * step * scale, duration(at * step)) for at in range(int(whole / step * 0.97) + 1)]
     return chart
 
 
-def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, critical: bool) -> Bar:
+def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, critical: bool, ready: datetime) -> Bar:
     began = unit.started_at or now
+    ready = min(ready, began)
     ended = unit.completed_at or now
 
     def x(at: datetime) -> float:
@@ -69,10 +73,10 @@ def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, c
     name = task_name(unit.name)
     if unit.total > 1:
         name = f"{name} ×{unit.total:,}"
-    words = f"{name}: waited {duration(began - unit.created_at)}, worked {duration(max(ended - began, timedelta()))}"
+    words = f"{name}: waited {duration(began - ready)}, worked {duration(max(ended - began, timedelta()))}"
     return Bar(
-        unit.id, name if len(name) <= 26 else f"{name[:25]}…", TOP + index * LINE, x(unit.created_at),
-        max(0.0, x(began) - x(unit.created_at)), x(began), max(2.0, x(ended) - x(began)), unit.look, critical, words,
+        unit.id, name if len(name) <= 26 else f"{name[:25]}…", TOP + index * LINE, x(ready),
+        max(0.0, x(began) - x(ready)), x(began), max(2.0, x(ended) - x(began)), unit.look, critical, words,
     )  # fmt: skip
 
 

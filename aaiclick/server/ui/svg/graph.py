@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
-from aaiclick.server.ui.svg.fold import PARTS, Folded, Unit, critical_path
+from aaiclick.server.ui.svg.fold import PARTS, Folded, Unit, critical_path, predecessors
 from aaiclick.server.ui.svg.layers import place
 from aaiclick.server.ui.words import task_name
 
@@ -80,7 +81,9 @@ def draw(folded: Folded, opened: Set[int] = frozenset(), shut: Set[int] = frozen
 class _Drafter:
     def __init__(self, folded: Folded, opened: Set[int], shut: Set[int]) -> None:
         self._folded = folded
-        self._critical = critical_path(folded)
+        path = critical_path(folded, predecessors(folded))
+        self._critical = set(path)
+        self._steps = list(pairwise(path))
         self._children: dict[int | None, list[int]] = defaultdict(list)
         for unit in folded.units.values():
             self._children[unit.group_id if unit.group_id in folded.groups else None].append(unit.id)
@@ -117,8 +120,9 @@ class _Drafter:
                 self._take_in(drawing, inner[node], node, x, y, sizes[node])
             else:
                 drawing.boxes.append(self._box(node, x, y))
+        critical = {(self._lift(a, group), self._lift(b, group)) for a, b in self._steps}
         for edge, points in placed.edges.items():
-            drawing.edges.append((points, all(self._is_critical(node) for node in edge)))
+            drawing.edges.append((points, edge in critical))
         return drawing
 
     def _take_in(
