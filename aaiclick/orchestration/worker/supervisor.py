@@ -73,6 +73,7 @@ class Child:
     process: Process
     started: float = field(default_factory=time.monotonic)
     overdue: list[supervision.Overdue] = field(default_factory=list)
+    drained: bool = False
 
 
 class Absence:
@@ -187,7 +188,7 @@ class Supervisor:
             if code == UNFIT:
                 self.stop()
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
-            if code == 0:
+            if code == 0 or child.drained:
                 return
             failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
             with contextlib.suppress(TimeoutError):
@@ -283,8 +284,10 @@ class Supervisor:
         if worker_id is not None:
             await keeper.run_once(connection, worker_id=worker_id)
             for drained in await workers.draining(connection, list(self._children)):
-                if drained in self._children:
-                    _signal(self._children[drained].process, signal.SIGTERM)
+                child = self._children.get(drained)
+                if child is not None and not child.drained:
+                    child.drained = True
+                    _signal(child.process, signal.SIGTERM)
 
     async def _overdue(self, connection: Connection) -> list[supervision.Overdue]:
         duty = self._plan.duty

@@ -1,0 +1,140 @@
+"""Layout, folding, timelines and charts: pure functions."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from aaiclick.server.ui.svg import charts, gantt, graph
+from aaiclick.server.ui.svg.fold import critical_path, fold_kinds, fold_tasks, predecessors
+from aaiclick.server.ui.svg.layers import place
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BOX = (100.0, 30.0)
+
+
+def task(
+    number: int, kind: str = "f", status: str = "COMPLETED", group: int | None = None, start: float = 0, took: float = 1
+):
+    begun = NOON + timedelta(seconds=start)
+    over = status not in ("PENDING", "RUNNING")
+    return {
+        "id": number, "type": kind, "status": status, "group_id": group, "next_retry_at": None, "created_at": NOON,
+        "started_at": None if status == "PENDING" else begun,
+        "completed_at": begun + timedelta(seconds=took) if over else None,
+    }  # fmt: skip
+
+
+def test_what_waits_stands_right_of_what_it_waits_for() -> None:
+    placed = place(dict.fromkeys(range(1, 6), BOX), [(1, 2), (1, 3), (2, 4), (3, 4), (1, 5), (4, 5)])
+    for a, b in ((1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (1, 5)):
+        assert placed.nodes[a][0] + BOX[0] < placed.nodes[b][0]
+    start, *_, end = placed.edges[1, 5]
+    assert start == pytest.approx((placed.nodes[1][0] + BOX[0], placed.nodes[1][1] + BOX[1] / 2))
+    assert end == pytest.approx((placed.nodes[5][0], placed.nodes[5][1] + BOX[1] / 2))
+    assert len(placed.edges[1, 5]) == 4  # a long edge passes a point in each column between
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_overlaps_and_everything_lies_inside(seed: int) -> None:
+    chance = random.Random(seed)
+    sizes = {node: (chance.uniform(20, 200), chance.uniform(10, 90)) for node in range(60)}
+    edges = [(a, b) for a in range(60) for b in range(a + 1, 60) if chance.random() < 0.05]
+    placed = place(sizes, edges)
+    boxes = [(x, y, x + sizes[node][0], y + sizes[node][1]) for node, (x, y) in placed.nodes.items()]
+    for at, (left, top, right, bottom) in enumerate(boxes):
+        assert left >= -0.01
+        assert top >= -0.01
+        assert right <= placed.width + 0.01
+        assert bottom <= placed.height + 0.01
+        for x, y, other_right, other_bottom in boxes[:at]:
+            apart = left >= other_right - 0.01 or x >= right - 0.01 or top >= other_bottom - 0.01 or y >= bottom - 0.01
+            assert apart
+
+
+def test_a_circle_is_drawn_and_does_not_hang() -> None:
+    assert set(place(dict.fromkeys((1, 2, 3), BOX), [(1, 2), (2, 3), (3, 1), (1, 1), (1, 99)]).nodes) == {1, 2, 3}
+    assert place({}, []).width == 0
+
+
+def test_a_thousand_nodes_are_laid_out_quickly() -> None:
+    chance = random.Random(1)
+    edges = [(chance.randrange(max(0, node - 40), node), node) for node in range(1, 1_000) for _ in range(2)]
+    started = time.process_time()
+    placed = place(dict.fromkeys(range(1_000), BOX), edges)
+    assert len(placed.nodes) == 1_000
+    assert time.process_time() - started < 1.5  # docs/ui.md has the figure; this is ten times it
+
+
+def test_alike_tasks_are_one_node_and_a_chain_is_not() -> None:
+    tasks = [task(1, "split"), *(task(n, "chunk") for n in range(10, 30)), task(40, "join")]
+    tasks[5] = task(14, "chunk", "FAILED")
+    edges = [(1, n) for n in range(10, 30)] + [(n, 40) for n in range(10, 30)]
+    folded = fold_tasks(tasks, [], edges)
+    assert sorted((unit.name, unit.total, unit.bad, unit.look) for unit in folded.units.values()) == [
+        ("chunk", 20, 1, "failed"), ("join", 1, 0, "completed"), ("split", 1, 0, "completed"),
+    ]  # fmt: skip
+    assert folded.edges == {(1, 10), (10, 40)}
+    chain = fold_tasks([task(n) for n in range(1, 9)], [], list(pairwise(range(1, 9))))
+    assert len(chain.units) == 8
+
+
+def test_kinds_of_a_large_job_are_joined_by_what_a_few_of_them_wait_for() -> None:
+    counts = dict.fromkeys(("completed", "running", "retrying", "failed", "dead", "cancelled", "pending"), 0)
+    times = {"created_at": NOON, "started_at": NOON, "completed_at": NOON}
+    kinds = [
+        {"first_id": 1, "type": "split", "group_id": None, **counts, "completed": 1, **times},
+        {"first_id": 2, "type": "chunk", "group_id": 7, **counts, "completed": 90_000, "running": 10_000, **times},
+    ]
+    samples = [{"id": n, "type": "chunk", "group_id": 7} for n in (2, 3)] + [
+        {"id": 1, "type": "split", "group_id": None}
+    ]
+    folded = fold_kinds(kinds, samples, [{"id": 7, "name": "g", "parent_group_id": None}], [(1, 7), (2, 3), (99, 2)])
+    assert folded.edges == {(1, 7)}
+    assert folded.units[2].total == 100_000
+    drawing = graph.draw(folded)
+    assert [box.sub for box in drawing.boxes] == ["Completed", "×100,000, 90,000 done"]
+
+
+def test_groups_are_frames_that_open_and_shut() -> None:
+    groups = [
+        {"id": 100, "name": "outer", "parent_group_id": None},
+        {"id": 101, "name": "inner", "parent_group_id": 100},
+    ]
+    tasks = [task(1), task(2, "a", group=100), task(3, "b", group=101), task(4, "c", group=101), task(5)]
+    folded = fold_tasks(tasks, groups, [(1, 100), (3, 4), (100, 5), (2, 101)])
+    drawing = graph.draw(folded)
+    assert {frame.name for frame in drawing.frames} == {"outer", "inner"}
+    outer = next(frame for frame in drawing.frames if frame.name == "outer")
+    inside = [box for box in drawing.boxes if box.id in (2, 3, 4)]
+    assert all(outer.x < box.x and box.x + box.width < outer.x + outer.width for box in inside)
+    assert all(outer.y < box.y and box.y + box.height < outer.y + outer.height for box in inside)
+    shut = graph.draw(folded, shut={100})
+    assert [(box.name, box.kind, box.sub) for box in shut.boxes][1] == ("outer", "group", "×3")
+    assert graph.draw(folded, opened={100}, shut={101}).frames[0].name == "outer"
+
+
+def test_the_critical_path_is_what_decided_the_end() -> None:
+    tasks = [task(1, took=1), task(2, start=1, took=5), task(3, start=1, took=1), task(4, start=6, took=1)]
+    folded = fold_tasks(tasks, [], [(1, 2), (1, 3), (2, 4), (3, 4)])
+    assert critical_path(folded, predecessors(folded)) == [1, 2, 4]
+    chart = gantt.draw(folded, NOON + timedelta(seconds=7))
+    assert [bar.critical for bar in chart.bars] == [True, True, False, True]
+    assert chart.bars[3].words == "f: waited 0 ms, worked 1.0 s"
+    assert gantt.draw(fold_tasks([task(1, status="PENDING")], [], []), NOON).bars == []
+
+
+def test_charts_reach_from_their_floor_to_a_round_top() -> None:
+    assert [charts.nice(value) for value in (0, 1, 3, 11, 480, 900)] == [1, 1, 4, 20, 500, 1000]
+    end = NOON + timedelta(hours=1)
+    lines = charts.lines({"c1": [(NOON, 0.0), (end, 10.0), (end, None), (end, 5.0)]}, NOON, end)
+    assert lines.lines[0].path == "M40.0 168.0L640.0 8.0M640.0 88.0"
+    assert lines.xs[0][1] == "−60 min"
+    bars = charts.bars({(0, "COMPLETED"): 3, (0, "FAILED"): 1, (5, "RUNNING"): 2}, 60, NOON, end)
+    assert [round(bar[3]) for bar in bars.bars] == [120, 40, 80]
+    assert charts.bars({}, 60, NOON, end).empty
+    assert charts.spark([1.0]) == ("", "")
