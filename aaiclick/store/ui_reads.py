@@ -64,8 +64,15 @@ async def count_jobs(connection: Connection, org_id: UUID) -> asyncpg.Record:
 
 
 async def job_units(connection: Connection, job_id: int) -> list[asyncpg.Record]:
-    """Tasks of a job by group and type: how many are where, and from when to when they worked."""
-    return await connection.fetch(statement("ui_job_units"), job_id)
+    """Tasks of a job by group, type and where they are: how many, and from when to when they worked."""
+    async with connection.transaction(readonly=True):
+        await connection.execute(statement("ui_hash"))
+        return await connection.fetch(statement("ui_job_units"), job_id)
+
+
+async def job_running(connection: Connection, job_id: int) -> int:
+    """How many tasks of a job are at work."""
+    return int(await connection.fetchval(statement("ui_job_running"), job_id))
 
 
 async def job_tasks(connection: Connection, job_id: int, limit: int = DETAILED + 1) -> list[asyncpg.Record]:

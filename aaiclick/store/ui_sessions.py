@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 async def create_session(
     connection: Connection,
     token_hash: bytes,
-    org_id: UUID,
     *,
     key_id: UUID | None,
     user_id: UUID | None,
@@ -24,7 +23,7 @@ async def create_session(
 ) -> None:
     """A new session; those that are over are forgotten by the way."""
     await connection.execute(statement("forget_ui_sessions"))
-    await connection.execute(statement("insert_ui_session"), token_hash, org_id, key_id, user_id, lifetime_seconds)
+    await connection.execute(statement("insert_ui_session"), token_hash, key_id, user_id, lifetime_seconds)
 
 
 async def find_session(connection: Connection, token_hash: bytes) -> asyncpg.Record | None:

@@ -50,22 +50,22 @@ async def find_principal(service: Service, request: Request) -> Principal | None
 async def sign_in(service: Service, credential: str) -> str:
     """A new session for a key or a token of the identity provider; raises CredentialError."""
     async with service.owner() as connection:
-        org_id, key_id, user_id = await _holder(service, connection, credential)
+        key_id, user_id = await _holder(service, connection, credential)
         token = new_token()
         await ui_sessions.create_session(
-            connection, hash_of(token), org_id, key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
+            connection, hash_of(token), key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
         )
     return token
 
 
-async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID, UUID | None, UUID | None]:
+async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID | None, UUID | None]:
     if credential.startswith(f"{MARK}_"):
         holder = await verify_key(connection, credential)
         if holder is None or not _reads(Principal(holder.org_id, "", frozenset(holder.scopes))):
             raise refused()
-        return holder.org_id, holder.key_id, None
+        return holder.key_id, None
     principal = await service.identify(connection, credential)
-    return principal.org_id, None, UUID(principal.actor.removeprefix("user "))
+    return None, UUID(principal.actor.removeprefix("user "))
 
 
 def _reads(principal: Principal) -> bool:

@@ -210,7 +210,6 @@ class UiSession(Row, table=True):
     __tablename__ = "ui_sessions"
 
     token_hash: bytes = column(LargeBinary(), primary_key=True)
-    org_id: UUID = org()
     key_id: UUID | None = uuid("api_keys.id", null=True, on_delete="CASCADE")
     user_id: UUID | None = uuid("users.id", null=True, on_delete="CASCADE")
     created_at: datetime = now()

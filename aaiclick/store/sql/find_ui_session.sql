@@ -1,5 +1,5 @@
 -- Who the session with the hash $1 stands for, as long as what it was opened with still opens anything.
-SELECT s.org_id, k.prefix, k.scopes, s.user_id, u.role
+SELECT coalesce(k.org_id, u.org_id) AS org_id, k.prefix, k.scopes, s.user_id, u.role
 FROM ui_sessions s
 LEFT JOIN api_keys k ON k.id = s.key_id
 LEFT JOIN users u ON u.id = coalesce(s.user_id, k.user_id)

@@ -1,6 +1,6 @@
 -- Tasks of the job $1 that may have said something: at work, else the last ones that began; at most $2 of each.
-(SELECT id, type, true AS working, started_at FROM tasks
- WHERE job_id = $1 AND status IN ('CLAIMED', 'RUNNING') ORDER BY id DESC LIMIT $2)
+WITH live AS MATERIALIZED (SELECT id, job_id, type, started_at FROM tasks WHERE status IN ('CLAIMED', 'RUNNING'))
+(SELECT id, type, true AS working, started_at FROM live WHERE job_id = $1 ORDER BY id DESC LIMIT $2)
 UNION ALL
 (SELECT id, type, false, started_at FROM (
     SELECT id, type, started_at, status FROM tasks WHERE job_id = $1 ORDER BY id DESC LIMIT 2000

@@ -147,6 +147,7 @@ async def test_a_shared_worker_is_seen_and_not_touched(owner, pool) -> None:
     [
         "SELECT * FROM table_refcounts",
         "SELECT * FROM table_sessions",
+        "SELECT * FROM ui_sessions",
         "UPDATE audit_log SET actor = 'nobody'",
         "DELETE FROM audit_log",
         "ALTER TABLE tasks DISABLE ROW LEVEL SECURITY",

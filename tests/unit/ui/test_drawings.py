@@ -23,7 +23,7 @@ def task(
     begun = NOON + timedelta(seconds=start)
     over = status not in ("PENDING", "RUNNING")
     return {
-        "id": number, "type": kind, "status": status, "group_id": group, "next_retry_at": None, "created_at": NOON,
+        "id": number, "type": kind, "status": status, "group_id": group, "retrying": False, "created_at": NOON,
         "started_at": None if status == "PENDING" else begun,
         "completed_at": begun + timedelta(seconds=took) if over else None,
     }  # fmt: skip
@@ -84,11 +84,12 @@ def test_alike_tasks_are_one_node_and_a_chain_is_not() -> None:
 
 
 def test_kinds_of_a_large_job_are_joined_by_what_a_few_of_them_wait_for() -> None:
-    counts = dict.fromkeys(("completed", "running", "retrying", "failed", "dead", "cancelled", "pending"), 0)
-    times = {"created_at": NOON, "started_at": NOON, "completed_at": NOON}
+    times = {"created_at": NOON, "started_at": NOON, "completed_at": NOON, "retrying": False}
+    chunk = {"type": "chunk", "group_id": 7, **times}
     kinds = [
-        {"first_id": 1, "type": "split", "group_id": None, **counts, "completed": 1, **times},
-        {"first_id": 2, "type": "chunk", "group_id": 7, **counts, "completed": 90_000, "running": 10_000, **times},
+        {"first_id": 1, "type": "split", "group_id": None, "status": "COMPLETED", "count": 1, **times},
+        {"first_id": 2, "status": "COMPLETED", "count": 90_000, **chunk},
+        {"first_id": 3, "status": "RUNNING", "count": 10_000, **chunk, "completed_at": None},
     ]
     samples = [{"id": n, "type": "chunk", "group_id": 7} for n in (2, 3)] + [
         {"id": 1, "type": "split", "group_id": None}

@@ -15,8 +15,8 @@ from aaiclick.server.routes import jobs as api
 from aaiclick.server.routes.common import note, own_job, reading
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import gantt, graph
-from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks
-from aaiclick.server.ui.words import TASK_STATES
+from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks, kind_units, part_of
+from aaiclick.server.ui.words import TASK_STATES, progress
 from aaiclick.store import reads, ui_reads
 from aaiclick.store.ui_again import run_again
 
@@ -58,10 +58,13 @@ async def show(visit: Visit) -> Response:
 async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, int]:
     """Tasks by where they are."""
     counts = dict.fromkeys(PARTS, 0)
-    for kind in await _kinds(visit, connection, job):
-        for part in PARTS:
-            counts[part] += kind[part]
-    return counts
+    if job["total_tasks"] <= ui_reads.DETAILED:
+        for kind in await _kinds(visit, connection, job):
+            counts[part_of(kind)] += kind["count"]
+        return counts
+    counts["running"] = running = await ui_reads.job_running(connection, job["id"])
+    ended = progress(job)
+    return counts | ended | {"pending": max(0, job["open_tasks"] - running)}
 
 
 async def _kinds(visit: Visit, connection: Connection, job: Any) -> list[Any]:
@@ -80,7 +83,7 @@ async def _folded(visit: Visit, connection: Connection, job: Any) -> Folded:
     kinds = await _kinds(visit, connection, job)
 
     async def structure() -> tuple[list[Any], list[tuple[int, int]]]:
-        samples = await ui_reads.unit_samples(connection, job_id, [kind["first_id"] for kind in kinds][:500])
+        samples = await ui_reads.unit_samples(connection, job_id, [unit.id for unit in kind_units(kinds)][:500])
         nodes = [row["id"] for row in samples] + [row["id"] for row in groups]
         edges = await ui_reads.edges_into(connection, nodes)
         known = {row["id"] for row in samples} | {row["id"] for row in groups}

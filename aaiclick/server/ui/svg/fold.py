@@ -99,7 +99,8 @@ def _unit(tasks: Sequence[Any]) -> Unit:
 
 
 def part_of(task: Any) -> str:
-    if task["next_retry_at"] is not None:
+    """Which of PARTS a task, or several alike, are."""
+    if task["retrying"]:
         return "retrying"
     return {"CLAIMED": "running", "DEAD_LETTER": "dead"}.get(task["status"], str(task["status"]).lower())
 
@@ -110,25 +111,41 @@ def fold_kinds(
     groups: Iterable[Any],
     edges: Iterable[tuple[int, int]],
 ) -> Folded:
-    """Of a large job: `kinds` are its tasks by group and type, `samples` the tasks whose edges are known."""
-    units = {
-        kind["first_id"]: Unit(
-            kind["first_id"],
-            kind["type"],
-            kind["group_id"],
-            {part: kind[part] for part in PARTS},
-            kind["created_at"],
-            kind["started_at"],
-            kind["completed_at"],
-            [kind["first_id"]],
-        )
-        for kind in kinds
-    }
+    """Of a large job: `kinds` are its tasks by group, type and state, `samples` the tasks whose edges are known."""
+    units = {unit.id: unit for unit in kind_units(kinds)}
     by_kind = {(unit.group_id, unit.name): unit.id for unit in units.values()}
     unit_of = {task["id"]: by_kind.get((task["group_id"], task["type"]), 0) for task in samples}
     known = _groups(groups)
     found = {(unit_of.get(a, a), unit_of.get(b, b)) for a, b in edges}
     return Folded(units, known, {(a, b) for a, b in found if a != b and _is(a, units, known) and _is(b, units, known)})
+
+
+def kind_units(kinds: Iterable[Any]) -> list[Unit]:
+    """One unit for each group and type."""
+    found: dict[tuple[int | None, str], list[Any]] = defaultdict(list)
+    for kind in kinds:
+        found[kind["group_id"], kind["type"]].append(kind)
+    units: list[Unit] = []
+    for (group, name), parts in found.items():
+        counts = dict.fromkeys(PARTS, 0)
+        for part in parts:
+            counts[part_of(part)] += part["count"]
+        first = min(part["first_id"] for part in parts)
+        started = [part["started_at"] for part in parts if part["started_at"] is not None]
+        ends = [part["completed_at"] for part in parts]
+        units.append(
+            Unit(
+                first,
+                name,
+                group,
+                counts,
+                min(part["created_at"] for part in parts),
+                min(started, default=None),
+                None if None in ends else max(ends),
+                [first],
+            )  # fmt: skip
+        )
+    return units
 
 
 def _is(node: int, units: Mapping[int, Unit], groups: Mapping[int, Any]) -> bool:

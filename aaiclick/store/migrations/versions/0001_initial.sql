@@ -171,13 +171,11 @@ CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
 CREATE TABLE ui_sessions (
     token_hash bytea NOT NULL,
-    org_id uuid NOT NULL,
     key_id uuid,
     user_id uuid,
     created_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
     CONSTRAINT ui_sessions_pkey PRIMARY KEY (token_hash),
-    CONSTRAINT ui_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT ui_sessions_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_keys (id) ON DELETE CASCADE,
     CONSTRAINT ui_sessions_user_id_fkey FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE,
     CONSTRAINT ui_sessions_holder CHECK (num_nonnulls(key_id, user_id) = 1)
