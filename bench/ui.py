@@ -167,25 +167,29 @@ async def open_page(url: str, path: str, looked: list[int]) -> None:
             listener.cancel()
 
 
-async def drain(target: PostgresTarget, url: str, pages: int, count: int, large: int) -> tuple[float, int]:
-    """Tasks a second while so many pages are open, and how often they asked."""
+async def drain(
+    target: PostgresTarget, url: str, process: psutil.Process, pages: int, count: int, large: int
+) -> tuple[float, int, float]:
+    """Tasks a second while so many pages are open, how often they asked, and the share of a processor the server took."""
     looked: list[int] = []
     paths = ("/", "/jobs", "/queues", "/workers", f"/jobs/{large}")
     open_ = [asyncio.create_task(open_page(url, paths[n % len(paths)], looked)) for n in range(pages)]
     await asyncio.sleep(3 if pages else 0)
     connection = await connect(target)
     started, looked[:] = time.perf_counter(), []
+    spent = sum(process.cpu_times()[:2])
     async with connection.transaction():
         for _ in range(count // 1000):
             plan = Plan([NewTask(key, "noop") for key in get_snowflake_ids(1000)])
             await submit_job(connection, NewJob(get_snowflake_id(), "drained"), plan)
     await connection.close()
     await until_done(target)
-    rate = count / (time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    share = (sum(process.cpu_times()[:2]) - spent) / seconds
     for each in open_:
         each.cancel()
     await asyncio.gather(*open_, return_exceptions=True)
-    return rate, len(looked)
+    return count / seconds, len(looked), share
 
 
 async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
@@ -195,7 +199,7 @@ async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
     large, tangled = await large_job(connection, arguments.tasks), await tangled_job(connection, 1_000)
     await connection.execute("UPDATE tasks SET readiness = 'BLOCKED', unmet = 1 WHERE readiness = 'READY'")
     await connection.close()
-    async with server(target) as (url, log, _):
+    async with server(target) as (url, log, process):
         await measure_pages(url, log, large, tangled, arguments.repeats)
         measure_layout()
         if not arguments.drained:
@@ -203,15 +207,19 @@ async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
         async with workers(target, 1):
             rates: dict[int, list[float]] = {0: [], arguments.pages: []}
             asked: list[int] = []
+            shares: list[float] = []
             for _ in range(arguments.repeats):
                 for pages, found in rates.items():
-                    rate, looked = await drain(target, url, pages, arguments.drained, large)
+                    rate, looked, share = await drain(target, url, process, pages, arguments.drained, large)
                     found.append(rate)
-                    asked += [looked] if pages else []
+                    if pages:
+                        asked.append(looked)
+                        shares.append(share)
         alone, watched = (statistics.median(found) for found in rates.values())
         print(
             f"\nDrain, tasks/s: {alone:.0f} alone, {watched:.0f} with {arguments.pages} open pages "
-            f"({watched / alone:.2f}); pages were asked for {statistics.median(asked):.0f} times in a drain"
+            f"({watched / alone:.2f}); pages were asked for {statistics.median(asked):.0f} times in a drain, "
+            f"the server took {statistics.median(shares):.2f} of a processor"
         )
 
 

@@ -63,11 +63,14 @@ async def count_jobs(connection: Connection, org_id: UUID) -> asyncpg.Record:
     return row
 
 
+async def prefer_indexes(connection: Connection) -> None:
+    """For the rest of the transaction: plans that suit large jobs."""
+    await connection.execute(statement("ui_prefer_indexes"))
+
+
 async def job_units(connection: Connection, job_id: int) -> list[asyncpg.Record]:
     """Tasks of a job by group, type and where they are: how many, and from when to when they worked."""
-    async with connection.transaction(readonly=True):
-        await connection.execute(statement("ui_hash"))
-        return await connection.fetch(statement("ui_job_units"), job_id)
+    return await connection.fetch(statement("ui_job_units"), job_id)
 
 
 async def job_running(connection: Connection, job_id: int) -> int:

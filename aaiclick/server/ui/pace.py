@@ -6,7 +6,7 @@ work that they show: they are told to wait longer.
 
 from __future__ import annotations
 
-SHARE = 0.03
+SHARE = 0.02
 SOONEST_SECONDS = 1.0
 LATEST_SECONDS = 60.0
 WEIGHT = 0.1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aaiclick.server.ui.pages import (
     admin,
+    dags,
+    datasets,
     dead_letters,
     job,
     jobs,
@@ -11,6 +13,7 @@ from aaiclick.server.ui.pages import (
     objects,
     overview,
     queues,
+    schedules,
     search,
     sign_in,
     task,
@@ -25,6 +28,9 @@ ALL = (
     queues.pages,
     dead_letters.pages,
     workers.pages,
+    dags.pages,
+    datasets.pages,
+    schedules.pages,
     objects.pages,
     admin.pages,
     search.pages,

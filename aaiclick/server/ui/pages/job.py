@@ -35,7 +35,8 @@ TAIL_BYTES = 4_000
 async def show(visit: Visit) -> Response:
     job_id = path_id(visit, "job_id")
     view = visit.query("view") if visit.query("view") in VIEWS else "graph"
-    async with reading(visit.call) as connection:
+    async with reading(visit.call) as connection, connection.transaction(readonly=True):
+        await ui_reads.prefer_indexes(connection)
         job = await own_job(visit.call, connection, job_id)
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
         match view:

@@ -23,6 +23,9 @@ PLACES = (
     ("/dead-letters", "Dead letters"),
     ("/queues", "Queues"),
     ("/workers", "Workers"),
+    ("/dags", "DAGs"),
+    ("/datasets", "Datasets"),
+    ("/schedules", "Schedules"),
     ("/objects", "Objects"),
 )
 

@@ -143,7 +143,7 @@ def kind_units(kinds: Iterable[Any]) -> list[Unit]:
                 min(started, default=None),
                 None if None in ends else max(ends),
                 [first],
-            )  # fmt: skip
+            )
         )
     return units
 

@@ -128,7 +128,7 @@ class _Drafter:
     def _take_in(
         self, outer: Drawing, inner: Drawing, group: int, x: float, y: float, size: tuple[float, float]
     ) -> None:
-        outer.frames.append(Frame(group, x, y, *size, _short(self._folded.groups[group][0], 40)))
+        outer.frames.append(Frame(group, x, y, *size, shortened(self._folded.groups[group][0], 40)))
         dx, dy = x + PAD, y + HEAD
         outer.boxes += [replace(box, x=box.x + dx, y=box.y + dy) for box in inner.boxes]
         outer.frames += [replace(frame, x=frame.x + dx, y=frame.y + dy) for frame in inner.frames]
@@ -169,7 +169,7 @@ class _Drafter:
                 x,
                 y,
                 *BOX,
-                _short(task_name(unit.name)),
+                shortened(task_name(unit.name)),
                 _words(unit),
                 unit.look,
                 kind,
@@ -179,7 +179,7 @@ class _Drafter:
             )
         whole = self._sum(node)
         return Box(
-            node, x, y, *BOX, _short(self._folded.groups[node][0]), _words(whole) if whole.total else "empty",
+            node, x, y, *BOX, shortened(self._folded.groups[node][0]), _words(whole) if whole.total else "empty",
             whole.look if whole.total else "completed", "group", "", self._is_critical(node), _parts(whole),
         )  # fmt: skip
 
@@ -200,7 +200,7 @@ class _Drafter:
         return Unit(group, "", None, counts, created, None, None)
 
 
-def _short(text: str, letters: int = LETTERS) -> str:
+def shortened(text: str, letters: int = LETTERS) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 

@@ -1,0 +1,97 @@
+"""DAGs: what serves, its graph, its versions side by side, its runs, and the way back."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from aaiclick.catalog.deploy import roll_back
+from aaiclick.errors import NotFoundError
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes.common import changing, note, reading
+from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
+from aaiclick.server.ui.words import look
+from aaiclick.store import catalog_dags, ui_dags
+
+pages = Pages()
+
+RUNS = 60
+
+
+@pages.get("/dags", Permission.READER)
+async def index(visit: Visit) -> Response:
+    async with reading(visit.call) as connection:
+        dags = await ui_dags.list_dags(connection, visit.who.org_id)
+    return visit.page("dags.html", dags=dags)
+
+
+@pages.get("/dags/{name}", Permission.READER)
+async def show(visit: Visit) -> Response:
+    name, org = str(visit.request.path_params["name"]), visit.who.org_id
+    async with reading(visit.call) as connection:
+        versions = await catalog_dags.list_versions(connection, org, name)
+        serving = next((row for row in versions if row["serving"]), None)
+        if serving is None:
+            raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
+        chosen = next((row for row in versions if row["yaml_hash"] == visit.query("version")), serving)
+        shown = await catalog_dags.find_version(connection, org, name, chosen["id"])
+        current = await catalog_dags.find_version(connection, org, name)
+        nodes = await ui_dags.definitions(connection, chosen["id"])
+        runs = await ui_dags.runs(connection, org, [row["id"] for row in versions[:50]], RUNS)
+    return visit.page(
+        "dag.html",
+        name=name,
+        versions=versions,
+        chosen=chosen,
+        serving=serving,
+        flow=_flow(nodes),
+        definitions=nodes,
+        runs=runs,
+        yaml=shown["yaml"] if shown else "",
+        difference=_difference(current, shown) if chosen["id"] != serving["id"] else [],
+    )
+
+
+def _flow(definitions: list[Any]) -> Flow:
+    makers = {dataset: row["name"] for row in definitions for dataset in row["output_datasets"] or ()}
+    nodes = {row["name"]: Node(row["name"], _words(row), look(row["status"])) for row in definitions}
+    return draw_flow(
+        nodes,
+        [(makers[each], row["name"]) for row in definitions for each in row["input_datasets"] or () if each in makers],
+    )
+
+
+def _words(row: Any) -> str:
+    return f"{row['operator']} · {source_words(row['source'])}" if row["source"] else str(row["operator"])
+
+
+def source_words(text: str) -> str:
+    """What starts a source."""
+    source = json.loads(text)
+    if source.get("kind") == "cron":
+        return f"{source.get('schedule')} {source.get('timezone') or ''}".strip()
+    return str(source.get("kind"))
+
+
+def _difference(current: Any, other: Any) -> list[tuple[str, str]]:
+    """(kind, line) of what the other version has instead of the one that serves."""
+    if current is None or other is None:
+        return []
+    lines = difflib.unified_diff(
+        current["yaml"].splitlines(), other["yaml"].splitlines(), "serves", other["yaml_hash"][:12], lineterm="", n=3
+    )
+    return [({"+": "added", "-": "gone", "@": "place"}.get(line[:1], "same"), line) for line in lines]
+
+
+@pages.post("/dags/{name}/rollback", Permission.WRITER)
+async def back(visit: Visit) -> Response:
+    """Let another version serve."""
+    name = str(visit.request.path_params["name"])
+    async with changing(visit.call) as connection:
+        done = await roll_back(connection, name, visit.sent("version") or None, org_id=visit.who.org_id)
+        await note(visit.call, connection, "dag.rollback", name, {"version": done.version_hash})
+    return visit.go(f"/dags/{name}", f"Version {done.version_hash[:12]} serves.")

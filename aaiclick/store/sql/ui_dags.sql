@@ -1,0 +1,10 @@
+-- DAGs of the org $1 that serve.
+SELECT c.dag_name, c.dag_version_id, c.updated_at AS serving_since, v.yaml_hash,
+    (SELECT count(*) FROM dag_versions o WHERE o.org_id = $1 AND o.dag_name = c.dag_name) AS versions,
+    (SELECT count(*) FROM job_definitions d WHERE d.dag_version_id = c.dag_version_id) AS definitions,
+    r.id AS run_id, r.status::text AS run_status, r.created_at AS run_at
+FROM dag_current_versions c JOIN dag_versions v ON v.id = c.dag_version_id
+LEFT JOIN LATERAL (
+    SELECT j.id, j.status, j.created_at FROM jobs j WHERE j.dag_version_id = c.dag_version_id ORDER BY j.id DESC LIMIT 1
+) AS r ON true
+WHERE c.org_id = $1 ORDER BY c.dag_name LIMIT 500
