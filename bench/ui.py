@@ -170,7 +170,7 @@ async def open_page(url: str, path: str, looked: list[int]) -> None:
 async def drain(
     target: PostgresTarget, url: str, process: psutil.Process, pages: int, count: int, large: int
 ) -> tuple[float, int, float]:
-    """Tasks a second while so many pages are open, how often they asked, and the share of a processor the server took."""
+    """Tasks a second while so many pages are open, how often they asked, and the server's share of a processor."""
     looked: list[int] = []
     paths = ("/", "/jobs", "/queues", "/workers", f"/jobs/{large}")
     open_ = [asyncio.create_task(open_page(url, paths[n % len(paths)], looked)) for n in range(pages)]
