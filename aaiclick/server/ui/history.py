@@ -17,7 +17,7 @@ from uuid import UUID
 from aaiclick.server.problems import translate
 from aaiclick.server.service import Service
 from aaiclick.store import ui_reads
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 log = logging.getLogger("aaiclick.server")
 

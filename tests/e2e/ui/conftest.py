@@ -22,7 +22,7 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.settings import PostgresTarget
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
-from aaiclick.store.models import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.server.conftest import Server, environment_for, start_server
 
 ROOT = Path(__file__).parents[3]
