@@ -51,6 +51,7 @@ class Worker:
     version: str | None
     queues: list[str]
     org_id: UUID | None
+    drain_requested_at: datetime | None
 
 
 async def register_worker(
