@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bench.data", "bench.queue", "bench.map", "bench.latency", "bench.peers")
+PARTS = ("bench.data", "bench.queue", "bench.map", "bench.latency", "bench.ui", "bench.peers")
 
 
 def main() -> int:

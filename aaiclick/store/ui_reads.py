@@ -83,6 +83,13 @@ async def job_tasks(connection: Connection, job_id: int, limit: int = DETAILED +
     return await connection.fetch(statement("ui_job_tasks"), job_id, limit)
 
 
+async def tasks_of_job(
+    connection: Connection, job_id: int, *, status: str | None, kind: str | None, after: int, limit: int
+) -> list[asyncpg.Record]:
+    """In the order of their ids; the last id is the `after` of the next page."""
+    return await connection.fetch(statement("ui_tasks_of_job"), job_id, after, status, kind, limit)
+
+
 async def job_groups(connection: Connection, job_id: int, limit: int = 2_000) -> list[asyncpg.Record]:
     return await connection.fetch(statement("ui_job_groups"), job_id, limit)
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from aaiclick.catalog.deploy import deploy
 from aaiclick.settings import PostgresTarget
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
@@ -246,6 +247,40 @@ class Things:
     gate: Path
 
 
+SHOP = """
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {kind: cron, schedule: "0 6 * * *", timezone: Europe/Berlin}
+    outputs: [raw]
+    update_strategy: append
+    unique_key: [id]
+    config: {function: "shop:fetch"}
+  - name: clean
+    activation: reactive
+    operator: sql
+    outputs: [orders]
+    config: {query: SELECT id FROM raw WHERE id > 0}
+  - name: sums
+    activation: reactive
+    operator: sql
+    outputs: [daily]
+    config: {query: SELECT count() AS n FROM orders}
+publish: [{output: daily, name: shop_daily}]
+"""
+
+
+async def _deploy(target: PostgresTarget, *texts: str) -> None:
+    connection = await connect(target)
+    try:
+        for text in texts:
+            await deploy(connection, text)
+    finally:
+        await connection.close()
+
+
 @pytest.fixture(scope="session")
 def things(site) -> Iterator[Things]:
     """Jobs that completed, failed, run (until the gate opens), and dead letters."""
@@ -281,6 +316,7 @@ def things(site) -> Iterator[Things]:
         }
         for n in range(5)
     ]
+    site.run(_deploy(site.target, SHOP, SHOP.replace("id > 0", "id > 1")))
     dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
     assert site.ended(done) == "COMPLETED"
     assert site.ended(failed) == "FAILED"

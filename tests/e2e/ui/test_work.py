@@ -263,6 +263,27 @@ def test_forms_work_without_scripts(site, visit, things) -> None:
     expect(page.locator(".results a").first).to_contain_text("import orders")
 
 
+def test_a_dag_is_compared_with_an_older_version_and_rolled_back(visit, things) -> None:
+    page = visit("writer").page
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(visit("writer").url + "/dags/shop")
+    expect(page.locator(".graph .node")).to_have_count(3)
+    page.locator("table a.mono").nth(1).click()
+    expect(page.locator(".diff .gone")).to_contain_text(["--- serves", "id > 1"])
+    expect(page.locator(".diff .added")).to_contain_text(["+++", "id > 0"])
+    page.get_by_role("button", name="Let this version serve").click()
+    expect(page.locator(".toast")).to_contain_text("serves.")
+    expect(page.locator("pre.code")).to_contain_text("id > 0")
+
+
+def test_datasets_are_traced_by_an_admin_and_hidden_from_who_has_no_role(visit, things) -> None:
+    page = visit("admin").go("/datasets")
+    page.get_by_role("link", name="shop_daily").click()
+    expect(page.locator(".graph .node")).to_have_count(6)
+    expect(page.locator(".graph .marked")).to_contain_text("shop_daily")
+    expect(visit("reader").go("/datasets").locator(".empty-title")).to_have_text("No datasets")
+
+
 HOSTILE = (
     "<script>boom()</script>",
     '"><img src=x onerror=boom()>',

@@ -33,6 +33,7 @@ INSERT INTO job_definitions (id, org_id, name, dag_name, dag_version_id, activat
 INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index)
     VALUES ($u, $o, 's', 'd', 'j', 0);
 INSERT INTO dataset_versions (id, dataset_uuid, storage_location, config_hash) VALUES ($u, $u, 'l', 'h');
+INSERT INTO dataset_partitions (dataset_version, partition_key, ticket) VALUES ($u, 'p', 1);
 INSERT INTO dag_version_datasets (dag_version_id, dataset_uuid, dataset_version) VALUES ($u, $u, $u);
 INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks) VALUES ($n00, $o, 'j', 2, 2);
 INSERT INTO groups (id, job_id, name) VALUES ($n01, $n00, 'g');

@@ -99,9 +99,7 @@ async def _tasks(visit: Visit, connection: Connection, job_id: int) -> dict[str,
     status = visit.query("status") if visit.query("status") in TASK_STATES else None
     kind = visit.query("type") or None
     after = int(visit.query("after")) if _ids(visit.query("after")) else 0
-    rows = await reads.tasks_of_job(
-        connection, visit.who.org_id, job_id, status=status, type=kind, after=after, limit=SHOWN + 1
-    )
+    rows = await ui_reads.tasks_of_job(connection, job_id, status=status, kind=kind, after=after, limit=SHOWN + 1)
     more = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
     return {"tasks": rows[:SHOWN], "status": status, "type": kind, "more": more, "first": after == 0}
 

@@ -36,7 +36,7 @@ def draw_flow(nodes: Mapping[str, Node], edges: Iterable[tuple[str, str]]) -> Fl
     boxes = [
         (
             *placed.nodes[numbers[key]],
-            Node(shortened(node.name), shortened(node.sub, 26), node.look, node.href, node.marked),
+            Node(shortened(node.name), shortened(node.sub, 22), node.look, node.href, node.marked),
         )
         for key, node in nodes.items()
     ]
