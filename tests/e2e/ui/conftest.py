@@ -151,7 +151,7 @@ async def _make_keys(target: PostgresTarget) -> dict[str, str]:
         await connection.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
     database = aaiclick_stack.run(aaiclick_stack.take_database())
     target = aaiclick_stack.lease.postgres().with_database(database)
@@ -175,7 +175,7 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
     aaiclick_stack.run(aaiclick_stack.leave_database(database))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert chromium, "no Chromium: 'make browser' installs one"
@@ -281,7 +281,7 @@ async def _deploy(target: PostgresTarget, *texts: str) -> None:
         await connection.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def things(site) -> Iterator[Things]:
     """Jobs that completed, failed, run (until the gate opens), and dead letters."""
     gate = site.directory / "gate"
