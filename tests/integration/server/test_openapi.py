@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 ROLES = [None, "reader", "writer", "admin", "worker", "operator-admin"]
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 ENDLESS = {"/v1/events", "/v1/tasks/{task_id}/log/follow", "/v1/task/wait", "/v1/task/claim"}
-EXAMPLES = 5
+EXAMPLES = 3
 
 
 def document(site):
