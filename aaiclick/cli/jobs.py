@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -45,7 +45,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output)
+    print_records([job_line(row) for row in rows], output)
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
 
@@ -65,7 +65,7 @@ def show(job_id: int, output: str) -> None:
         return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
 
     job, progress = reach(work, ask)
-    print_records([_line(job)], output)
+    print_records([job_line(job)], output)
     if output == "table":
         click.echo()
         print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
@@ -103,7 +103,10 @@ def retry(job_id: int) -> None:
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
-    tables = with_database(lambda connection: release_jobs(connection, job_ids))
+    tables = reach(
+        lambda connection: release_jobs(connection, job_ids),
+        lambda client: sum(client.release_job(job_id) for job_id in job_ids),
+    )
     note(f"Released {tables} tables.")
 
 
@@ -134,7 +137,7 @@ async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
     return row
 
 
-def _line(row: Row) -> dict[str, Any]:
+def job_line(row: Row) -> dict[str, Any]:
     return {
         "id": str(row["id"]),
         "name": row["name"],

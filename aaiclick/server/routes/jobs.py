@@ -9,6 +9,7 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import shapes
 from aaiclick.server.graphs import nodes_of
 from aaiclick.server.once import IdempotencyKey, once
@@ -19,6 +20,7 @@ from aaiclick.server.routing import Caller, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, reads
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.store.tables import release_jobs
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -45,6 +47,8 @@ async def create(call: Caller, request: Request, body: shapes.NewJob, key: Idemp
         job_id = await submit_job(connection, new, plan, names)
         if job_id == new.id:
             await note(call, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
+            if (tracing := get_tracing()) is not None:
+                tracing.submitted(job_id, new.org_id, new.name, len(plan.tasks))
         return shapes.Created(id=str(job_id))
 
     return await once(call, request, key, work)
@@ -137,6 +141,16 @@ async def retry(
         back = await control.retry_failed_tasks(connection, job_id, cancelled=cancelled)
         await note(call, connection, "job.retry", job_id, {"tasks": len(back)})
     return changed(back)
+
+
+@routes.post("/v1/jobs/{job_id}/release", Permission.WRITER)
+async def release(call: Caller, job_id: shapes.PathId) -> shapes.Released:
+    """Let go of the results of a job that is over: their tables are dropped unless somebody else needs them."""
+    async with changing(call) as connection:
+        await own_job(call, connection, job_id)
+        tables = await release_jobs(connection, [job_id])
+        await note(call, connection, "job.release", job_id, {"tables": tables})
+    return shapes.Released(tables=tables)
 
 
 @routes.post("/v1/jobs/{job_id}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
