@@ -122,7 +122,7 @@ class _Routed:
         return task_id
 
 
-async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
+async def _insert(connection: Connection, routed: _Routed, *, copied_from: int = COPIED_FROM) -> Counter[int]:
     """Insert tasks, let those go that may run, and wake workers; returns how many of each job there are.
 
     A task whose work was given out before is left out. There is none, since an event is routed once and a key names its
@@ -133,14 +133,14 @@ async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
     rows = routed.rows
     try:
         async with connection.transaction():
-            await _put(connection, rows)
+            await _put(connection, rows, copied_from)
     except asyncpg.UniqueViolationError:
         known = await connection.fetch(
             statement("known_dedupe_keys"), [row[3] for row in rows], [row[4] for row in rows]
         )
         taken = {(row["definition_id"], row["dedupe_key"]) for row in known}
         rows = [row for row in rows if (row[3], row[4]) not in taken]
-        await _put(connection, rows)
+        await _put(connection, rows, copied_from)
     await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
     ready = {row[8] for row in rows if row[11] is None}
     ready |= await admit(connection, {(row[1], row[11]) for row in rows})
@@ -148,8 +148,8 @@ async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
     return Counter(row[2] for row in rows)
 
 
-async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    if len(rows) >= COPIED_FROM:
+async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]], copied_from: int) -> None:
+    if len(rows) >= copied_from:
         await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
     elif rows:
         columns = [list(column) for column in zip(*rows, strict=True)]
@@ -248,6 +248,20 @@ async def add_source(
     routed.add({**definition, "type": name}, definition["org_id"], job_id, None, event)
     await _insert(connection, routed)
     await connection.execute(statement("routed_jobs"), [job_id], [1], [0])
+
+
+async def add_tasks(
+    connection: Connection,
+    job_id: int,
+    definition: Mapping[str, Any] | asyncpg.Record,
+    work: Sequence[tuple[str, Mapping[str, Any], str | None]],
+) -> None:
+    """Tasks of one definition in a job that is open: each by its key, what it is told, and its partition."""
+    routed = _Routed()
+    for key, event, partition in work:
+        routed.add(definition, definition["org_id"], job_id, key, event, partition)
+    added = await _insert(connection, routed, copied_from=len(work) + 1)
+    await connection.execute(statement("routed_jobs"), [job_id], [added[job_id]], [0])
 
 
 async def open_job(
