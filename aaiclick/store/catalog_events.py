@@ -41,7 +41,7 @@ PARTITIONS = COLUMNS.index("partitions")
 COPIED_FROM = 50
 """Fewer are inserted by a statement, which also works behind the wall between organisations."""
 
-BATCH = 1000
+BATCH = 4000
 ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
 """Operators that remember: their tasks run one after the other."""
 
@@ -164,7 +164,7 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
     async with faults.transaction(connection, "route"):
         if not await connection.fetchval(statement("lock_router")):
             return 0
-        events = await connection.fetch(statement("pending_events"), batch)
+        events = sorted(await connection.fetch(statement("take_events"), batch), key=lambda event: event["id"])
         if not events:
             return 0
         open_jobs = {row["id"] for row in await connection.fetch(statement("open_jobs"), [e["job_id"] for e in events])}
@@ -175,7 +175,6 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
                 for definition in consumers.get(_source(event), ()):
                     _give_out(routed, definition, event)
         tasks = await _insert(connection, routed)
-        await connection.execute(statement("events_done"), [event["id"] for event in events])
         handled = Counter(event["job_id"] for event in events)
         jobs = sorted(handled)
         await connection.execute(
@@ -204,12 +203,11 @@ def _give_out(routed: _Routed, definition: asyncpg.Record, event: asyncpg.Record
     said: dict[str, Any] = {"kind": "update", "dataset": event["dataset"], "update": str(event["id"])}
     if event["build"] is not None:
         said["build"] = event["build"]
-    place = event["generation"]  # which says of which dataset
     if definition["execution_strategy"] == "PerUpdate":
-        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{place}:{event['id']}", said)
+        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{event['id']}", said)
         return
     for partition in json.loads(event["partitions"]):
-        key = f"partition:{place}:{partition}:{event['id']}"
+        key = f"partition:{event['id']}:{partition}"
         routed.add(definition, event["org_id"], event["job_id"], key, {**said, "partition": partition}, partition)
 
 
