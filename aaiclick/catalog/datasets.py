@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Direction = Literal["up", "down"]
 
+PREVIEW = Limits(seconds=5, result_rows=1_000)
+
 
 async def query(
     connection: Connection, clickhouse: Client, reader: Reader, text: str, limits: Limits | None = None
@@ -62,6 +64,16 @@ async def count_rows(clickhouse: Client, row: asyncpg.Record) -> int | None:
         return row["rows"]
     found = await clickhouse.read_text(f"SELECT count() FROM ({layout.select(row['storage_location'])})")  # noqa: S608
     return int(found.column(0)[0].as_py())
+
+
+async def preview(clickhouse: Client, row: asyncpg.Record, count: int) -> list[dict[str, Any]]:
+    """Some rows of a dataset that the caller found it may read; none if it was never updated."""
+    layout = layout_of(row)
+    if layout is None:
+        return []
+    text = f"{layout.select(row['storage_location'])} LIMIT {int(count)}"
+    found = await clickhouse.read_text(text, settings=PREVIEW.settings())
+    return found.to_pylist()
 
 
 @dataclass(frozen=True, slots=True, order=True)

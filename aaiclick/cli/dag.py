@@ -10,18 +10,21 @@ from uuid import UUID
 
 import click
 
+from aaiclick.catalog import backfill as backfills
 from aaiclick.catalog import deploy as deploys
 from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.errors import DeployError
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.run import see_through
+from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
+from aaiclick.local import clickhouse_target
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_dags, catalog_sources, reads
 
@@ -268,6 +271,46 @@ def _task_line(row: Any) -> dict[str, Any]:
         "made": "; ".join(made),
         "error": first_line(row["error"]),
     }
+
+
+@dag.command()
+@click.argument("name")
+@click.option("--job", default=None, help="A cron source, or a job per partition [default: the only one].")
+@click.option("--from", "first", required=True, metavar="START", help="The first time or partition.")
+@click.option("--to", "last", required=True, metavar="END", help="The last one; a day stands for all of it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would run.")
+@org_option
+@output_option
+def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, org: str, output: str) -> None:
+    """Run the times or partitions of a range that have not run.
+
+    A cron source runs for the times of its schedule, a job per partition for the partitions of its input. What ran
+    before is left alone: it may be repeated. Sources run one at a time unless they may overlap; max_concurrency holds.
+    """
+
+    async def work(connection: Connection) -> tuple[backfills.Plan, list[int]]:
+        org_id = await org_id_of(connection, org)
+        plan = await backfills.plan(connection, _clickhouse, org_id, name, job, first, last)
+        return plan, [] if dry_run else await backfills.begin(connection, plan)
+
+    plan, jobs = with_database(work)
+    print_records([_step_line(step, dry_run) for step in plan.steps], output)
+    count, before = len(plan.to_run), len(plan.steps) - len(plan.to_run)
+    kept = f" {before} ran before." if before else ""
+    if dry_run:
+        note(f"{count} of {plan.job_name} would run.{kept}")
+    else:
+        watch = f" Watch it: aaiclick jobs show {jobs[0]}" if jobs else ""
+        note(f"{count} of {plan.job_name} run.{kept}{watch}")
+
+
+async def _clickhouse() -> DataClient:
+    return await connect_clickhouse(await clickhouse_target())
+
+
+def _step_line(step: backfills.Step, dry_run: bool) -> dict[str, Any]:
+    state = ("would run" if dry_run else "runs") if step.runs else str(step.status)
+    return {"run": step.name, "state": state, "job": "" if step.job_id is None else str(step.job_id)}
 
 
 @dag.command()

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -41,7 +42,7 @@ PARTITIONS = COLUMNS.index("partitions")
 COPIED_FROM = 50
 """Fewer are inserted by a statement, which also works behind the wall between organisations."""
 
-BATCH = 1000
+BATCH = 4000
 ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
 """Operators that remember: their tasks run one after the other."""
 
@@ -102,9 +103,10 @@ class _Routed:
         org_id: UUID,
         job_id: int,
         dedupe_key: str | None,
-        event: Mapping[str, Any],
+        told: str,
         partition: str | None = None,
     ) -> int:
+        """A task of a definition; `told` is the event as JSON."""
         task_id = get_snowflake_id()
         limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
         key = None if limit is None else f"definition:{definition['type']}"
@@ -113,7 +115,7 @@ class _Routed:
         self.rows.append(
             (
                 task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"], ENTRYPOINT,
-                json.dumps({"definition": str(definition["id"]), "event": event}),
+                f'{{"definition": "{definition["id"]}", "event": {told}}}',
                 "default" if runtime in ("pool", "dispatcher") else runtime, definition["max_attempts"],
                 definition["timeout_seconds"], key, limit, None if partition is None else [partition],
                 "READY" if key is None else "HELD",
@@ -122,7 +124,7 @@ class _Routed:
         return task_id
 
 
-async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
+async def _insert(connection: Connection, routed: _Routed, *, copied_from: int = COPIED_FROM) -> Counter[int]:
     """Insert tasks, let those go that may run, and wake workers; returns how many of each job there are.
 
     A task whose work was given out before is left out. There is none, since an event is routed once and a key names its
@@ -133,14 +135,14 @@ async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
     rows = routed.rows
     try:
         async with connection.transaction():
-            await _put(connection, rows)
+            await _put(connection, rows, copied_from)
     except asyncpg.UniqueViolationError:
         known = await connection.fetch(
             statement("known_dedupe_keys"), [row[3] for row in rows], [row[4] for row in rows]
         )
         taken = {(row["definition_id"], row["dedupe_key"]) for row in known}
         rows = [row for row in rows if (row[3], row[4]) not in taken]
-        await _put(connection, rows)
+        await _put(connection, rows, copied_from)
     await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
     ready = {row[8] for row in rows if row[11] is None}
     ready |= await admit(connection, {(row[1], row[11]) for row in rows})
@@ -148,8 +150,8 @@ async def _insert(connection: Connection, routed: _Routed) -> Counter[int]:
     return Counter(row[2] for row in rows)
 
 
-async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    if len(rows) >= COPIED_FROM:
+async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]], copied_from: int) -> None:
+    if len(rows) >= copied_from:
         await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
     elif rows:
         columns = [list(column) for column in zip(*rows, strict=True)]
@@ -164,7 +166,7 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
     async with faults.transaction(connection, "route"):
         if not await connection.fetchval(statement("lock_router")):
             return 0
-        events = await connection.fetch(statement("pending_events"), batch)
+        events = sorted(await connection.fetch(statement("take_events"), batch), key=lambda event: event["id"])
         if not events:
             return 0
         open_jobs = {row["id"] for row in await connection.fetch(statement("open_jobs"), [e["job_id"] for e in events])}
@@ -175,7 +177,6 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
                 for definition in consumers.get(_source(event), ()):
                     _give_out(routed, definition, event)
         tasks = await _insert(connection, routed)
-        await connection.execute(statement("events_done"), [event["id"] for event in events])
         handled = Counter(event["job_id"] for event in events)
         jobs = sorted(handled)
         await connection.execute(
@@ -201,16 +202,21 @@ async def _consumers(
 
 
 def _give_out(routed: _Routed, definition: asyncpg.Record, event: asyncpg.Record) -> None:
-    said: dict[str, Any] = {"kind": "update", "dataset": event["dataset"], "update": str(event["id"])}
-    if event["build"] is not None:
-        said["build"] = event["build"]
-    place = event["generation"]  # which says of which dataset
+    told = f'{_beginning(event["dataset"], event["build"])}, "update": "{event["id"]}"'
     if definition["execution_strategy"] == "PerUpdate":
-        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{place}:{event['id']}", said)
+        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{event['id']}", told + "}")
         return
     for partition in json.loads(event["partitions"]):
-        key = f"partition:{place}:{partition}:{event['id']}"
-        routed.add(definition, event["org_id"], event["job_id"], key, {**said, "partition": partition}, partition)
+        key = f"partition:{event['id']}:{partition}"
+        of_partition = f'{told}, "partition": {json.dumps(partition)}}}'
+        routed.add(definition, event["org_id"], event["job_id"], key, of_partition, partition)
+
+
+@lru_cache(maxsize=1024)
+def _beginning(dataset: str, build: str | None) -> str:
+    """What tasks are told of an update, as JSON without its end: all but the number is the same for thousands."""
+    said = {"kind": "update", "dataset": dataset}
+    return json.dumps(said if build is None else {**said, "build": build})[:-1]
 
 
 async def fire(
@@ -233,7 +239,7 @@ async def fire(
     if inserted is None:
         return int(await connection.fetchval(statement("job_by_key"), org_id, name, idempotency_key)), False
     routed = _Routed()
-    routed.add({**definition, "type": name}, org_id, job_id, None, trigger)
+    routed.add({**definition, "type": name}, org_id, job_id, None, json.dumps(trigger))
     await _insert(connection, routed)
     return job_id, True
 
@@ -245,9 +251,23 @@ async def add_source(
     routed = _Routed()
     name = f"{definition['dag_name']}.{definition['name']}"
     event = {**trigger, "build": str(build)}
-    routed.add({**definition, "type": name}, definition["org_id"], job_id, None, event)
+    routed.add({**definition, "type": name}, definition["org_id"], job_id, None, json.dumps(event))
     await _insert(connection, routed)
     await connection.execute(statement("routed_jobs"), [job_id], [1], [0])
+
+
+async def add_tasks(
+    connection: Connection,
+    job_id: int,
+    definition: Mapping[str, Any] | asyncpg.Record,
+    work: Sequence[tuple[str, Mapping[str, Any], str | None]],
+) -> None:
+    """Tasks of one definition in a job that is open: each by its key, what it is told, and its partition."""
+    routed = _Routed()
+    for key, event, partition in work:
+        routed.add(definition, definition["org_id"], job_id, key, json.dumps(event), partition)
+    added = await _insert(connection, routed, copied_from=len(work) + 1)
+    await connection.execute(statement("routed_jobs"), [job_id], [added[job_id]], [0])
 
 
 async def open_job(

@@ -28,6 +28,11 @@ async def resting_sources(connection: Connection, *, now: datetime | None = None
     return await connection.fetch(statement("resting_sources"), now)
 
 
+async def watch_sources(connection: Connection, *, now: datetime | None = None) -> int:
+    """See how sources that always run stand; returns how many have died."""
+    return int(await connection.fetchval(statement("watch_sources"), now))
+
+
 async def schedule(connection: Connection, definition_id: UUID, next_run_at: datetime | None, started: bool) -> None:
     await connection.execute(statement("scheduled"), definition_id, next_run_at, started)
 

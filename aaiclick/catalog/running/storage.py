@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.data.client import Client
 from aaiclick.data.context import DataContext
 from aaiclick.data.tables import new_table_name
 from aaiclick.data.types import quote_name, quote_text
@@ -84,6 +85,16 @@ class Layout:
 def partition_of(column: str) -> str:
     """The partition of a row, as text."""
     return f"ifNull(toString({quote_name(column)}), {quote_text(NO_VALUE)})"
+
+
+async def partitions(client: Client, layout: Layout, table: str, query_id: str = "") -> set[str]:
+    """Every partition that a table has rows of."""
+    assert layout.partition_by is not None  # noqa: S101
+    found = await client.read_text(
+        f"SELECT DISTINCT {partition_of(layout.partition_by)} AS k FROM ({layout.select(table)})",  # noqa: S608
+        query_id=query_id,
+    )
+    return set(found.column(0).to_pylist())
 
 
 @dataclass(frozen=True, slots=True)

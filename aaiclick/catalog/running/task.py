@@ -119,14 +119,8 @@ class _Task:
     async def _all_partitions(self, driver: Place) -> set[str]:
         """Every partition that the input has, or that an output still has."""
         assert driver.layout is not None  # noqa: S101
-        assert driver.layout.partition_by is not None  # noqa: S101
         context = get_data_context()
-        found = await context.client.read_text(
-            f"SELECT DISTINCT {storage.partition_of(driver.layout.partition_by)} AS k "  # noqa: S608
-            f"FROM ({driver.layout.select(driver.table)})",
-            query_id=context.query_id(),
-        )
-        keys: set[str] = set(found.column(0).to_pylist())
+        keys = await storage.partitions(context.client, driver.layout, driver.table, context.query_id())
         if self.work.mode == "slice":
             async with get_current_context().connection() as connection:
                 for _, place in self.work.outputs.values():

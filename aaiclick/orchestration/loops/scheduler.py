@@ -25,15 +25,16 @@ MOMENT = timedelta(microseconds=1)
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
-    """One pass: `runs` that were started, definitions that became `idle`."""
+    """One pass: `runs` that were started, sources that were found `dead`, definitions that became `idle`."""
     runs = 0
+    dead = await catalog_sources.watch_sources(connection, now=now)
     async with faults.transaction(connection, "schedule"):
         for definition in await catalog_sources.due_definitions(connection, now=now):
             runs += await _start(connection, definition)
         for definition in await catalog_sources.resting_sources(connection, now=now):
             await catalog_events.fire(connection, definition, {"kind": "always_on"})
             runs += 1
-    return {"runs": runs, "idle": await catalog_sources.make_idle(connection)}
+    return {"runs": runs, "dead": dead, "idle": await catalog_sources.make_idle(connection)}
 
 
 async def _start(connection: Connection, definition: asyncpg.Record) -> int:

@@ -45,3 +45,8 @@ def die_once(path: str) -> str:
         mark.write_text("died")
         os.kill(os.getpid(), 9)
     return "recovered"
+
+
+def orders(event: dict[str, object]) -> list[dict[str, object]]:
+    """What the source of a DAG fetches: a row for the time it runs for."""
+    return [{"day": str(event.get("nominal", "today"))[:10], "amount": 7}]

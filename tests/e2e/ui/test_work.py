@@ -203,6 +203,8 @@ def test_who_only_reads_finds_no_buttons(visit, things) -> None:
         "/dead-letters?list=1",
         "/workers",
         "/objects",
+        "/dags/shop",
+        "/schedules",
     ):
         page = visitor.go(path)
         forms = page.eval_on_selector_all(
@@ -282,6 +284,74 @@ def test_datasets_are_traced_by_an_admin_and_hidden_from_who_has_no_role(visit, 
     expect(page.locator(".graph .node")).to_have_count(6)
     expect(page.locator(".graph .marked")).to_contain_text("shop_daily")
     expect(visit("reader").go("/datasets").locator(".empty-title")).to_have_text("No datasets")
+
+
+MARKET = """
+name: market
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {kind: cron, schedule: "0 6 * * *"}
+    outputs: [{name: sales, partition_by: day}]
+    update_strategy: append
+    unique_key: [day]
+    config: {function: "tests.e2e.ui.steps:orders"}
+  - name: sums
+    activation: reactive
+    operator: sql
+    execution_strategy: PerPartition
+    outputs: [daily]
+    config: {query: "SELECT day, sum(amount) AS total FROM sales GROUP BY day"}
+publish: [{output: daily, name: market_daily}]
+"""
+
+
+def test_a_dag_is_paused_fired_and_backfilled_after_a_look_and_its_rows_are_seen(site, visit, window) -> None:
+    file = site.directory / "market.yaml"
+    file.write_text(MARKET)
+    site.cli("dag", "deploy", str(file), "--no-wait")
+    page = visit("writer").go("/dags/market")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("h1 + .state")).to_have_text("Paused")
+    expect(page.get_by_role("button", name="Fire now")).to_have_count(0)
+    page.locator(".head").get_by_role("button", name="Resume").click()
+    expect(page.locator("h1 + .state")).to_have_text("Serves")
+    page.goto(f"{site.url}/schedules")
+    page.locator("tr", has_text="market").get_by_role("button", name="Fire now").click()
+    expect(page.locator(".toast")).to_have_text("fetch is started.")
+    expect(state(page)).to_have_text("Completed")
+    page.goto(f"{site.url}/dags/market")
+    page.get_by_role("link", name="Backfill").click()
+    page.get_by_label("From").fill("tomorrow")
+    page.get_by_label("To", exact=True).fill("2026-01-02")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("'tomorrow' is neither a day nor a time")
+    page.get_by_label("From").fill("2026-01-01")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("tbody tr")).to_contain_text(["2026-01-01T06:00", "2026-01-02T06:00"])
+    assert site.sql("SELECT count(*) FROM jobs WHERE name = 'market.fetch'")[0]["count"] == 1
+    page.get_by_role("button", name="Run 2").click()
+    expect(page.locator(".toast")).to_have_text("2 runs of fetch are started.")
+    expect(page.locator(".runs .s-completed")).to_have_count(3)
+    page.goto(f"{site.url}/dags/market/backfill?job=sums&from=2026-01-02&to=2026-01-31")
+    expect(page.locator("tbody tr")).to_have_text("Would run2026-01-02")
+    page.get_by_role("button", name="Run 1").click()
+    expect(state(page)).to_have_text("Completed")
+    page.go_back()
+    page.reload()
+    expect(page.locator("tbody tr")).to_contain_text("Completed")
+    expect(page.get_by_role("button", name="Run")).to_have_count(0)
+    page = visit("admin").go("/datasets")
+    page.get_by_role("link", name="market_daily").click()
+    expect(page.locator("#preview tbody tr")).to_have_count(3)
+    expect(page.locator("#preview")).to_contain_text("2026-01-02")
+    reader = window("reader")
+    assert reader.client.get(page.url).status_code == 404
+    assert reader.client.get("/dags/market/backfill").status_code == 403
+    assert [reader.post(f"/dags/market/{deed}").status_code for deed in ("fire", "pause", "backfill")] == [403] * 3
+    deeds = {row["action"] for row in site.sql("SELECT action FROM audit_log WHERE target = 'market'")}
+    assert deeds == {"dag.pause", "dag.resume", "dag.fire", "dag.backfill"}
 
 
 HOSTILE = (

@@ -13,8 +13,10 @@ import pytest
 from aaiclick import faults
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store import catalog_events
+from aaiclick.store import catalog_events, catalog_sources, queue
 from aaiclick.store.engine import connect
+from aaiclick.store.upkeep import reap
+from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
 
 PLACES = ["publish.before", "publish.after"]
@@ -97,7 +99,8 @@ async def set_due(shop, moment=DUE + timedelta(minutes=30)):
 
 
 async def end_jobs(shop):
-    await shop.db.execute("UPDATE tasks SET status = 'COMPLETED', readiness = NULL, completed_at = now()")
+    await shop.db.execute("UPDATE tasks SET status = 'COMPLETED', readiness = NULL, lease_token = NULL, "
+                          "lease_expires_at = NULL, completed_at = now()")  # fmt: skip
     await shop.db.execute("UPDATE jobs SET status = 'COMPLETED', open_tasks = 0, completed_at = now() "
                           "WHERE completed_at IS NULL")  # fmt: skip
 
@@ -161,3 +164,46 @@ async def test_a_source_that_always_runs_is_started_again_when_its_run_has_ended
     assert (await scheduler.run_once(shop.db))["runs"] == 0
     assert (await scheduler.run_once(shop.db, now=later))["runs"] == 1
     await other.close()
+
+
+async def test_a_source_that_always_runs_says_whether_it_lives_is_dead_or_drains(shop):
+    source = 'source: {kind: cron, schedule: "0 6 * * *", missed: all}'
+    always = SHOP.replace(source, "source: {kind: always_on}\n    heartbeat_timeout_seconds: 30")
+    first = await shop.deploy(always)
+    me = await queue.register_worker(shop.db, hostname="here", pid=1)
+    state = "SELECT status::text FROM job_definitions WHERE dag_version_id = $1 AND name = 'fetch'"
+
+    async def stands(version=first, later=0):
+        counts = await scheduler.run_once(shop.db, now=datetime.now(UTC) + timedelta(seconds=later))
+        return await shop.db.fetchval(state, version.version_id), counts["dead"]
+
+    async def claim():
+        (found,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
+        return found
+
+    await stands()  # starts it
+    assert await stands() == ("Pending", 0)
+    await claim()
+    assert await stands() == ("Running", 0)
+    beat = await shop.db.fetchval("SELECT last_heartbeat FROM job_definitions WHERE dag_version_id = $1 "
+                                  "AND name = 'fetch'", first.version_id)  # fmt: skip
+    assert abs((datetime.now(UTC) - beat).total_seconds()) < 30
+    assert await stands(later=45) == ("Dead", 1)  # no heartbeat, though the lease still holds
+    assert await stands(later=45) == ("Dead", 0)
+    await reap(shop.db, delay_seconds=lambda *_: 0, now=datetime.now(UTC) + timedelta(seconds=61))
+    assert await stands() == ("Dead", 0)  # lost once, to be tried again
+    await queue.promote(shop.db, now=datetime.now(UTC) + timedelta(seconds=120))
+    await claim()
+    assert await stands() == ("Running", 0)
+    await catalog_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    assert await stands() == ("Draining", 0)
+    await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    assert await stands() == ("Running", 0)
+    second = await shop.deploy(always.replace("max_attempts: 5", "max_attempts: 6"))
+    assert await stands() == ("Draining", 0)
+    assert await stands(second, later=60) == ("Pending", 0)  # it waits for the one before
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
+    await end_jobs(shop)
+    assert await stands() == ("Pending", 0)
+    await stands(second, later=60)
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 2

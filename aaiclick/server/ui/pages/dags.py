@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from aaiclick.catalog.backfill import can_be_filled
 from aaiclick.catalog.deploy import roll_back
 from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
@@ -51,6 +52,8 @@ async def show(visit: Visit) -> Response:
         flow=_flow(nodes),
         definitions=nodes,
         runs=runs,
+        sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
+        can_be_filled=any(can_be_filled(row) for row in nodes),
         yaml=shown["yaml"] if shown else "",
         difference=_difference(current, shown) if chosen["id"] != serving["id"] else [],
     )

@@ -7,6 +7,9 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from aaiclick.catalog.datasets import layout_of, preview
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.data.inspect import to_json
 from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import reading
@@ -16,9 +19,13 @@ from aaiclick.server.ui.words import look
 from aaiclick.store import ui_dags
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.engine import Connection
 
 pages = Pages()
+
+ROWS = 20
 
 
 @pages.get("/datasets", Permission.READER)
@@ -41,13 +48,22 @@ async def show(visit: Visit) -> Response:
         versions = await ui_dags.dataset_versions(connection, dataset_id)
         columns = await ui_dags.column_lineage(connection, dataset_id)
         makers = await ui_dags.serving_definitions(connection, org)
+    layout = layout_of(dataset)
+    rows = await _first_rows(visit, dataset)
     return visit.page(
         "dataset.html",
+        layout=layout,
+        rows=rows,
         dataset=dataset,
         versions=versions,
         columns=[row for row in columns if str(row["input_id"]) in seen],
         flow=_lineage(str(dataset_id), seen, makers),
     )
+
+
+async def _first_rows(visit: Visit, dataset: asyncpg.Record) -> list[dict[str, Any]]:
+    clickhouse = await connect_clickhouse(await visit.service.clickhouse(visit.who.org_id))
+    return [to_json(row) for row in await preview(clickhouse, dataset, ROWS)]
 
 
 async def _roles(visit: Visit, connection: Connection) -> list[str] | None:

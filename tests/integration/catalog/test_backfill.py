@@ -1,0 +1,119 @@
+"""Ranges that are run afterwards: times of a schedule, partitions of an input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from aaiclick import faults
+from aaiclick.catalog import backfill
+from aaiclick.cli.dag import dag as command
+from aaiclick.errors import ConflictError, NotFoundError, RequestError
+from aaiclick.orchestration.loops import scheduler
+from aaiclick.store import catalog_sources
+from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.catalog.conftest import SHOP, order
+
+
+async def plan(shop, job, first, last):
+    async def clickhouse():
+        return shop.clickhouse
+
+    return await backfill.plan(shop.db, clickhouse, DEFAULT_ORG_ID, "shop", job, first, last)
+
+
+async def said(*words):
+    result = await asyncio.to_thread(CliRunner().invoke, command, ["backfill", "shop", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout), result.stderr
+
+
+async def test_times_that_did_not_run_are_previewed_then_run_once_and_one_at_a_time(shop):
+    await shop.deploy()
+    due = datetime(2026, 3, 2, 6, tzinfo=UTC)
+    await shop.db.execute("UPDATE job_definitions SET next_run_at = $1 WHERE name = 'fetch'", due)
+    await scheduler.run_once(shop.db, now=due)
+    words = ("--job", "fetch", "--from", "2026-03-01", "--to", "2026-03-03", "-o", "json")
+    lines, note = await said(*words, "--dry-run")
+    assert [line["state"] for line in lines] == ["would run", "PENDING", "would run"]
+    assert "2 of fetch would run. 1 ran before." in note
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
+    lines, _ = await said(*words)
+    assert [line["state"] for line in lines] == ["runs", "PENDING", "runs"]
+    tasks = await shop.db.fetch("SELECT readiness::text, kwargs->'event'->>'nominal' AS nominal FROM tasks "
+                                "WHERE concurrency_limit = 1 ORDER BY id")  # fmt: skip
+    assert [tuple(row) for row in tasks] == [
+        ("READY", "2026-03-01T06:00:00+00:00"), ("HELD", "2026-03-03T06:00:00+00:00"),
+    ]  # fmt: skip
+    assert [line["state"] for line in (await said(*words))[0]] == ["PENDING"] * 3
+    # The schedule finds its own times done, too.
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 3
+    await scheduler.run_once(shop.db, now=due + timedelta(days=1))
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 3
+    for row in await shop.db.fetch("SELECT id FROM jobs"):
+        assert await shop.finish(row["id"]) == "COMPLETED"
+    assert [step.status for step in (await plan(shop, "fetch", "2026-03-01", "2026-03-03")).steps] == ["COMPLETED"] * 3
+    await shop.check()
+
+
+async def test_partitions_of_a_range_run_in_one_job_and_again_only_when_they_have_changed(shop, aaiclick_postgres):
+    await shop.deploy(SHOP.replace("execution_strategy: PerPartition", "execution_strategy: PerPartition\n"
+                                   "    memoize: false\n    scaling: {max_concurrency: 2}"))  # fmt: skip
+    await shop.run(*(order(n, n, 10) for n in range(1, 6)))
+    table = await shop.db.fetchval("SELECT v.storage_location FROM dataset_versions v JOIN datasets d "
+                                   "ON d.id = v.dataset_uuid WHERE d.name = 'daily'")  # fmt: skip
+    await shop.clickhouse.run(f"TRUNCATE TABLE {table}")
+    planned = await plan(shop, "sums", "2026-01-02", "2026-01-04")
+    assert [step.name for step in planned.to_run] == ["2026-01-02", "2026-01-03", "2026-01-04"]
+    other = await connect(aaiclick_postgres)
+    started = await asyncio.gather(*(backfill.begin(each, planned) for each in (shop.db, other)))
+    await other.close()
+    (job_id,) = [*started[0], *started[1]]
+    states = await shop.db.fetch("SELECT readiness::text FROM tasks WHERE job_id = $1 ORDER BY id", job_id)
+    assert [row["readiness"] for row in states] == ["READY", "READY", "HELD"]
+    assert await shop.finish(job_id) == "COMPLETED"
+    assert await shop.rows("daily") == [(f"2026-01-0{day}", 10) for day in (2, 3, 4)]
+    again = await plan(shop, "sums", "2026-01-02", "2026-01-04")
+    assert [(step.job_id, step.status) for step in again.steps] == [(job_id, "COMPLETED")] * 3
+    assert await backfill.begin(shop.db, again) == []
+    await shop.run(order(3, 3, 30))
+    assert (await plan(shop, "sums", "2026-01-03", "2026-01-03")).to_run
+    await shop.check()
+
+
+@pytest.mark.parametrize(("place", "there"), [("backfill.before", 0), ("backfill.after", 2)])
+async def test_who_dies_while_starting_has_started_all_of_it_or_nothing(shop, place, there):
+    await shop.deploy()
+    planned = await plan(shop, "fetch", "2026-03-01", "2026-03-02")
+    faults.arm(f"{place}=error", None)
+    with pytest.raises(faults.FaultError):
+        await backfill.begin(shop.db, planned)
+    faults.arm("", None)
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == there
+    assert len(await backfill.begin(shop.db, planned)) == 2 - there
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 2
+
+
+async def test_what_cannot_be_backfilled_says_why(shop):
+    await shop.deploy()
+    with pytest.raises(ConflictError, match="Several jobs of 'shop' can be backfilled: fetch, sums"):
+        await plan(shop, None, "2026-01-01", "2026-01-02")
+    with pytest.raises(RequestError, match=r"shop\.tidy is neither started by a schedule nor run per partition"):
+        await plan(shop, "tidy", "2026-01-01", "2026-01-02")
+    with pytest.raises(NotFoundError, match="'shop' has no job 'none'"):
+        await plan(shop, "none", "2026-01-01", "2026-01-02")
+    with pytest.raises(ConflictError, match=r"No input of shop\.sums has partitions yet"):
+        await plan(shop, "sums", "2026-01-01", "2026-01-02")
+    planned = await plan(shop, "fetch", "2026-03-01", "2026-03-02")
+    await catalog_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    with pytest.raises(ConflictError, match="'shop' is paused"):
+        await backfill.begin(shop.db, planned)
+    await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await shop.deploy(SHOP.replace("max_attempts: 5", "max_attempts: 4"))
+    with pytest.raises(ConflictError, match="Another version of 'shop' began to serve"):
+        await backfill.begin(shop.db, planned)

@@ -1,0 +1,59 @@
+"""Which times and partitions lie in a range."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from aaiclick.catalog.backfill import MOST, partitions_between, times_between
+from aaiclick.errors import LimitError, RequestError
+from aaiclick.orchestration.schedule import parse_schedule
+
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "days"),
+    [
+        ("2026-03-27", "2026-03-30", ["27T05", "28T05", "29T04", "30T04"]),  # summer begins in Berlin
+        ("2026-03-27T06:00", "2026-03-27T06:00", ["27T05"]),
+        ("2026-03-27T05:00Z", "2026-03-27T05:00Z", ["27T05"]),
+        ("2026-03-27T06:01", "2026-03-28T05:59", []),
+        ("2026-03-31", "2026-04-09", ["31T04"]),  # what is to come is left to the schedule
+        ("2026-03-31", "2026-03-30", []),
+    ],
+)
+def test_times_are_those_of_the_schedule_in_its_zone_with_both_ends(first, last, days):
+    found = times_between(parse_schedule("0 6 * * *", "Europe/Berlin"), first, last, NOW)
+    assert [each.isoformat() for each in found] == [f"2026-03-{day}:00:00+00:00" for day in days]
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-02-30", "2026-01-01T25:00", "9" * 500])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(RequestError, match="neither a day nor a time"):
+        times_between(parse_schedule("0 6 * * *"), text, "2026-01-01", NOW)
+
+
+def test_a_range_has_a_bound():
+    schedule = parse_schedule("* * * * *")
+    assert len(times_between(schedule, "2026-01-01T00:01", "2026-01-01T16:40", NOW)) == MOST
+    with pytest.raises(LimitError, match="more than 1000 runs"):
+        times_between(schedule, "2026-01-01T00:00", "2026-01-01T16:40", NOW)
+    with pytest.raises(LimitError):
+        partitions_between({str(n) for n in range(MOST + 1)}, "0", str(MOST))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "found"),
+    [
+        ("2026-01-02", "2026-01-03", ["2026-01-02", "2026-01-03"]),
+        ("2026-01", "2026-01-02", ["2026-01-01", "2026-01-02"]),
+        ("2", "10", ["2", "9", "10"]),
+        ("-5", "2", ["-1", "2"]),
+        ("b", "a", []),
+    ],
+)
+def test_partitions_are_compared_as_numbers_if_they_are_some(first, last, found):
+    keys = {"2026-01-01", "2026-01-02", "2026-01-03", "-1", "2", "9", "10", "100", "\\N"}
+    assert partitions_between(keys, first, last) == found
