@@ -8,7 +8,7 @@
 | I5 | one task for each key, whatever was said twice |
 | I6, I10, I12 | what the doctor finds; terms of leaders given once; poison among the dead letters and nothing else |
 | I7, I8 | tables and references agree; after two sweeps nothing is left |
-| I9 | nothing waits in the outbox |
+| I9 | nothing waits in the outbox; every sale that a client was told of is in the reactive DAG's datasets, once |
 | I11 | tasks ran for the org that they were submitted for |
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.chaos import history
+from aaiclick.chaos.flow import differences
 from aaiclick.chaos.history import Seen
 from aaiclick.chaos.load import FILE
 from aaiclick.data.client import Client
@@ -85,6 +86,7 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
     verdict.recovery_seconds = _recoveries(seen, history.notes(directory, "strikes"))
+    verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
         verdict.duplicated.append(f"task {row['task_id']} was completed {row['times']} times")
     for row in await connection.fetch(TERMS):
@@ -133,14 +135,14 @@ def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, 
 def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, str]) -> None:
     tasks = {each["key"]: each["tasks"] for each in meant if each.get("meant") == "job"}
     for each in meant:
-        if each.get("heard") != "job":
+        if each.get("heard") not in ("job", "flow"):
             continue
         status = jobs.get(each["job"])
         if status not in ENDED:
             verdict.lost.append(f"job {each['job']}: {status or 'is not there'}")
         elif status != "COMPLETED":
             verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {status}")
-        for task_id in tasks[each["key"]]:
+        for task_id in tasks.get(each["key"], ()):
             row = rows.get(task_id)
             if row is None or row["status"] not in ENDED:
                 verdict.lost.append(f"task {task_id} of job {each['job']}: {row['status'] if row else 'is not there'}")

@@ -27,7 +27,11 @@ class Child:
     async def of(cls, template):
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        return cls(await template.start(theirs), ours)
+        try:
+            return cls(await template.start(theirs), ours)
+        except OSError:
+            ours.close()
+            raise
 
     async def say(self, word):
         loop = asyncio.get_running_loop()
