@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 NAME = "chaos"
+JOBS = ("sell", "tidy", "sums")
 TASKS = 4
 """Tasks of one firing, about."""
 

@@ -20,13 +20,14 @@ import psutil
 
 from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.checker import WATCH, Verdict, judge
-from aaiclick.chaos.flow import DAG
+from aaiclick.chaos.flow import DAG, JOBS, NAME
 from aaiclick.chaos.history import note
-from aaiclick.chaos.load import CLIENTS, Client
+from aaiclick.chaos.load import CLIENTS, RETRY, Client
 from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
 from aaiclick.chaos.schedule import Strike, schedule
 from aaiclick.chaos.servers import LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.store.engine import connect
@@ -117,6 +118,9 @@ class _Run:
             await connection.execute(WATCH)
             orgs = [DEFAULT_ORG_ID, *await self._make_orgs(connection)]
             await deploy(connection, DAG)
+            async with OrchContext(target=self._servers.postgres):
+                for job in JOBS:
+                    await set_retry_policy(f"{NAME}.{job}", RetryPolicy(**RETRY))
             made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker"])
             self._key = made.text
         finally:
