@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 WATCH = """
-CREATE TABLE chaos_outcomes (task_id bigint, attempt int, status text);
-CREATE FUNCTION chaos_outcome() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN INSERT INTO chaos_outcomes VALUES (NEW.id, NEW.attempt, NEW.status); RETURN NULL; END $$;
+CREATE SCHEMA chaos;
+CREATE TABLE chaos.outcomes (task_id bigint, attempt int, status text);
+CREATE FUNCTION chaos.outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN INSERT INTO chaos.outcomes VALUES (NEW.id, NEW.attempt, NEW.status); RETURN NULL; END $$;
 CREATE TRIGGER chaos_outcome AFTER UPDATE OF status ON tasks FOR EACH ROW
-    WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION chaos_outcome();
-CREATE TABLE chaos_terms (term bigint, worker_id bigint);
-CREATE FUNCTION chaos_term() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN INSERT INTO chaos_terms VALUES (NEW.leader_term, NEW.id); RETURN NULL; END $$;
+    WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION chaos.outcome();
+CREATE TABLE chaos.terms (term bigint, worker_id bigint);
+CREATE FUNCTION chaos.term() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN INSERT INTO chaos.terms VALUES (NEW.leader_term, NEW.id); RETURN NULL; END $$;
 CREATE TRIGGER chaos_term AFTER UPDATE ON workers FOR EACH ROW
     WHEN (NEW.is_leader AND (NEW.leader_term IS DISTINCT FROM OLD.leader_term OR NOT OLD.is_leader))
-    EXECUTE FUNCTION chaos_term();
+    EXECUTE FUNCTION chaos.term();
 """
-"""What the run itself writes down about outcomes and leaders, in the transactions that make them."""
+"""What the run itself writes down about outcomes and leaders, in the transactions that make them; not among our
+tables, where the wall between organisations would be missed."""
 
 
 @dataclass
@@ -104,8 +106,8 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
 
 TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
 JOBS = "SELECT id, status::text FROM jobs"
-TWICE = "SELECT task_id, count(*) AS times FROM chaos_outcomes GROUP BY task_id HAVING count(*) > 1"
-TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos_terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
+TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
+TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER")
 
 

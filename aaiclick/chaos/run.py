@@ -340,7 +340,7 @@ class _Run:
         ways.append(("server", 1, self._server.way))
         who, number, way = rng.choice(ways)
         server, mode = rng.choice(("queue", "queue", "clickhouse")), rng.choice(MODES)
-        if mode == "forgotten" and way not in self._patient():
+        if mode == "forgotten" and (server != "queue" or way not in self._patient()):
             mode = "reset"
         proxy: Proxy = getattr(way, server)
         seconds = rng.uniform(0.5, 1.5 * LEASE_SECONDS)
