@@ -88,7 +88,8 @@ class Template:
                 with contextlib.suppress(OSError):
                     while await asyncio.get_running_loop().sock_recv(self._control, NUMBER.size):
                         pass
-                self._reap()
+                with contextlib.suppress(ChildProcessError):
+                    self._reap()
         self._control.close()
 
     async def _ask(self, *order: int) -> int:
