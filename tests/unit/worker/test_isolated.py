@@ -37,9 +37,7 @@ async def run(isolation, directory, function, **arguments):
 
 
 async def test_only_a_task_that_ends_its_process_is_blamed(tmp_path):
-    setup = Setup(
-        *NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(sys.modules[ME].__file__).parents[3])
-    )
+    setup = Setup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
     isolation = Isolation(setup, 2, make_transport(*NOWHERE))
     told = tmp_path / "told"
 
@@ -50,7 +48,7 @@ async def test_only_a_task_that_ends_its_process_is_blamed(tmp_path):
     child, template = await asked()
     assert await asked() == [child, template], "it is kept for the next"
     os.kill(child, signal.SIGKILL)
-    while psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+    while psutil.Process(child).status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     second, same = await asked()
     assert (second != child, same) == (True, template), "one that was killed while idle is replaced"
