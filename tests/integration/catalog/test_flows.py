@@ -56,12 +56,12 @@ async def test_a_row_of_the_same_key_replaces_the_old_one_and_only_touched_parti
 
 
 async def test_rows_that_are_added_late_are_added_all_the_same(shop):
-    """A firing that began later was faster: nothing of the slower one is lost, and of a row of both its is the older."""
+    """A firing that began later was faster: nothing of the slower one is lost."""
     await shop.deploy()
     await shop.run(order(1, 1, 10), order(2, 2, 20))
     overtaken = (
         "UPDATE dataset_partitions SET ticket = ticket + 1000000000000 WHERE dataset_version IN "
-        "(SELECT v.id FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id WHERE d.name = 'shop.raw')"
+        "(SELECT v.id FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid WHERE d.name = 'shop.raw')"
     )
     assert await shop.db.execute(overtaken) == "UPDATE 1"
     await shop.run(order(3, 1, 30))
