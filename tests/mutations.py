@@ -85,6 +85,16 @@ MUTATIONS = (
         "\n      AND dropping_at IS NULL ORDER BY", " ORDER BY", ("tests/integration/lifecycle/test_cleanup.py",),
     ),
     Mutation(
+        "the second look at the count, `mark_dropping.sql`", f"{SQL}/mark_dropping.sql",
+        "LIMIT $1 FOR UPDATE SKIP LOCKED)) AND refcount <= 0", "LIMIT $1))",
+        ("tests/integration/lifecycle/test_cleanup.py",),
+    ),
+    Mutation(
+        "the transaction that takes events out of the outbox", "aaiclick/store/catalog_events.py",
+        'async with faults.transaction(connection, "route"):', 'async with faults.statement("route"):',
+        ("tests/integration/catalog/test_kills.py",),
+    ),
+    Mutation(
         "the wall between organisations on `tasks`", "aaiclick/store/migrations/versions/0001_initial.sql",
         "CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());", "CREATE POLICY org ON tasks USING (true);",
         ("tests/integration/server/test_walls.py",),

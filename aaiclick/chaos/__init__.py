@@ -4,6 +4,7 @@ schedule   what happens when, from a seed
 servers    PostgreSQL and ClickHouse of this run's own, and workers on them
 proxy      the network between them, which can be slow, silent or cut
 load       clients that submit until they are heard
+flow       a reactive DAG, and what must be in its datasets
 bodies     what the tasks do
 history    what clients and tasks saw, in files outside of all this
 checker    histories against PostgreSQL and ClickHouse

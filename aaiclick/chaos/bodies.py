@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -64,6 +65,11 @@ async def grow(history: str, width: int) -> None:
         assert scope.job_id is not None  # noqa: S101
         tasks = [Task(f"{__name__}.plain", {"history": history}) for _ in range(width)]
         await context.apply(tasks, scope.job_id)
+
+
+def sell(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """The source of the reactive DAG: what the payload brings."""
+    return event["payload"]["rows"]
 
 
 async def make(history: str, rows: int) -> Object:

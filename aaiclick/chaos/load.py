@@ -16,15 +16,18 @@ from uuid import UUID
 
 import asyncpg
 
+from aaiclick.chaos.flow import NAME, TASKS
 from aaiclick.chaos.history import note
 from aaiclick.chaos.servers import Way
 from aaiclick.errors import UnreachableError
 from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Group, OrchContext, Task, create_job
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 T = TypeVar("T")
 
@@ -34,6 +37,8 @@ RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
 ATTEMPTS = 100
 POISON_ATTEMPTS = 3
 ITEMS = 50
+SALES = 20
+CLIENTS = 2
 WAIT_SECONDS = 20.0
 AWAY = (
     UnreachableError,
@@ -150,6 +155,31 @@ class Client:
         grown >> last  # pyright: ignore[reportUnusedExpression]
         return await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)]) + 5
 
+    async def _flow(self, key: str) -> int:
+        """The source of the reactive DAG fires."""
+        first = self.submitted * SALES
+        rows = [
+            {
+                "id": 1 + self.number + CLIENTS * (first + n),
+                "day": f"2026-01-{self.rng.randint(1, 5):02}",
+                "amount": self.rng.randint(1, 100),
+            }
+            for n in range(self.rng.randint(1, SALES))
+        ]
+        note(self.history, FILE, meant="flow", key=key, rows=rows)
+        trigger = {"kind": "manual", "payload": {"rows": rows}}
+
+        async def fire() -> int:
+            connection = await connect(self.way.to_postgres)
+            try:
+                return (await start_source(connection, DEFAULT_ORG_ID, NAME, None, trigger, idempotency_key=key))[0]
+            finally:
+                connection.terminate()
+
+        job_id = await self._insist(fire)
+        note(self.history, FILE, heard="flow", key=key, job=job_id)
+        return TASKS
+
     def _task(self, body: str, **arguments: object) -> Task:
         return Task(
             f"{BODIES}.{body}", {"history": str(self.history), **arguments}, max_attempts=ATTEMPTS, retry_policy=RETRY
@@ -177,5 +207,5 @@ class Client:
 
 
 DONE, POISON = "COMPLETED", "DEAD_LETTER"
-SHARES = {"items": 6, "dag": 20, "objects": 4, "map": 1, "grow": 2}
+SHARES = {"items": 6, "dag": 20, "objects": 4, "map": 1, "grow": 2, "flow": 1}
 """Kind of work → how often it comes; by tasks, items and DAGs are half each."""

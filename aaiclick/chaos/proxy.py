@@ -1,7 +1,8 @@
 """The network between two processes: a TCP proxy that can be slow, silent in one direction or both, or cut.
 
 `blackhole`: nothing passes and nobody hears why. `half-open`: what the client says arrives, no answer comes back.
-Both end with a reset, as a firewall that comes to its senses does. `reset`: cut at once. `latency`: late.
+Both end with a reset, as a firewall that comes to its senses does. `reset`: cut at once. `latency`: late. `forgotten`:
+connections that are there stay silent for ever, as if a router had lost its table; new ones work.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import socket
 import struct
 from dataclasses import dataclass, field
 
-MODES = ("latency", "reset", "blackhole", "half-open")
+MODES = ("latency", "reset", "blackhole", "half-open", "forgotten")
+AT_ONCE = ("reset", "forgotten")
 PIECE = 65_536
 
 
@@ -21,6 +23,7 @@ PIECE = 65_536
 class _Pair:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
+    forgotten: bool = False
 
     def cut(self) -> None:
         for writer in (self.client, self.server):
@@ -59,9 +62,12 @@ class Proxy:
         self.mode, self.delay_seconds = mode, 0.02 + 0.08 * random.random()  # noqa: S311
         if mode == "reset":
             self.cut()
+        if mode == "forgotten":
+            for pair in self._pairs:
+                pair.forgotten = True
         if mode == "blackhole":
             self._passing.clear()
-        if mode != "reset":
+        if mode not in AT_ONCE:
             await asyncio.sleep(seconds)
         if mode in ("blackhole", "half-open"):
             self.cut()
@@ -81,8 +87,9 @@ class Proxy:
                 there, pair.server = await asyncio.open_unix_connection(self.upstream)
             else:
                 there, pair.server = await asyncio.open_connection(*self.upstream)
-            to_server, to_client = (reader, pair.server), (there, writer)
-            await asyncio.gather(self._pump(*to_server, answers=False), self._pump(*to_client, answers=True))
+            await asyncio.gather(
+                self._pump(pair, reader, pair.server, answers=False), self._pump(pair, there, writer, answers=True)
+            )
         except (OSError, asyncio.CancelledError):
             pair.cut()
         finally:
@@ -91,12 +98,14 @@ class Proxy:
                 if each is not None:
                     each.close()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
+    async def _pump(
+        self, pair: _Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
         while piece := await reader.read(PIECE):
             await self._passing.wait()
             if self.mode == "latency":
                 await asyncio.sleep(self.delay_seconds)
-            if self.mode == "half-open" and answers:
+            if pair.forgotten or (self.mode == "half-open" and answers):
                 continue
             writer.write(piece)
             await writer.drain()

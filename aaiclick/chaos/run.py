@@ -18,16 +18,20 @@ from uuid import UUID
 
 import psutil
 
+from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.checker import WATCH, Verdict, judge
+from aaiclick.chaos.flow import DAG, JOBS, NAME
 from aaiclick.chaos.history import note
-from aaiclick.chaos.load import Client
-from aaiclick.chaos.proxy import MODES, Proxy
+from aaiclick.chaos.load import CLIENTS, RETRY, Client
+from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
 from aaiclick.chaos.schedule import Strike, schedule
-from aaiclick.chaos.servers import LEASE_SECONDS, Servers, Way, Worker
+from aaiclick.chaos.servers import LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.store.engine import connect
+from aaiclick.store.keys import create_key
 from aaiclick.store.orgs import create_org
 from aaiclick.store.tables import release_jobs
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -35,7 +39,7 @@ from aaiclick.store.words import DEFAULT_ORG_ID
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
-CLIENTS = 2
+SERVED_WORKERS = 1
 MIND_SECONDS = 1.0
 ORGS = 3
 REST_SECONDS = 300.0
@@ -94,8 +98,10 @@ class _Run:
         self._history.mkdir()
         self._say = say
         self._servers = Servers(directory)
+        self._server: ApiServer
+        self._key = ""
         self._workers: list[Worker] = []
-        self._dead: list[Worker] = []
+        self._dead: list[Program] = []
         self._ways: list[Way] = []
         self._clients: list[Client] = []
         self._strikes: Counter[str] = Counter()
@@ -111,6 +117,12 @@ class _Run:
         try:
             await connection.execute(WATCH)
             orgs = [DEFAULT_ORG_ID, *await self._make_orgs(connection)]
+            await deploy(connection, DAG)
+            async with OrchContext(target=self._servers.postgres):
+                for job in JOBS:
+                    await set_retry_policy(f"{NAME}.{job}", RetryPolicy(**RETRY))
+            made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker"])
+            self._key = made.text
         finally:
             await connection.close()
         try:
@@ -120,8 +132,8 @@ class _Run:
                 task.cancel()
             for worker in self._workers:
                 self._thaw(worker)
-            for worker in [*self._workers, *self._dead]:
-                await worker.clear()
+            for program in [*self._workers, *self._dead]:
+                await program.clear()
             for way in self._ways:
                 await way.close()
             await asyncio.to_thread(self._servers.stop)
@@ -130,8 +142,10 @@ class _Run:
         return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}"))["id"] for n in range(1, ORGS)]
 
     async def _run(self, orgs: list[UUID]) -> Report:
-        for _ in range(self._order.workers):
-            await self._add_worker()
+        self._server = ApiServer(self._directory, await Way.make(self._servers))
+        self._dead.append(self._server)  # to be cleared with them
+        self._server.start()
+        await self._replace_dead()
         for number in range(CLIENTS):
             way = await Way.make(self._servers)
             self._ways.append(way)
@@ -183,8 +197,8 @@ class _Run:
 
     async def _judge(self, seconds: float, rested: bool) -> Report:
         self._say(f"At rest after {seconds:.1f} s; looking at what is there.")
-        for worker in self._workers:
-            await worker.stop()
+        for program in (*self._workers, self._server):
+            await program.stop()
         self._dead += self._workers
         self._workers.clear()
         left = await self._left()
@@ -206,21 +220,23 @@ class _Run:
         """Processes that did not end with their supervisor; they may take as long as their leases last."""
         deadline = time.monotonic() + 2 * LEASE_SECONDS
         while True:
-            left = [pid for worker in self._dead for pid in worker.left()]
+            left = [pid for program in self._dead for pid in program.left()]
             if not left or time.monotonic() > deadline:
                 return left
             await asyncio.sleep(0.1)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    async def _add_worker(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> Worker:
+    async def _add_worker(self, *, served: bool, clock_seconds: float = 0.0, full_disk: bool = False) -> Worker:
         self._started += 1
-        worker = Worker(self._started, self._directory, await Way.make(self._servers))
+        way = await Way.make(self._servers, self._server.port if served else None)
+        number, directory = self._started, self._directory
+        worker = ServedWorker(number, directory, way, self._key) if served else Worker(number, directory, way)
         worker.start(clock_seconds=clock_seconds, full_disk=full_disk)
         self._workers.append(worker)
         return worker
 
-    def _thaw(self, worker: Worker) -> None:
+    def _thaw(self, worker: Program) -> None:
         for process in worker.processes():
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGCONT)
@@ -236,8 +252,8 @@ class _Run:
         """What every installation has: somebody who starts workers again. One that finds no PostgreSQL ends at once."""
         while True:
             await asyncio.sleep(MIND_SECONDS)
-            for worker in self._workers:
-                worker.processes()  # it remembers them
+            for program in (*self._workers, self._server):
+                program.processes()  # it remembers them
             await self._replace_dead()
 
     async def _replace_dead(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
@@ -245,8 +261,12 @@ class _Run:
             for worker in [each for each in self._workers if not each.alive]:
                 self._workers.remove(worker)
                 self._dead.append(worker)
-            while len(self._workers) < self._order.workers:
-                worker = await self._add_worker(clock_seconds=clock_seconds, full_disk=full_disk)
+            if not self._server.alive:
+                self._server.start()
+            served = sum(isinstance(each, ServedWorker) for each in self._workers)
+            missing = [False] * (self._order.workers - len(self._workers) + served)
+            for kind in [*missing, *[True] * (SERVED_WORKERS - served)]:
+                worker = await self._add_worker(served=kind, clock_seconds=clock_seconds, full_disk=full_disk)
                 if full_disk and not worker.has_full_disk:
                     self._skipped.append("disk: no right to mount a small one")
 
@@ -317,12 +337,25 @@ class _Run:
         rng = strike.rng()
         ways = [("client", client.number, client.way) for client in self._clients]
         ways += [("worker", worker.number, worker.way) for worker in self._workers]
+        ways.append(("server", 1, self._server.way))
         who, number, way = rng.choice(ways)
-        server, mode = rng.choice(("postgres", "postgres", "clickhouse")), rng.choice(MODES)
+        server, mode = rng.choice(("queue", "queue", "clickhouse")), rng.choice(MODES)
+        if mode == "forgotten" and (server != "queue" or way not in self._patient()):
+            mode = "reset"
         proxy: Proxy = getattr(way, server)
         seconds = rng.uniform(0.5, 1.5 * LEASE_SECONDS)
         self._later(proxy.strike(mode, seconds))
-        return f"network: {mode} between {who} {number} and {server} for {0 if mode == 'reset' else seconds:.1f} s"
+        return f"network: {mode} between {who} {number} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+
+    def _patient(self) -> list[Way]:
+        """Those who notice that an answer does not come though the network takes everything: workers on PostgreSQL."""
+        return [each.way for each in self._workers if not isinstance(each, ServedWorker)]
+
+    async def _strike_server(self, strike: Strike) -> str:
+        self._kill(strike.kind, self._server.processes())
+        await asyncio.sleep(0.2)
+        await self._replace_dead()
+        return "server: killed"
 
     async def _strike_leader(self, strike: Strike) -> str:
         """Whoever leads is killed, with all its processes."""

@@ -13,6 +13,7 @@ INTERVALS = {
     "clickhouse": 60.0,
     "network": 4.0,
     "leader": 30.0,
+    "server": 30.0,
     "clock": 30.0,
     "disk": 30.0,
 }

@@ -1,4 +1,6 @@
-"""The servers of a run, in a home of their own, and workers that reach them through proxies of their own."""
+"""The servers of a run, in a home of their own, and programs that reach them through proxies of their own: workers on
+the databases, an API server, and workers that know nothing but that.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -67,32 +70,35 @@ class Servers:
 
 @dataclass(eq=False)
 class Way:
-    """How one process reaches the servers."""
+    """How one process reaches the servers; `queue` is PostgreSQL, or the API server for those who go there."""
 
-    postgres: Proxy
+    queue: Proxy
     clickhouse: Proxy
     to_postgres: PostgresTarget
     to_clickhouse: ClickHouseTarget
 
     @classmethod
-    async def make(cls, servers: Servers) -> Way:
-        postgres, clickhouse = servers.proxy_of("postgres"), servers.proxy_of("clickhouse")
-        await postgres.start()
+    async def make(cls, servers: Servers, api_port: int | None = None) -> Way:
+        queue = servers.proxy_of("postgres") if api_port is None else Proxy(("127.0.0.1", api_port))
+        clickhouse = servers.proxy_of("clickhouse")
+        await queue.start()
         await clickhouse.start()
         return cls(
-            postgres,
+            queue,
             clickhouse,
-            replace(servers.postgres, host="127.0.0.1", port=postgres.port, options=(("sslmode", "disable"),)),
+            replace(servers.postgres, host="127.0.0.1", port=queue.port, options=(("sslmode", "disable"),)),
             replace(servers.clickhouse, port=clickhouse.port),
         )
 
     async def close(self) -> None:
-        await self.postgres.stop()
+        await self.queue.stop()
         await self.clickhouse.stop()
 
 
-class Worker:
-    """One `aaiclick worker start`, its processes and its way to the servers."""
+class Program:
+    """One command of ours, its processes and its way to the servers."""
+
+    name = "program"
 
     def __init__(self, number: int, directory: Path, way: Way) -> None:
         self.number = number
@@ -103,8 +109,8 @@ class Worker:
         self._disk: Path | None = None
 
     def start(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
-        logs = self._directory / f"logs{self.number}"
-        logs.mkdir()
+        logs = self._directory / f"logs of {self.name} {self.number}"
+        logs.mkdir(exist_ok=True)
         if full_disk and _mount(logs):
             self._disk = logs
         environment = {**os.environ, **self._variables(logs)}
@@ -113,18 +119,25 @@ class Worker:
             (self._directory / "clock" / "sitecustomize.py").write_text(CLOCK)
             paths = [str(self._directory / "clock"), environment.get("PYTHONPATH", "")]
             environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(clock_seconds)}
-        command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "16"]
-        with (self._directory / f"worker{self.number}.log").open("ab") as log:
+        with (self._directory / f"{self.name}{self.number}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=self._directory, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [sys.executable, "-m", "aaiclick", *self._command()],
+                cwd=self._directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
 
     def _variables(self, logs: Path) -> dict[str, str]:
         return {
             "AAICLICK_DATABASE_URL": self.way.to_postgres.dsn,
             "AAICLICK_CLICKHOUSE_URL": self.way.to_clickhouse.url,
             "AAICLICK_LOG_DIR": str(logs),
-            "AAICLICK_TASK_MODULES": "aaiclick.chaos.bodies,aaiclick.operators",
+            "AAICLICK_TASK_MODULES": "aaiclick.chaos.bodies,aaiclick.operators,aaiclick.catalog",
             "WORKER_HEARTBEAT_INTERVAL": str(HEARTBEAT_SECONDS),
             "WORKER_TIMEOUT": str(LEASE_SECONDS),
             "WORKER_MAX_RETRIES": "100",
@@ -182,6 +195,42 @@ class Worker:
         if self._disk is not None:
             subprocess.run(["umount", "--lazy", self._disk], check=False, capture_output=True)  # noqa: S607, ASYNC221
             self._disk = None
+
+
+class Worker(Program):
+    """`aaiclick worker start` on the databases."""
+
+    name = "worker"
+
+    def _command(self) -> list[str]:
+        return ["worker", "start", "--processes", "1", "--concurrency", "16"]
+
+
+class ApiServer(Program):
+    """`aaiclick server start`, always at the same port."""
+
+    name = "server"
+
+    def __init__(self, directory: Path, way: Way) -> None:
+        super().__init__(1, directory, way)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+
+    def _command(self) -> list[str]:
+        return ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
+
+
+class ServedWorker(Worker):
+    """`aaiclick worker start --server`: it has a key, and no database."""
+
+    def __init__(self, number: int, directory: Path, way: Way, key: str) -> None:
+        super().__init__(number, directory, way)
+        self._key = key
+
+    def _variables(self, logs: Path) -> dict[str, str]:
+        hidden = ("AAICLICK_DATABASE_URL", "AAICLICK_CLICKHOUSE_URL")
+        known = {name: value for name, value in super()._variables(logs).items() if name not in hidden}
+        return known | {"AAICLICK_SERVER": f"http://127.0.0.1:{self.way.queue.port}", "AAICLICK_API_KEY": self._key}
 
 
 def _mount(directory: Path) -> bool:

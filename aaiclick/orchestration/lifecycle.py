@@ -29,6 +29,7 @@ from aaiclick.data.lifecycle import LifecycleHandler
 from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
 from aaiclick.local import postgres_target
 from aaiclick.orchestration.transport import DirectTransport, Line, Transport
+from aaiclick.orchestration.transport.line import patience
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import tables
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
+ANSWER_SECONDS = 15.0
 STOP_SECONDS = 10.0
 """How long `stop` goes on trying to reach a PostgreSQL that is away."""
 
@@ -172,14 +174,16 @@ class PgLifecycleHandler(LifecycleHandler):
 
     async def _insist(self, orders: list[_Order]) -> None:
         """Every order can be carried out twice, so an answer lost on the way does no harm."""
-        waited = 0.0
+        waited, failures = 0.0, 0
         while True:
             try:
                 assert self._transport is not None  # noqa: S101
                 if self._line is None or self._line.closed:
                     self._line = await self._transport.open()
-                await self._carry_out(self._line, orders)
+                with self._line.answering_within(patience(ANSWER_SECONDS, failures)):
+                    await self._carry_out(self._line, orders)
             except _AWAY as error:
+                failures += 1
                 if self._line is not None:
                     self._line.terminate()
                     self._line = None

@@ -6,6 +6,8 @@ through it, so a wrong password or a missing server reads the same everywhere. N
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,17 @@ SESSION = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan", "ji
 """Every statement has its index. A plan made and kept while a table was small must not read it whole when it is not;
 and since a statement's plan is the same whatever its parameters, making it anew each time would only cost.
 Before version 18 what is off counts as very dear, and a dear statement is compiled (jit): that took 28 s of a test.
+"""
+
+IDLE_SECONDS, AGAIN_SECONDS, TIMES = 10, 5, 3
+KEEPALIVE = {
+    "tcp_keepalives_idle": str(IDLE_SECONDS),
+    "tcp_keepalives_interval": str(AGAIN_SECONDS),
+    "tcp_keepalives_count": str(TIMES),
+    "tcp_user_timeout": str(1000 * (IDLE_SECONDS + AGAIN_SECONDS * TIMES)),
+}
+"""On a network, both ends notice within 25 s that the other is no longer there: we wait for nobody, and PostgreSQL
+lets go of what a client that has vanished had locked.
 """
 
 CHECK_PLACE = "Check host and port (AAICLICK_DATABASE_URL, or POSTGRES_HOST and POSTGRES_PORT)."
@@ -60,16 +73,35 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
 
 
 async def _open(target: PostgresTarget, options: dict[str, Any]) -> Connection:
-    settings = SESSION | options.pop("server_settings", {})
-    if target.host.startswith("/"):  # variables like PGSSLMODE are meant for servers on a network
+    by_network = not target.host.startswith("/")
+    settings = SESSION | (KEEPALIVE if by_network else {}) | options.pop("server_settings", {})
+    if not by_network:  # variables like PGSSLMODE are meant for servers on a network
         options = {"ssl": False, "target_session_attrs": "any", "gsslib": "gssapi"} | options
     try:
-        return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings, **options)
+        opened = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings, **options)
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
-    # A pooler that knows better: do without.
-    return await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+        # A pooler that knows better: do without.
+        opened = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+    if by_network:
+        _keep_alive(opened)
+    return opened
+
+
+def _keep_alive(connection: Connection) -> None:
+    """The client's side of KEEPALIVE; systems name these options differently, or have fewer."""
+    transport: asyncio.Transport = connection._transport  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType, reportPrivateUsage]
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", IDLE_SECONDS),
+        ("TCP_KEEPINTVL", AGAIN_SECONDS),
+        ("TCP_KEEPCNT", TIMES),
+        ("TCP_USER_TIMEOUT", 1000 * (IDLE_SECONDS + AGAIN_SECONDS * TIMES)),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def create_pool(target: PostgresTarget, *, size: int = 5) -> Pool:

@@ -147,10 +147,10 @@ async def test_each_fault_is_noticed(scene):
     scene.meant("foreign", await scene.task(key="foreign"), org="other")
     stranger = await scene.task(org="other")
     twice = await scene.task()
-    await scene.db.execute("INSERT INTO chaos_outcomes SELECT * FROM chaos_outcomes WHERE task_id = $1", twice)
+    await scene.db.execute("INSERT INTO chaos.outcomes SELECT * FROM chaos.outcomes WHERE task_id = $1", twice)
     scene.meant("two", await scene.task(key="two"))
     scene.meant("two", 77)
-    await scene.db.execute("INSERT INTO chaos_terms VALUES (3, 1), (3, 2)")
+    await scene.db.execute("INSERT INTO chaos.terms VALUES (3, 1), (3, 2)")
     await scene._client.run(f"CREATE TABLE t{get_snowflake_id() - (5 << 32)} (aai_id UInt64) ENGINE = Memory")
     found = (await scene.verdict()).faults
     assert [each.split(",")[0] for each in found["lost"]] == ["item gone", "item waits"]

@@ -200,9 +200,11 @@ class _Task:
                 get_current_context().connection() as connection,
                 catalog_runs.publishing(connection, self.scope.lease, place.generation, slice_key, ticket) as newest,
             ):
-                if newest:
+                # Whoever comes later replaces; but rows that are added are added, and of a key the newest is read.
+                counts = newest or layout.mode == "append"
+                if counts:
                     await storage.put_in_place(context, place.table, staging, slice_key)
-            if not newest:
+            if not counts:
                 self.effects.outputs[name] = {"superseded": True}
                 return
             await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)

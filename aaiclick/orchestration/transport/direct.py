@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -42,6 +43,15 @@ class DirectLine(Line):
 
     def terminate(self) -> None:
         self._connection.terminate()
+
+    @contextlib.contextmanager
+    def answering_within(self, seconds: float) -> Generator[None]:
+        """Not by cancelling: the driver would wait for an answer to that, too."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._connection.terminate)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def exchange(
         self,

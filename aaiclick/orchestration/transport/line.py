@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 
 GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 """What a line raises when PostgreSQL or the server restarts, refuses or goes away: never a reason to end."""
+
+MOST_PATIENCE = 8
+
+
+def patience(seconds: float, failures: int) -> float:
+    """How long to wait for an answer after so many failures in a row."""
+    return seconds * min(2**failures, MOST_PATIENCE)
+
 
 Wish = tuple[str, Lease]
 """A table, and the attempt that wants it."""
@@ -58,6 +67,12 @@ class Line(ABC):
     @abstractmethod
     def terminate(self) -> None:
         """Close without a word."""
+
+    @abstractmethod
+    def answering_within(self, seconds: float) -> AbstractContextManager[None]:
+        """What is said meanwhile fails with one of GONE if it is not answered in time: a network can swallow
+        everything and say nothing. Who says it again allows for more time, since it may be PostgreSQL that is slow.
+        """
 
     # --- what a worker process says -----------------------------------------------------------------------------------
 

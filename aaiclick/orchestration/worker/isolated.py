@@ -5,8 +5,9 @@ each runs here, alone: the one that kills its process again is the culprit, and 
 finish. When memory runs out in a process of many, the one that is told of it need not be the one that took it: the same
 is done. `--isolation process` runs every task this way.
 
-A child is warm: it takes one task after the other, a line of JSON each, and answers with a line. Ending a task is
-ending its child, which no code can refuse.
+A child is forked from a template that has imported everything (see `template`), so it is there within milliseconds. It
+takes one task after the other, a line of JSON each, and answers with a line. Ending a task is ending its child, which
+no code can refuse.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import socket
 import sys
-from asyncio.subprocess import PIPE, Process
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,20 +33,51 @@ from aaiclick.orchestration.worker.executor import (
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.orchestration.worker.template import Template, TemplateLostError, serve
 from aaiclick.store.leases import CRASHED, Claim, Failure
 
 LINE_BYTES = 64_000_000
+KEPT = 2
+"""Children that are kept when there are places for more than there are tasks."""
 FOREVER_SECONDS = 1e9
 """The child keeps no time: its parent does."""
+
+
+@dataclass(eq=False)
+class Child:
+    """A process that runs one task at a time."""
+
+    pid: int
+    template: Template
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def ask(self, order: dict[str, Any]) -> dict[str, Any] | None:
+        """Its answer; None if it ended instead."""
+        with contextlib.suppress(ConnectionError):
+            self.writer.write(json.dumps(order).encode() + b"\n")
+            await self.writer.drain()
+            line = await self.reader.readline()
+            if line.endswith(b"\n"):
+                return json.loads(line)
+        return None
+
+    async def end(self) -> int | None:
+        """How it ended, if anybody knows."""
+        self.writer.close()
+        with contextlib.suppress(TemplateLostError):
+            return await self.template.end(self.pid)
+        return None
 
 
 class Isolation:
     """Runs tasks in child processes, at most one at a time in each."""
 
-    def __init__(self, setup: Setup, children: int, transport: Transport) -> None:
+    def __init__(self, setup: Setup, children: int, transport: Transport, template: Template | None = None) -> None:
         self._setup = setup
         self._transport = transport
-        self._idle: list[Process] = []
+        self._template = template
+        self._idle: list[Child] = []
         self._places = asyncio.Semaphore(children)
 
     async def run(self, running: Running) -> Outcome | None:
@@ -56,35 +87,65 @@ class Isolation:
                 return await self._run(running)
         except asyncio.CancelledError:
             return ending_outcome(running)  # it was still waiting for a place
+        except OSError as error:
+            outcome = failed(running, f"No process could be started for this task: {error}.", CRASHED, permanent=False)
+            return replace(outcome, charged=False, outcome="LOST")
 
     async def _run(self, running: Running) -> Outcome | None:
-        child = self._idle.pop() if self._idle else await self._start()
+        child = await self._child()
         running.started_at = datetime.now(UTC)
         try:
-            answer = await _ask(child, {"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
+            answer = await child.ask({"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
         except asyncio.CancelledError:
-            child.kill()
-            await child.wait()
+            await child.end()
             return ending_outcome(running)
         if answer is None:
-            code = await child.wait()
-            return failed(running, f"The process of this task ended with {_exit(code)}.", CRASHED, permanent=False)
-        self._idle.append(child)
+            how = _exit(await child.end())
+            return failed(running, f"The process of this task ended with {how}.", CRASHED, permanent=False)
+        if len(self._idle) < KEPT or self._places.locked():  # others may wait for it
+            self._idle.append(child)
+        else:
+            await child.end()
         return forms.outcome_of(answer)
 
     async def close(self) -> None:
         for child in self._idle:
-            child.kill()
-            await child.wait()
+            child.writer.close()
         self._idle.clear()
+        if self._template is not None:
+            await self._template.close()
 
-    async def _start(self) -> Process:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "aaiclick.orchestration.worker.isolated", stdin=PIPE, stdout=PIPE, limit=LINE_BYTES
-        )
-        assert child.stdin is not None  # noqa: S101
-        child.stdin.write(self._setup.to_json().encode() + b"\n")
-        return child
+    async def _child(self) -> Child:
+        while self._idle:
+            child = self._idle.pop()
+            if not child.reader.at_eof():
+                return child
+            await child.end()  # it was killed while it had nothing to do: no task is to blame
+        template = self._template
+        try:
+            return await self._start()
+        except TemplateLostError:
+            if template is not None and template is self._template:  # else another task has noticed before
+                self._template = None
+                await template.close()
+            return await self._start()
+
+    async def _start(self) -> Child:
+        template = self._template = self._template or Template.spawn(__name__)
+        ours, theirs = socket.socketpair()
+        try:
+            pid = await template.start(theirs)
+        except BaseException:
+            ours.close()  # if a child comes all the same, it finds nobody and ends
+            raise
+        reader, writer = await _streams(ours)
+        writer.write(self._setup.to_json().encode() + b"\n")
+        return Child(pid, template, reader, writer)
+
+
+async def _streams(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    end.setblocking(False)
+    return await asyncio.open_unix_connection(sock=end, limit=LINE_BYTES)
 
 
 def suspected(outcome: Outcome | None) -> Outcome | None:
@@ -94,38 +155,30 @@ def suspected(outcome: Outcome | None) -> Outcome | None:
     return outcome
 
 
-async def _ask(child: Process, order: dict[str, Any]) -> dict[str, Any] | None:
-    assert child.stdin is not None  # noqa: S101
-    assert child.stdout is not None  # noqa: S101
-    with contextlib.suppress(ConnectionError):
-        child.stdin.write(json.dumps(order).encode() + b"\n")
-        await child.stdin.drain()
-        line = await child.stdout.readline()
-        if line.endswith(b"\n"):
-            return json.loads(line)
-    return None
-
-
-def _exit(code: int) -> str:
+def _exit(code: int | None) -> str:
+    if code is None:
+        return "its template"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 # --- the child ----------------------------------------------------------------------------------------------------
 
 
-async def _serve() -> None:
-    """Take tasks from standard input until it ends; answers go to a copy of standard output that no task can reach."""
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    reader = asyncio.StreamReader(limit=LINE_BYTES)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+def work_alone(end: socket.socket) -> None:
+    """What a child does: take tasks from a socket until it ends."""
+    with captured_output():
+        asyncio.run(_serve(end))
+
+
+async def _serve(end: socket.socket) -> None:
+    reader, writer = await _streams(end)
     setup = Setup.from_json((await reader.readline()).decode())
     executor = await make_executor(setup, threads=1)
     while line := await reader.readline():
         order = json.loads(line)
         executor.transport.hear(order["told"])
-        answers.write(await _answer(executor, forms.claim_of(order["claim"]), setup))
+        writer.write(await _answer(executor, forms.claim_of(order["claim"]), setup))
+        await writer.drain()
 
 
 async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:
@@ -136,5 +189,4 @@ async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:
 
 
 if __name__ == "__main__":
-    with captured_output():
-        asyncio.run(_serve())
+    serve(socket.socket(fileno=int(sys.argv[1])), work_alone)

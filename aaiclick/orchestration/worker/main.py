@@ -21,20 +21,21 @@ import uvloop
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.worker.isolated import Isolation
+from aaiclick.orchestration.worker.isolated import Isolation, work_alone
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.orchestration.worker.template import Template
 from aaiclick.settings import PostgresTarget
 
 ORDER_BYTES = 16_000_000
 LEFT_ALONE = 6
-SUSPECTS = 2
-"""Tasks that may have killed a process, run alone, at once: few, since each costs a process."""
+SUSPECTS = 8
+"""Tasks that may have killed a process, run alone, at once; each has a process of its own."""
 
 
-async def serve() -> None:
+async def serve(template: Template) -> None:
     """Read the orders, work until told to stop or until there is nothing left to do."""
     reader = asyncio.StreamReader(limit=ORDER_BYTES)
     loop = asyncio.get_running_loop()
@@ -43,7 +44,8 @@ async def serve() -> None:
     setup = Setup.from_json(order["setup"])
     duty = Duty.from_json(order["duty"])
     executor = await make_executor(setup, threads=duty.concurrency)
-    isolation = Isolation(setup, duty.concurrency if duty.isolate else SUSPECTS, executor.transport)
+    places = duty.concurrency if duty.isolate else min(duty.concurrency, SUSPECTS)
+    isolation = Isolation(setup, places, executor.transport, template)
     process = WorkerProcess(duty, executor.transport, executor, isolation)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
@@ -74,10 +76,11 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
 
 
 def main() -> None:
+    template = Template.fork(work_alone)  # first of all: what has a loop, threads or connections cannot be forked
     code = 0
     with captured_output():
         try:
-            uvloop.run(serve())
+            uvloop.run(serve(template))
         except EntrypointError as error:
             os.write(2, f"error: {error}\n".encode())
             code = UNFIT

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from aaiclick.orchestration.transport import Line, Transport
-from aaiclick.orchestration.transport.line import GONE
+from aaiclick.orchestration.transport.line import GONE, patience
 from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
@@ -108,7 +108,7 @@ class WorkerProcess:
             try:
                 line = await self._transport.open()
                 try:
-                    await self._pump_over(line)
+                    await self._pump_over(line, failures)
                     await self._report(line)
                 finally:
                     await line.close()
@@ -117,7 +117,7 @@ class WorkerProcess:
                 await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
         self._wake.set()
 
-    async def _pump_over(self, line: Line) -> None:
+    async def _pump_over(self, line: Line, failures: int) -> None:
         while not self._done:
             wanted = self._wanted()
             if not self._outcomes and not wanted:
@@ -128,13 +128,15 @@ class WorkerProcess:
             self._asking += wanted
             self._talking += 1
             try:
-                claims = await self._exchange(line, outcomes, wanted)
+                with line.answering_within(patience(self._duty.lease_seconds / 2, failures)):
+                    claims = await self._exchange(line, outcomes, wanted)
             except BaseException:
                 self._outcomes = outcomes + self._outcomes  # the queue may not know them: they are said again
                 raise
             finally:
                 self._asking -= wanted
                 self._talking -= 1
+            failures = 0
             self._take(claims, wanted)
 
     async def _let_finish(self) -> None:
@@ -255,37 +257,46 @@ class WorkerProcess:
 
     async def _attend(self) -> None:
         """A third line: it hears of new work and of cancels, and says which tasks run."""
+        failures = 0
         while True:
+            began, seconds = time.monotonic(), patience(self._duty.lease_seconds / 2, failures)
             with contextlib.suppress(*GONE):
                 line = await self._transport.open()
                 try:
-                    await self._attend_over(line)
+                    await self._attend_over(line, seconds)
                 finally:
                     await line.close()
+            failures = 0 if time.monotonic() - began > 2 * seconds else failures + 1
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _attend_over(self, line: Line) -> None:
+    async def _attend_over(self, line: Line, patience_seconds: float) -> None:
         cancels = asyncio.Event()
 
         def on_cancel(*_: object) -> None:
             cancels.set()
 
-        await line.listen(self._on_ready, on_cancel)
+        with line.answering_within(patience_seconds):
+            await line.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            await self._announce(line)
             now = time.monotonic()
-            if now - checked > POLL_SECONDS or cancels.is_set():
-                checked = now
-                cancels.clear()
-                await self._reconcile(line)
-                await self._report(line)
-                if self._transport.sends_logs:
-                    for running in [each for each in self._running.values() if each.job is not None]:
-                        await self._send_log(line, running)
-                self._look()
-                self._expect(await line.next_due())
+            look = now - checked > POLL_SECONDS or cancels.is_set()
+            with line.answering_within(patience_seconds):
+                await self._announce(line)
+                if look:
+                    checked = now
+                    cancels.clear()
+                    await self._look_after(line)
+
+    async def _look_after(self, line: Line) -> None:
+        await self._reconcile(line)
+        await self._report(line)
+        if self._transport.sends_logs:
+            for running in [each for each in self._running.values() if each.job is not None]:
+                await self._send_log(line, running)
+        self._look()
+        self._expect(await line.next_due())
 
     def _expect(self, seconds: float | None) -> None:
         """Something becomes due then: look for work at that moment."""

@@ -35,7 +35,7 @@ from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.loops import router
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
-from aaiclick.orchestration.transport.line import GONE, Registration
+from aaiclick.orchestration.transport.line import GONE, Registration, patience
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
@@ -47,6 +47,8 @@ RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 30.0
 TELL_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
+HOUSE_SECONDS = 30.0
+"""What loops do at once may take a while; nobody's lease depends on it."""
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -102,8 +104,11 @@ class Insistent:
     Only a worker that is to stop gives up in the end: what it held is given to others when its leases run out.
     """
 
-    def __init__(self, transport: Transport, absence: Absence, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, transport: Transport, absence: Absence, stopping: asyncio.Event, patience_seconds: float
+    ) -> None:
         self._transport = transport
+        self._patience_seconds = patience_seconds
         self._absence = absence
         self._stopping = stopping
         self._lock = asyncio.Lock()
@@ -111,12 +116,17 @@ class Insistent:
 
     async def do(self, work: Callable[[Line], Awaitable[T]]) -> T:
         async with self._lock:
+            failures = 0
             while True:
+                seconds = patience(self._patience_seconds, failures)
                 try:
                     if self._line is None or self._line.closed:
-                        self._line = await self._transport.open()
-                    done = await work(self._line)
+                        async with asyncio.timeout(seconds):
+                            self._line = await self._transport.open()
+                    with self._line.answering_within(seconds):
+                        done = await work(self._line)
                 except GONE as error:
+                    failures += 1
                     self.close()
                     if self._absence.noticed(error) > GIVE_UP_SECONDS and self._stopping.is_set():
                         raise UnreachableError(
@@ -143,8 +153,10 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
         absence = Absence()
+        lease = plan.duty.lease_seconds
         self._births, self._leases, self._limits, self._loops, self._events = (
-            Insistent(self._transport, absence, self._stopping) for _ in range(5)
+            Insistent(self._transport, absence, self._stopping, seconds)
+            for seconds in (lease, lease / 3, lease, max(lease, HOUSE_SECONDS), max(lease, HOUSE_SECONDS))
         )
         self._bell = router.Bell()
 

@@ -55,6 +55,20 @@ async def test_a_row_of_the_same_key_replaces_the_old_one_and_only_touched_parti
     ]  # fmt: skip
 
 
+async def test_rows_that_are_added_late_are_added_all_the_same(shop):
+    """A firing that began later was faster: nothing of the slower one is lost."""
+    await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 2, 20))
+    overtaken = (
+        "UPDATE dataset_partitions SET ticket = ticket + 1000000000000 WHERE dataset_version IN "
+        "(SELECT v.id FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid WHERE d.name = 'shop.raw')"
+    )
+    assert await shop.db.execute(overtaken) == "UPDATE 1"
+    await shop.run(order(3, 1, 30))
+    assert await shop.rows("shop.raw") == [(1, "2026-01-01", 10), (2, "2026-01-02", 20), (3, "2026-01-01", 30)]
+    assert await shop.rows("daily") == [("2026-01-01", 40), ("2026-01-02", 20)]
+
+
 async def test_the_same_inputs_are_not_worked_on_again_and_the_task_says_so(shop):
     await shop.deploy()
     first = await shop.run(order(1, 1, 10))

@@ -1,8 +1,11 @@
 """Tasks that do not end, processes that die, workers that are stopped: nothing is lost, nobody innocent pays."""
 
+import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -147,3 +150,27 @@ async def test_a_process_that_nobody_hears_ends_with_its_leases(bench, ward, aai
     await proxy.stop()
     await ward.hang_up(pid)
     assert await ward.wait(pid) == LEFT_ALONE
+
+
+async def test_a_line_that_falls_silent_is_replaced_within_the_lease(bench, aaiclick_postgres):
+    """Connections that are there swallow everything from now on, and nobody is told: what runs keeps its lease, and
+    new work is taken.
+    """
+    proxy = Proxy(f"{aaiclick_postgres.host}/.s.PGSQL.{aaiclick_postgres.port}")
+    await proxy.start()
+    way = replace(aaiclick_postgres, host="127.0.0.1", port=proxy.port, options=(("sslmode", "disable"),))
+    go = bench.directory / "go"
+    held = await bench.enqueue("wait_for", json.dumps({"path": str(go)}))
+    times = {"WORKER_TIMEOUT": "5", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
+    # The proxy is in this loop: nothing may hold it up.
+    worker = await asyncio.to_thread(bench.start, "--concurrency", "4", AAICLICK_DATABASE_URL=way.dsn, **times)
+    before = await bench.until(held, lambda row: row["status"] == "RUNNING")
+    await proxy.strike("forgotten", 0)
+    new = await bench.enqueue("nothing")
+    await bench.until(new, lambda row: row["status"] == "COMPLETED")
+    later = before["lease_expires_at"] + timedelta(seconds=5)
+    await bench.until(held, lambda row: row["lease_expires_at"] > later)
+    go.touch()
+    assert (await bench.until(held, lambda row: row["status"] == "COMPLETED"))["attempt"] == before["attempt"]
+    assert await asyncio.to_thread(worker.stop) == 0
+    await proxy.stop()

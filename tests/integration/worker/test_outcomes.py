@@ -124,8 +124,10 @@ async def test_very_much_output_is_capped(bench):
 
 async def test_max_tasks_ends_the_worker(bench):
     await bench.enqueue_many(30, "nothing")
-    assert bench.start("--max-tasks", "10").wait() == 0
-    assert len(await bench.rows("SELECT 1 FROM tasks WHERE status = 'COMPLETED'")) == 10
+    worker = bench.start("--max-tasks", "10")
+    assert worker.wait() == 0
+    done = await bench.rows("SELECT 1 FROM tasks WHERE status = 'COMPLETED'")
+    assert len(done) == 10, worker.process.stderr.read()
 
 
 @over_both
