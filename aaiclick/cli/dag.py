@@ -30,6 +30,7 @@ from aaiclick.store import catalog_dags, catalog_sources, reads
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
+    from aaiclick.data.client import Client as DataClient
     from aaiclick.store.engine import Connection
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
