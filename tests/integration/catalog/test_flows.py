@@ -219,9 +219,8 @@ async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
 async def test_who_has_lost_the_lease_or_has_read_earlier_puts_nothing_in_place(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
-    generation = await shop.db.fetchval(
-        "SELECT dataset_version FROM dataset_partitions WHERE partition_key = '' LIMIT 1"
-    )
+    whole = "SELECT dataset_version FROM dataset_partitions WHERE partition_key = '' LIMIT 1"
+    generation = await shop.db.fetchval(whole)
     await shop.fire()
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
     (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
