@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
@@ -176,6 +176,14 @@ class Settings(BaseSettings):
     )
     log_dir: Path | None = _variable(
         "AAICLICK_LOG_DIR", None, "Task logs [/var/log/aaiclick, on macOS ~/.aaiclick/logs, or in AAICLICK_HOME]"
+    )
+    log_format: Literal["text", "json"] = _variable(
+        "AAICLICK_LOG_FORMAT",
+        "text",
+        "json: workers write a line for each attempt and log record; servers always do",
+    )
+    otel: bool | None = _variable(
+        "AAICLICK_OTEL", None, "Send OpenTelemetry traces [if OTEL_EXPORTER_OTLP_ENDPOINT is set]"
     )
     worker_heartbeat_interval_seconds: Seconds = _variable(
         "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import logging
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import click
 
 from aaiclick.cli.output import note
 from aaiclick.local import find_both
+from aaiclick.orchestration.structured import json_handler
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
 from aaiclick.settings import PostgresTarget, ServerTarget, get_logs_dir, get_settings
@@ -75,6 +78,8 @@ def start(
 
     With --server or AAICLICK_SERVER it needs no database: the server hands it the work of the key's organisation.
     """
+    if get_settings().log_format == "json":
+        logging.getLogger().addHandler(json_handler(sys.stderr))
     work = server_target(server, key)
     spool = None if work is None or shared_logs else tempfile.TemporaryDirectory(prefix="aaiclick-logs-")
     plan = make_plan(

@@ -16,6 +16,7 @@ from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.planning import arguments_of, check_options, check_timeout, closure, make_plan, slices
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.sharing import MARK, sharing
+from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import control, queue, reads
@@ -83,11 +84,17 @@ async def create_job(
         job_id = await submit_job(connection, new, plan, names, limits=job_limits())
         if job_id == new.id:
             mark_submitted(found, job_id)
+            _trace(new, len(plan.tasks))
         else:
             shared.undo()
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)
+
+
+def _trace(job: NewJob, tasks: int | None = None) -> None:
+    if (tracing := get_tracing()) is not None:
+        tracing.submitted(job.id, job.org_id, job.name, tasks)
 
 
 async def _said_again(node: Node, name: str, idempotency_key: str | None) -> Job:
@@ -140,6 +147,8 @@ async def _create_by_slices(
 
         async with aclosing(plans()) as parts:
             job_id = await submit_slices(connection, new, parts, limits=job_limits())
+        if job_id == new.id:
+            _trace(new)
         row = await reads.get_job(connection, job_id)
     assert row is not None  # noqa: S101
     return Job.from_row(row)

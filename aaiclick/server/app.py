@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
+from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import problems
 from aaiclick.server.gate import Gate
 from aaiclick.server.problems import Problem
@@ -50,6 +51,8 @@ def create_app(service: Service) -> FastAPI:
                 with suppress(asyncio.CancelledError):
                     await task
             await service.stop()
+            if (tracing := get_tracing()) is not None:
+                await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="aaiclick",

@@ -6,7 +6,6 @@ secret can be in it.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -15,6 +14,8 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from aaiclick.orchestration.structured import FACTS
+from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.problems import (
     MalformedError,
     MediaTypeError,
@@ -46,6 +47,7 @@ class Gate:
     def __init__(self, app: ASGIApp, *, body_bytes: int) -> None:
         self._app = app
         self._body_bytes = body_bytes
+        self._tracing = get_tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,12 +59,23 @@ class Gate:
         told = _Told(send, request_id)
         started = time.monotonic()
         try:
+            if self._tracing is None:
+                await self._pass(scope, receive, told, headers, request_id)
+            else:
+                with self._tracing.request(scope["method"], headers) as span:
+                    await self._pass(scope, receive, told, headers, request_id)
+                    self._tracing.describe(span, _route(scope), scope["method"], told.status, _org(scope))
+        finally:
+            _write_line(scope, told.status, request_id, time.monotonic() - started)
+
+    async def _pass(
+        self, scope: Scope, receive: Receive, told: _Told, headers: dict[bytes, bytes], request_id: str
+    ) -> None:
+        try:
             body = await self._read(scope["path"], receive, headers)
             await self._app(scope, receive if body is None else _again(body, receive), told)
         except Exception as error:  # noqa: BLE001  (the last wall: a caller never sees a traceback)
             await self._explain(error, scope, receive, told, request_id)
-        finally:
-            _write_line(scope, told.status, request_id, time.monotonic() - started)
 
     async def _read(self, path: str, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
         """The whole body, if there is one and it is acceptable."""
@@ -180,19 +193,27 @@ def _accepted_id(value: bytes) -> str | None:
     return text if _REQUEST_ID.fullmatch(text) else None
 
 
-def _write_line(scope: Scope, status: int, request_id: str, seconds: float) -> None:
-    route = scope.get("route")
+def _route(scope: Scope) -> str | None:
+    """The template of the route, which has nothing secret in it."""
+    return getattr(scope.get("route"), "path", None)
+
+
+def _org(scope: Scope) -> str | None:
     principal = scope["state"].get("principal")
-    access.info(
-        json.dumps(
-            {
-                "request_id": request_id,
-                "method": scope["method"],
-                "route": getattr(route, "path", None),
-                "status": status,
-                "ms": round(seconds * 1000, 1),
-                "org": str(principal.org_id) if principal else None,
-                "actor": principal.actor if principal else None,
-            }
-        )
-    )
+    return str(principal.org_id) if principal else None
+
+
+def _write_line(scope: Scope, status: int, request_id: str, seconds: float) -> None:
+    principal = scope["state"].get("principal")
+    values: dict[str, str] = scope.get("path_params") or {}
+    facts = {
+        "request_id": request_id,
+        "method": scope["method"],
+        "route": _route(scope),
+        "status": status,
+        "ms": round(seconds * 1000, 1),
+        "org": _org(scope),
+        "actor": principal.actor if principal else None,
+        **{name: values[f"{name}_id"] for name in ("job", "task") if f"{name}_id" in values},
+    }
+    access.info("request", extra={FACTS: facts})

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import signal
 import socket
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import uvicorn
 
+from aaiclick.orchestration.structured import json_handler
 from aaiclick.server.app import create_app
 from aaiclick.server.service import Service
 from aaiclick.settings import PostgresTarget, Settings
@@ -66,26 +65,8 @@ class _Server(uvicorn.Server):
         self._service.close_streams()
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object per line; what is JSON already is taken in."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-        }
-        message = record.getMessage()
-        if record.name == "aaiclick.server.access":
-            return json.dumps(line | json.loads(message))
-        if record.exc_info:
-            message += "\n" + self.formatException(record.exc_info)
-        return json.dumps(line | {"message": message})
-
-
 def log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
+    handler = json_handler(sys.stderr)
     ours = logging.getLogger("aaiclick.server")
     ours.setLevel(logging.INFO)
     ours.addHandler(handler)

@@ -40,6 +40,7 @@ from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
+from aaiclick.orchestration.worker.witness import Witness
 from aaiclick.settings import WorkTarget
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed, tables_in
@@ -107,22 +108,28 @@ class Executor:
         entrypoints: Entrypoints,
         tables: PgLifecycleHandler,
         threads: int,
+        witness: Witness | None = None,
     ) -> None:
         self._work = work
         self.transport = transport
         self._entrypoints = entrypoints
         self._tables = tables
+        self.witness = witness
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         await self._tables.stop()
         await self.transport.close()
+        if self.witness is not None:
+            self.witness.close()
 
     async def execute(self, running: Running) -> Outcome | None:
         """Run one task to its outcome; None means that the lease is lost and there is nobody to tell."""
         set_log(running.log)
         running.started_at = datetime.now(UTC)
+        if self.witness is not None:
+            self.witness.began(running.claim)
         try:
             result, awaits, tables, effects = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)

@@ -25,6 +25,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from aaiclick.orchestration.structured import json_handler
+from aaiclick.settings import get_settings
+
 T = TypeVar("T")
 
 LIMIT_BYTES = 10_000_000
@@ -184,6 +187,9 @@ def captured_output() -> Generator[None]:
         root.setLevel(logging.INFO)
     sys.stdout, sys.stderr = _Divided(stdout), _Divided(stderr)
     root.addHandler(handler)
+    beside = json_handler(stderr) if get_settings().log_format == "json" else None
+    if beside is not None:
+        root.addHandler(beside)
     threading.Thread.start = _start_in_context
     ThreadPoolExecutor.submit = _submit_in_context
     try:
@@ -191,6 +197,8 @@ def captured_output() -> Generator[None]:
     finally:
         sys.stdout, sys.stderr = stdout, stderr
         root.removeHandler(handler)
+        if beside is not None:
+            root.removeHandler(beside)
         threading.Thread.start = _plain_start
         ThreadPoolExecutor.submit = _plain_submit
 

@@ -206,6 +206,8 @@ class WorkerProcess:
             outcome = await self._isolation.run(running)
         else:
             outcome = suspected(await self._executor.execute(running))
+        if self._executor.witness is not None:
+            self._executor.witness.ended(running, outcome)
         if self._transport.sends_logs and running.started_at is not None:
             await self._pass_on(running)
         del self._running[running.claim.lease.task_id]

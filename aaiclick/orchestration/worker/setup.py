@@ -12,6 +12,7 @@ from aaiclick.orchestration.transport import make_transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.orders import Setup
+from aaiclick.orchestration.worker.witness import find_witness
 
 
 async def make_executor(setup: Setup, threads: int) -> Executor:
@@ -38,4 +39,5 @@ async def make_executor(setup: Setup, threads: int) -> Executor:
         entrypoints=Entrypoints(setup.allowed_modules),
         tables=tables,
         threads=threads,
+        witness=find_witness(),
     )

@@ -9,6 +9,7 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import shapes
 from aaiclick.server.graphs import nodes_of
 from aaiclick.server.once import IdempotencyKey, once
@@ -45,6 +46,8 @@ async def create(call: Caller, request: Request, body: shapes.NewJob, key: Idemp
         job_id = await submit_job(connection, new, plan, names)
         if job_id == new.id:
             await note(call, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
+            if (tracing := get_tracing()) is not None:
+                tracing.submitted(job_id, new.org_id, new.name, len(plan.tasks))
         return shapes.Created(id=str(job_id))
 
     return await once(call, request, key, work)
