@@ -110,6 +110,10 @@ class AsyncClient:
         """Start over what failed in a job; how many tasks came back."""
         return int((await self.call(calls.post(calls.named("jobs", job_id, "retry"))))["count"])
 
+    async def release_job(self, job_id: int) -> int:
+        """Let go of the results of a job that is over; how many tables that were."""
+        return int((await self.call(calls.post(calls.named("jobs", job_id, "release"))))["tables"])
+
     async def pause_job(self, job_id: int) -> None:
         """Let nothing more of a job begin."""
         await self.call(calls.post(calls.named("jobs", job_id, "pause")))
@@ -154,6 +158,58 @@ class AsyncClient:
     async def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
         """A part of a task's log: `text`, `next_offset`, `ended`."""
         return await self.call(calls.get(calls.named("tasks", task_id, "log"), offset=offset, limit=limit))
+
+    # --- DAGs and datasets --------------------------------------------------------------------------------------------
+
+    async def validate_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
+        """The name of a DAG and how many jobs it has; every error of the file at once."""
+        return await self.call(calls.post("/v1/dags/validate", {"text": text, "file": file}))
+
+    async def diff_dag(self, text: str, file: str = "dag.yaml") -> list[dict[str, Any]]:
+        """What a deploy of a file would change."""
+        return await self.call(calls.post("/v1/dags/diff", {"text": text, "file": file}))
+
+    async def deploy_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
+        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again when that is done."""
+        return await self.call(calls.post("/v1/dags/deploy", {"text": text, "file": file}))
+
+    async def dag_versions(self, dag: str | None = None) -> list[dict[str, Any]]:
+        """The versions of a DAG, or of all, the newest first."""
+        return await self.call(calls.get("/v1/dags" if dag is None else calls.named("dags", dag, "versions")))
+
+    async def roll_back_dag(self, dag: str, to: str | None = None) -> dict[str, Any]:
+        """Let an older version serve again: the one whose hash begins with `to`, or the one before."""
+        return await self.call(calls.post(calls.named("dags", dag, "rollback"), {"to": to}))
+
+    async def pause_dag(self, dag: str) -> None:
+        await self.call(calls.post(calls.named("dags", dag, "pause")))
+
+    async def resume_dag(self, dag: str) -> int:
+        """Let a paused DAG go on; how many tasks were waiting."""
+        return int((await self.call(calls.post(calls.named("dags", dag, "resume"))))["count"])
+
+    async def run_dag(self, dag: str, job: str | None = None, payload: Any = None) -> int:
+        """Start a source of a DAG; the id of the job that holds everything it causes."""
+        body = {"job": job, "payload": payload}
+        return int((await self.call(calls.post(calls.named("dags", dag, "run"), body)))["id"])
+
+    async def datasets(self) -> list[dict[str, Any]]:
+        return await self.call(calls.get("/v1/datasets"))
+
+    async def get_dataset(self, name: str) -> dict[str, Any]:
+        return await self.call(calls.get(calls.named("datasets", name)))
+
+    async def lineage(self, name: str, direction: str = "up") -> dict[str, Any]:
+        """What a dataset is made from, or (`down`) what is made from it: `edges` and `columns`."""
+        return await self.call(calls.get(calls.named("datasets", name, "lineage"), direction=direction))
+
+    async def query(self, sql: str, **limits: Any) -> list[dict[str, Any]]:
+        """The rows of one SELECT over datasets; `max_rows` and `seconds` end it with an error."""
+        return (await self.call(calls.post("/v1/datasets/query", {"sql": sql, **limits})))["rows"]
+
+    async def rematerialize(self, name: str) -> int:
+        """Make a dataset again, and everything that is made from it; the id of the job."""
+        return int((await self.call(calls.post(calls.named("datasets", name, "rematerialize"))))["id"])
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,11 @@ ERRORS: dict[str, type[AaiclickError]] = {
     "invalid": RequestError,
     "malformed": RequestError,
     "too_large": RequestError,
+    "catalog": RequestError,
+    "dag_invalid": RequestError,
+    "not_deployable": RequestError,
+    "query_refused": RequestError,
+    "data": RequestError,
     "not_json": RequestError,
     "unavailable": UnreachableError,
 }

@@ -86,6 +86,10 @@ class Client:
         """Start over what failed in a job; how many tasks came back."""
         return self._run(self._client.retry_job(job_id))
 
+    def release_job(self, job_id: int) -> int:
+        """Let go of the results of a job that is over; how many tables that were."""
+        return self._run(self._client.release_job(job_id))
+
     def pause_job(self, job_id: int) -> None:
         """Let nothing more of a job begin."""
         self._run(self._client.pause_job(job_id))
@@ -123,6 +127,55 @@ class Client:
     def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
         """A part of a task's log: `text`, `next_offset`, `ended`."""
         return self._run(self._client.log(task_id, offset=offset, limit=limit))
+
+    def validate_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
+        """The name of a DAG and how many jobs it has; every error of the file at once."""
+        return self._run(self._client.validate_dag(text, file))
+
+    def diff_dag(self, text: str, file: str = "dag.yaml") -> list[dict[str, Any]]:
+        """What a deploy of a file would change."""
+        return self._run(self._client.diff_dag(text, file))
+
+    def deploy_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
+        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again when that is done."""
+        return self._run(self._client.deploy_dag(text, file))
+
+    def dag_versions(self, dag: str | None = None) -> list[dict[str, Any]]:
+        """The versions of a DAG, or of all, the newest first."""
+        return self._run(self._client.dag_versions(dag))
+
+    def roll_back_dag(self, dag: str, to: str | None = None) -> dict[str, Any]:
+        """Let an older version serve again: the one whose hash begins with `to`, or the one before."""
+        return self._run(self._client.roll_back_dag(dag, to))
+
+    def pause_dag(self, dag: str) -> None:
+        self._run(self._client.pause_dag(dag))
+
+    def resume_dag(self, dag: str) -> int:
+        """Let a paused DAG go on; how many tasks were waiting."""
+        return self._run(self._client.resume_dag(dag))
+
+    def run_dag(self, dag: str, job: str | None = None, payload: Any = None) -> int:
+        """Start a source of a DAG; the id of the job that holds everything it causes."""
+        return self._run(self._client.run_dag(dag, job, payload))
+
+    def datasets(self) -> list[dict[str, Any]]:
+        return self._run(self._client.datasets())
+
+    def get_dataset(self, name: str) -> dict[str, Any]:
+        return self._run(self._client.get_dataset(name))
+
+    def lineage(self, name: str, direction: str = "up") -> dict[str, Any]:
+        """What a dataset is made from, or (`down`) what is made from it: `edges` and `columns`."""
+        return self._run(self._client.lineage(name, direction))
+
+    def query(self, sql: str, **limits: Any) -> list[dict[str, Any]]:
+        """The rows of one SELECT over datasets; `max_rows` and `seconds` end it with an error."""
+        return self._run(self._client.query(sql, **limits))
+
+    def rematerialize(self, name: str) -> int:
+        """Make a dataset again, and everything that is made from it; the id of the job."""
+        return self._run(self._client.rematerialize(name))
 
     def dead_letters(self, **filters: Any) -> Iterator[dict[str, Any]]:
         return self._each(self._client.dead_letters(**filters))

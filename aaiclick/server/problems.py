@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from aaiclick.catalog.errors import CatalogError, DagError, DeployError, QueryRefusedError
 from aaiclick.data.errors import DataError, ObjectExistsError, ObjectNotFoundError
 from aaiclick.errors import (
     AaiclickError,
@@ -110,6 +111,10 @@ KINDS: dict[type[AaiclickError], Kind] = {
     CycleError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
     SubmitError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "not_runnable"),
     EntrypointError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "entrypoint"),
+    CatalogError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog"),
+    DagError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "dag_invalid"),
+    DeployError: Kind(HTTPStatus.CONFLICT, "not_deployable"),
+    QueryRefusedError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "query_refused"),
     DataError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "data"),
     UnreachableError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
     StackError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),

@@ -140,6 +140,12 @@ class Changed(BaseModel):
     ids: list[Id]
 
 
+class Released(BaseModel):
+    """How many tables were let go of."""
+
+    tables: int
+
+
 class Ended(BaseModel):
     """Whether there was something to end."""
 

@@ -21,6 +21,6 @@ async def set_retry_policy(
     await connection.execute(statement("set_retry_policy"), org_id, name, policy)
 
 
-async def list_types(connection: Connection) -> list[asyncpg.Record]:
-    """Types that have settings of their own."""
-    return await connection.fetch(statement("list_types"))
+async def list_types(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
+    """Types that have settings of their own, of one org or of all."""
+    return await connection.fetch(statement("list_types"), org_id)

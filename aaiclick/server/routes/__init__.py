@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aaiclick.server.routes import (
     audit,
+    dags,
+    datasets,
     dead_letters,
     health,
     jobs,
@@ -16,6 +18,7 @@ from aaiclick.server.routes import (
     roles,
     supervision,
     tasks,
+    types,
     users,
     webhooks,
     work,
@@ -27,6 +30,7 @@ ALL = (
     tasks.routes,
     dead_letters.routes,
     queues.routes,
+    types.routes,
     workers.routes,
     objects.routes,
     live.routes,
@@ -35,6 +39,8 @@ ALL = (
     roles.routes,
     keys.routes,
     audit.routes,
+    dags.routes,
+    datasets.routes,
     webhooks.routes,
     health.routes,
     metrics.routes,

@@ -20,6 +20,7 @@ from aaiclick.server.routing import Caller, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, reads
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.store.tables import release_jobs
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -140,6 +141,16 @@ async def retry(
         back = await control.retry_failed_tasks(connection, job_id, cancelled=cancelled)
         await note(call, connection, "job.retry", job_id, {"tasks": len(back)})
     return changed(back)
+
+
+@routes.post("/v1/jobs/{job_id}/release", Permission.WRITER)
+async def release(call: Caller, job_id: shapes.PathId) -> shapes.Released:
+    """Let go of the results of a job that is over: their tables are dropped unless somebody else needs them."""
+    async with changing(call) as connection:
+        await own_job(call, connection, job_id)
+        tables = await release_jobs(connection, [job_id])
+        await note(call, connection, "job.release", job_id, {"tables": tables})
+    return shapes.Released(tables=tables)
 
 
 @routes.post("/v1/jobs/{job_id}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)

@@ -19,6 +19,7 @@ SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-read
 NOBODYS = {
     "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org_id": str(uuid4()),
     "user_id": str(uuid4()), "role_id": str(uuid4()), "key_id": str(uuid4()), "dag": "nobodys", "job": "nobodys",
+    "dataset": "nobodys",
 }  # fmt: skip
 
 
@@ -74,8 +75,10 @@ def ours(site):
     worker = site.sql("INSERT INTO workers (id, hostname, pid, org_id) VALUES (77, 'h', 1, $1) RETURNING id", site.org)[
         0
     ]["id"]
+    assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
+    assert [each["name"] for each in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {
-        "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
+        "dag": "sales", "dataset": "daily_sales", "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
         "org_id": str(site.org), "name": "default", "table_id": "t1",
     }  # fmt: skip
 
@@ -86,12 +89,26 @@ OF_ONE = [
     if "{" in path and "{name" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
 ]
 BODIES = {"PUT": {"role": "admin"}}
+BODIES_OF = {"/v1/datasets/{dataset}/readers": {"roles": []}}
+DAG = """
+name: sales
+jobs:
+  - name: ingest
+    activation: source
+    source: {kind: manual}
+    operator: python
+    config: {function: "shop:fetch"}
+    outputs: [daily]
+publish: [{output: daily, name: daily_sales}]
+"""
 
 
 @pytest.mark.parametrize(("method", "path"), OF_ONE)
 def test_what_is_anothers_does_not_exist(site, ours, method: str, path: str) -> None:
     """404 and not 403: whether an id is taken is nobody else's business."""
-    with site.as_("other-admin").stream(method, fill(path, ours), json=BODIES.get(method)) as response:
+    with site.as_("other-admin").stream(
+        method, fill(path, ours), json=BODIES_OF.get(path, BODIES.get(method))
+    ) as response:
         assert response.status_code == 404
         assert response.read()
         assert "ours" not in response.text.lower()

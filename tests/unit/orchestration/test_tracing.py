@@ -50,7 +50,7 @@ def test_a_job_is_one_trace_whoever_runs_its_attempts(traces, exporter) -> None:
     traces.submitted(7, ORG, "nightly", 2)
     traces.ended(claim(8, 7), datetime.now(UTC), "FAILED", "ValueError:1")
     elsewhere.ended(claim(8, 7, 2), datetime.now(UTC), "COMPLETED")
-    elsewhere.close()
+    elsewhere.flush()
     found = spans(traces, exporter)
     root, first, second = found["submit nightly"], found["app.load 1"], found["app.load 2"]
     assert root.parent is None
@@ -108,8 +108,8 @@ def test_everybody_agrees_on_what_is_sampled(monkeypatch, exporter) -> None:
     for job_id in range(1, 101):
         one.submitted(job_id, ORG, "j")
         other.ended(claim(1000 + job_id, job_id), datetime.now(UTC), "COMPLETED")
-    one.close()
-    other.close()
+    one.flush()
+    other.flush()
     found = [span.attributes["aaiclick.job.id"] for span in exporter.get_finished_spans()]
     assert 20 < len(set(found)) < 80
     assert all(found.count(job_id) == 2 for job_id in found)

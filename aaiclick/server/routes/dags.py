@@ -1,0 +1,183 @@
+"""DAGs: checked, compared, deployed, rolled back, paused, started."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+
+from aaiclick.catalog import deploy as deploys
+from aaiclick.catalog.dags.load import load_dag
+from aaiclick.catalog.dags.words import changes_of
+from aaiclick.errors import NotFoundError
+from aaiclick.server import shapes
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes.common import changing, note, reading
+from aaiclick.server.routing import Caller, Routes
+from aaiclick.store import catalog_dags, catalog_sources
+
+routes = Routes("dags")
+
+DagName = Annotated[shapes.Name, Path(description="The name of a DAG")]
+
+
+class DagFile(shapes.Sent):
+    """The text of a DAG file."""
+
+    text: Annotated[str, StringConstraints(min_length=1), AfterValidator(shapes.storable)]
+    file: shapes.Name = Field(default="dag.yaml", description="What errors call it")
+
+
+class DagHead(BaseModel):
+    """A DAG file that is right."""
+
+    name: str
+    jobs: int
+
+
+class Change(BaseModel):
+    """One difference between two versions."""
+
+    what: str = Field(examples=["dataset"])
+    name: str
+    change: str = Field(examples=["rebuilt"])
+    detail: str
+
+
+class Version(BaseModel):
+    id: UUID
+    dag: str
+    hash: str
+    created_at: datetime
+    ready_at: datetime | None = Field(description="When its datasets were filled")
+    serving_since: datetime | None
+
+
+class Deployed(BaseModel):
+    """What a deploy or a rollback did. While `job_id` fills new datasets, the version before serves: deploy again."""
+
+    dag: str
+    version_id: UUID
+    hash: str
+    changed: bool = Field(description="Whether it is another version than the one that served before")
+    serves: bool
+    built: list[str] = Field(description="Datasets with a generation that did not exist")
+    cancelled: int
+    job_id: shapes.Id | None
+    changes: list[Change]
+
+
+class RollBack(shapes.Sent):
+    to: Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[0-9a-f]+$")] | None = Field(
+        default=None, description="How the hash of the version begins; by default the version before"
+    )
+
+
+class Start(shapes.Sent):
+    job: shapes.Name | None = Field(default=None, description="The source to start; by default the only one")
+    payload: Any = None
+
+
+class Resumed(BaseModel):
+    count: int = Field(description="Tasks that were waiting")
+
+
+@routes.post("/v1/dags/validate", Permission.READER)
+async def validate(call: Caller, body: DagFile) -> DagHead:  # noqa: ARG001  (the guard needs it)
+    """Check a DAG file: every error at once, each with its place."""
+    found = load_dag(body.text, body.file)
+    return DagHead(name=found.name, jobs=len(found.jobs))
+
+
+@routes.post("/v1/dags/diff", Permission.READER)
+async def diff(call: Caller, body: DagFile) -> list[Change]:
+    """Show what a deploy of a file would change."""
+    async with reading(call) as connection:
+        found = await deploys.compare(connection, body.text, body.file, org_id=call.principal.org_id)
+    return [Change(**each) for each in changes_of(found)]
+
+
+@routes.post("/v1/dags/deploy", Permission.WRITER)
+async def deploy(call: Caller, body: DagFile) -> Deployed:
+    """Deploy a file: a new version, which serves as soon as its new datasets are filled."""
+    async with changing(call) as connection:
+        done = await deploys.deploy(connection, body.text, body.file, org_id=call.principal.org_id)
+        await note(call, connection, "dag.deploy", done.dag_name, {"version": done.version_hash})
+    return _deployed(done)
+
+
+@routes.get("/v1/dags", Permission.READER)
+async def index(call: Caller) -> list[Version]:
+    """List every version of every DAG, the newest of each first."""
+    async with reading(call) as connection:
+        return [_version(row) for row in await catalog_dags.list_versions(connection, call.principal.org_id)]
+
+
+@routes.get("/v1/dags/{dag}/versions", Permission.READER)
+async def versions(call: Caller, dag: DagName) -> list[Version]:
+    """List the versions of a DAG, the newest first."""
+    async with reading(call) as connection:
+        rows = await catalog_dags.list_versions(connection, call.principal.org_id, dag)
+    if not rows:
+        raise NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="GET /v1/dags lists them.")
+    return [_version(row) for row in rows]
+
+
+@routes.post("/v1/dags/{dag}/rollback", Permission.WRITER)
+async def rollback(call: Caller, dag: DagName, body: RollBack | None = None) -> Deployed:
+    """Let an older version serve again, with its data as it was; then that catches up."""
+    async with changing(call) as connection:
+        done = await deploys.roll_back(connection, dag, body and body.to, org_id=call.principal.org_id)
+        await note(call, connection, "dag.rollback", dag, {"version": done.version_hash})
+    return _deployed(done)
+
+
+@routes.post("/v1/dags/{dag}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def pause(call: Caller, dag: DagName) -> None:
+    """Start no source of a DAG and none of its tasks; what runs goes on."""
+    async with changing(call) as connection:
+        await catalog_sources.pause_dag(connection, call.principal.org_id, dag)
+        await note(call, connection, "dag.pause", dag)
+
+
+@routes.post("/v1/dags/{dag}/resume", Permission.WRITER)
+async def resume(call: Caller, dag: DagName) -> Resumed:
+    """Let a paused DAG go on. What its schedules missed is handled as each says."""
+    async with changing(call) as connection:
+        count = await catalog_sources.resume_dag(connection, call.principal.org_id, dag)
+        await note(call, connection, "dag.resume", dag)
+    return Resumed(count=count)
+
+
+@routes.post("/v1/dags/{dag}/run", Permission.WRITER, status_code=HTTPStatus.CREATED)
+async def run(call: Caller, dag: DagName, body: Start | None = None) -> shapes.Created:
+    """Start a source of a DAG; the answer is the job that holds everything it causes."""
+    given = body or Start()
+    event = {"kind": "manual"} if given.payload is None else {"kind": "manual", "payload": given.payload}
+    async with changing(call) as connection:
+        job_id, _ = await catalog_sources.start_source(connection, call.principal.org_id, dag, given.job, event)
+        await note(call, connection, "dag.run", dag, {"job": str(job_id)})
+    return shapes.Created(id=str(job_id))
+
+
+def _version(row: Any) -> Version:
+    shared = {name: row[name] for name in ("id", "created_at", "ready_at", "serving_since")}
+    return Version(**shared, dag=row["dag_name"], hash=row["yaml_hash"])
+
+
+def _deployed(done: deploys.Deployed) -> Deployed:
+    return Deployed(
+        dag=done.dag_name,
+        version_id=done.version_id,
+        hash=done.version_hash,
+        changed=done.changed,
+        serves=done.serves,
+        built=list(done.built),
+        cancelled=done.cancelled,
+        job_id=None if done.job_id is None else str(done.job_id),
+        changes=[Change(**each) for each in changes_of(done.diff)],
+    )
