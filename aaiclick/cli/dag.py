@@ -11,20 +11,22 @@ from uuid import UUID
 import click
 
 from aaiclick.catalog import deploy as deploys
-from aaiclick.catalog.dags.diff import DagDiff
 from aaiclick.catalog.dags.load import load_dag_file
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.catalog.dags.words import changes_of
+from aaiclick.catalog.errors import DeployError
+from aaiclick.cli import remote
+from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.run import see_through
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_dags, catalog_sources, reads
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -52,13 +54,14 @@ def diff(file: Path, org: str, output: str) -> None:
     """Show what a deploy of a file would change."""
     text = _checked(file)
 
-    async def work(connection: Connection) -> DagDiff:
-        return await deploys.compare(connection, text, str(file), org_id=await org_id_of(connection, org))
+    async def work(connection: Connection) -> list[Row]:
+        found = await deploys.compare(connection, text, str(file), org_id=await org_id_of(connection, org))
+        return [dict(each) for each in changes_of(found)]
 
-    found = with_database(work)
-    if found.is_empty:
+    found = reach(work, lambda client: _of(client, org).diff_dag(text, str(file)))
+    if not found:
         note("Nothing would change.")
-    print_records(_changes(found), output)
+    print_records(found, output)
 
 
 @dag.command()
@@ -71,15 +74,53 @@ def deploy(file: Path, wait: bool, org: str, output: str) -> None:
 
     Until then the version before serves. Where no worker runs, one runs along.
     """
-    done = asyncio.run(_deploy(_checked(file), str(file), wait, org))
-    print_records(_changes(done.diff), output)
-    short = done.version_hash[:12]
-    if not done.changed:
-        note(f"Version {short} serves already; nothing was changed.")
-    elif not done.serves:
-        note(f"Job {done.job_id} fills version {short}. Deploy again to let it serve when that has completed.")
+    text = _checked(file)
+    if remote.is_remote():
+        with remote.open_client() as client:
+            done = _deploy_from_afar(_of(client, org), text, str(file), wait)
     else:
-        note(f"Version {short} serves. New generations: {', '.join(done.built) or 'none, all data is kept'}.")
+        done = _said(asyncio.run(_deploy(text, str(file), wait, org)))
+    print_records(done["changes"], output)
+    short = done["hash"][:12]
+    if not done["changed"]:
+        note(f"Version {short} serves already; nothing was changed.")
+    elif not done["serves"]:
+        note(f"Job {done['job_id']} fills version {short}. Deploy again to let it serve when that has completed.")
+    else:
+        note(f"Version {short} serves. New generations: {', '.join(done['built']) or 'none, all data is kept'}.")
+
+
+def _said(done: deploys.Deployed) -> Row:
+    """A deploy as the API says it."""
+    return {
+        "hash": done.version_hash,
+        "changed": done.changed,
+        "serves": done.serves,
+        "built": done.built,
+        "job_id": done.job_id,
+        "cancelled": done.cancelled,
+        "changes": changes_of(done.diff),
+    }
+
+
+def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
+    done = client.deploy_dag(text, file)
+    if done["job_id"] is None or not wait:
+        return done
+    note(f"Job {done['job_id']} fills the new datasets; the version before serves meanwhile.")
+    ended = remote.watch(client, int(done["job_id"]))
+    if ended["status"] != JobStatus.COMPLETED.value:
+        raise DeployError(
+            f"The new datasets are not filled: job {done['job_id']} is {ended['status']}. {first_line(ended['error'])}"
+            " The version before still serves.",
+            remedy=f"'aaiclick jobs show {done['job_id']}' shows what happened; deploying again tries again.",
+        )
+    return client.deploy_dag(text, file) | {"built": done["built"], "changes": done["changes"]}
+
+
+def _of(client: Client, org: str) -> Client:
+    remote.check_org(client, org)
+    return client
 
 
 async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
@@ -100,18 +141,19 @@ async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deploye
 def versions(name: str | None, org: str, output: str) -> None:
     """List the versions of a DAG, or of all."""
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await catalog_dags.list_versions(connection, await org_id_of(connection, org), name)
+    async def work(connection: Connection) -> list[Row]:
+        rows = await catalog_dags.list_versions(connection, await org_id_of(connection, org), name)
+        return [dict(row) | {"dag": row["dag_name"], "hash": row["yaml_hash"]} for row in rows]
 
     print_records(
         [
             {
-                "dag": row["dag_name"],
-                "version": row["yaml_hash"][:12],
+                "dag": row["dag"],
+                "version": row["hash"][:12],
                 "created": moment(row["created_at"]),
                 "serves since": moment(row["serving_since"]),
             }
-            for row in with_database(work)
+            for row in reach(work, lambda client: remote.rows(_of(client, org).dag_versions(name)))
         ],
         output,
     )
@@ -125,13 +167,13 @@ def versions(name: str | None, org: str, output: str) -> None:
 def rollback(name: str, to: str | None, org: str, output: str) -> None:
     """Let an older version serve again, with its data as it was; then that catches up."""
 
-    async def work(connection: Connection) -> deploys.Deployed:
-        return await deploys.roll_back(connection, name, to, org_id=await org_id_of(connection, org))
+    async def work(connection: Connection) -> Row:
+        return _said(await deploys.roll_back(connection, name, to, org_id=await org_id_of(connection, org)))
 
-    done = with_database(work)
-    print_records(_changes(done.diff), output)
-    stopped = f" {done.cancelled} tasks of the version before were cancelled." if done.cancelled else ""
-    note(f"Version {done.version_hash[:12]} of {name} serves.{stopped}")
+    done = reach(work, lambda client: _of(client, org).roll_back_dag(name, to))
+    print_records(done["changes"], output)
+    stopped = f" {done['cancelled']} tasks of the version before were cancelled." if done["cancelled"] else ""
+    note(f"Version {done['hash'][:12]} of {name} serves.{stopped}")
 
 
 JOB = click.option("--job", default=None, help="The source to start [default: the only one].")
@@ -151,7 +193,7 @@ def trigger(name: str, job: str | None, data: str | None, org: str, output: str)
     async def work(connection: Connection) -> int:
         return await _start(connection, await org_id_of(connection, org), name, job, payload)
 
-    job_id = with_database(work)
+    job_id = reach(work, lambda client: _of(client, org).run_dag(name, job, payload))
     print_records([{"job": str(job_id)}], output)
     note(f"Watch it: aaiclick jobs show {job_id}")
 
@@ -167,7 +209,11 @@ def run(name: str, job: str | None, data: str | None, org: str, output: str) -> 
 
     Where no worker runs, one runs along. Exit code 1 if something fails.
     """
-    status, tasks = asyncio.run(_run(name, job, _payload(data), org))
+    if remote.is_remote():
+        with remote.open_client() as client:
+            status, tasks = _run_from_afar(_of(client, org), name, job, _payload(data))
+    else:
+        status, tasks = asyncio.run(_run(name, job, _payload(data), org))
     print_records(tasks, output)
     return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
@@ -184,6 +230,15 @@ async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[JobS
         return ended.status, [_task_line(row) for row in rows]
 
 
+def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> tuple[JobStatus, list[Row]]:
+    job_id = client.run_dag(name, job, payload)
+    note(f"Job {job_id} is started.")
+    ended = remote.watch(client, job_id)
+    note(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
+    rows = remote.rows(client.tasks(job_id), 1000)
+    return JobStatus(ended["status"]), [_task_line(row | {"outputs": None, "partitions": None}) for row in rows]
+
+
 async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
     event = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
     job_id, _ = await catalog_sources.start_source(connection, org_id, name, job, event)
@@ -197,7 +252,7 @@ def _payload(text: str | None) -> Any:
         raise click.UsageError(f"--data is not JSON: {error}.") from None
 
 
-def _task_line(row: asyncpg.Record) -> dict[str, Any]:
+def _task_line(row: Any) -> dict[str, Any]:
     outputs: dict[str, Any] = json.loads(row["outputs"] or "{}")
     made = [
         f"{name}: {said['rows']} rows" for name, said in outputs.items() if isinstance(said, dict) and "rows" in said
@@ -224,7 +279,7 @@ def pause(name: str, org: str) -> None:
     async def work(connection: Connection) -> None:
         await catalog_sources.pause_dag(connection, await org_id_of(connection, org), name)
 
-    with_database(work)
+    reach(work, lambda client: _of(client, org).pause_dag(name))
     note(f"{name} is paused: aaiclick dag resume {name}")
 
 
@@ -237,30 +292,11 @@ def resume(name: str, org: str) -> None:
     async def work(connection: Connection) -> int:
         return await catalog_sources.resume_dag(connection, await org_id_of(connection, org), name)
 
-    note(f"{name} goes on; {with_database(work)} tasks were waiting.")
+    count = reach(work, lambda client: _of(client, org).resume_dag(name))
+    note(f"{name} goes on; {count} tasks were waiting.")
 
 
 def _checked(file: Path) -> str:
     """The text of a file that loads; its errors are told before a database is asked for."""
     load_dag_file(file)
     return file.read_text(encoding="utf-8-sig")
-
-
-def _changes(found: DagDiff) -> list[dict[str, Any]]:
-    """A diff as lines: one per job, field and dataset."""
-    lines = [("job", name, "added", "") for name in found.added]
-    lines += [("job", name, "removed", "") for name in found.removed]
-    for name, fields in [*found.changed.items(), ("", found.dag_fields)]:
-        for each in fields:
-            what = f"{_short(each.before)} → {_short(each.after)}"
-            lines.append(("job" if name else "dag", name, each.field, what))
-    for each in found.rebuilt:
-        why = "" if each.why == "new" else f"because of {', '.join(each.because_of)}"
-        lines.append(("dataset", each.dataset, "new" if each.why == "new" else "rebuilt", why))
-    lines += [("dataset", name, "no longer made", "") for name in found.dropped]
-    return [{"what": what, "name": name, "change": change, "detail": detail} for what, name, change, detail in lines]
-
-
-def _short(value: object) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"

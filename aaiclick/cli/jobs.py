@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -103,7 +103,10 @@ def retry(job_id: int) -> None:
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
-    tables = with_database(lambda connection: release_jobs(connection, job_ids))
+    tables = reach(
+        lambda connection: release_jobs(connection, job_ids),
+        lambda client: sum(client.release_job(job_id) for job_id in job_ids),
+    )
     note(f"Released {tables} tables.")
 
 

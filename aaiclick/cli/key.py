@@ -7,16 +7,19 @@ from uuid import UUID
 
 import click
 
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import moment
 from aaiclick.cli.org import EVERYTHING, org_id_of
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.store import audit, keys
-from aaiclick.store.keys import SCOPES, NewKey
+from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 ACTOR = "command line"
@@ -37,16 +40,23 @@ def key() -> None:
 def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, output: str) -> None:
     """Make a key and show it, this once."""
 
-    async def work(connection: Connection) -> NewKey:
+    async def work(connection: Connection) -> tuple[str, Row]:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
             seconds = None if days is None else days * 86_400
             made = await keys.create_key(connection, org_id=org_id, name=name, scopes=scopes, lifetime_seconds=seconds)
             await _note(connection, org_id, "key.create", made.row["prefix"])
-        return made
+        return made.text, dict(made.row)
 
-    made = with_database(work)
-    print_records([{"key": made.text} | _line(made.row)], output)
+    def ask(client: Client) -> tuple[str, Row]:
+        body = {"name": name, "scopes": list(scopes), "lifetime_seconds": None if days is None else days * 86_400}
+        other = None if org == DEFAULT_ORG_SLUG else remote.org_named(client, org)["id"]
+        own = other is None or other == client.whoami()["org_id"]
+        made = remote.row(client.call(calls.post("/v1/keys" if own else calls.named("orgs", other, "keys"), body)))
+        return made["key"], made
+
+    text, row = reach(work, ask)
+    print_records([{"key": text} | _line(row)], output)
     note("Keep the key: it is not shown again.")
 
 
@@ -56,10 +66,15 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
 def ls(org: str, output: str) -> None:
     """List keys, without their secrets."""
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await keys.list_keys(connection, await org_id_of(connection, org), limit=EVERYTHING)
+    async def work(connection: Connection) -> list[Row]:
+        rows = await keys.list_keys(connection, await org_id_of(connection, org), limit=EVERYTHING)
+        return [dict(row) for row in rows]
 
-    print_records([_line(row) for row in with_database(work)], output)
+    def ask(client: Client) -> list[Row]:
+        remote.check_org(client, org)
+        return remote.rows(client.pages(calls.get("/v1/keys")))
+
+    print_records([_line(row) for row in reach(work, ask)], output)
 
 
 @key.command()
@@ -74,7 +89,11 @@ def revoke(key_id: UUID, org: str) -> None:
             row = await keys.revoke_key(connection, org_id, key_id)
             await _note(connection, org_id, "key.revoke", row["prefix"])
 
-    with_database(work)
+    def ask(client: Client) -> None:
+        remote.check_org(client, org)
+        client.call(Call("DELETE", calls.named("keys", key_id)))
+
+    reach(work, ask)
     note(f"Key {key_id} is revoked.")
 
 
@@ -82,7 +101,7 @@ async def _note(connection: Connection, org_id: UUID, action: str, target: str) 
     await audit.write_audit(connection, org_id=org_id, actor=ACTOR, action=action, target=target)
 
 
-def _line(row: asyncpg.Record) -> dict[str, object]:
+def _line(row: Row) -> dict[str, object]:
     return {
         "id": str(row["id"]),
         "name": row["name"],

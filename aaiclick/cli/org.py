@@ -8,8 +8,11 @@ from uuid import UUID
 
 import click
 
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
 from aaiclick.errors import UnreachableError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.tenants import Tenants
@@ -17,8 +20,7 @@ from aaiclick.store import control, orgs
 from aaiclick.store.orgs import Limits
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 EVERYTHING = 100_000
@@ -34,10 +36,11 @@ def org() -> None:
 def ls(output: str) -> None:
     """List organisations."""
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await orgs.list_orgs(connection, limit=EVERYTHING)
+    async def work(connection: Connection) -> list[Row]:
+        return [dict(row) for row in await orgs.list_orgs(connection, limit=EVERYTHING)]
 
-    print_records([_line(row) for row in with_database(work)], output)
+    rows = reach(work, lambda client: remote.rows(client.pages(calls.get("/v1/orgs"))))
+    print_records([_line(row) for row in rows], output)
 
 
 @org.command()
@@ -50,14 +53,16 @@ def ls(output: str) -> None:
 def create(slug: str, name: str | None, weight: int, max_running: int | None, rate: float | None, output: str) -> None:
     """Make an organisation."""
 
-    async def work(connection: Connection) -> asyncpg.Record:
+    async def work(connection: Connection) -> Row:
         limits = Limits(weight, max_running, rate)
         made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
         with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
             await Tenants(await clickhouse_target()).ready(made["id"])
-        return made
+        return dict(made)
 
-    print_records([_line(with_database(work))], output)
+    body = {"slug": slug, "name": name or slug, "weight": weight, "max_running": max_running, "rate_per_second": rate}
+    made = reach(work, lambda client: remote.row(client.call(calls.post("/v1/orgs", body))))
+    print_records([_line(made)], output)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")
 
 
@@ -69,7 +74,7 @@ def pause(slug: str) -> None:
     async def work(connection: Connection) -> None:
         await control.pause_org(connection, await org_id_of(connection, slug))
 
-    with_database(work)
+    reach(work, lambda client: _tell(client, slug, "pause"))
     note(f"Organisation {slug!r} is paused: aaiclick org resume {slug}")
 
 
@@ -81,8 +86,12 @@ def resume(slug: str) -> None:
     async def work(connection: Connection) -> None:
         await control.resume_org(connection, await org_id_of(connection, slug))
 
-    with_database(work)
+    reach(work, lambda client: _tell(client, slug, "resume"))
     note(f"Organisation {slug!r} goes on.")
+
+
+def _tell(client: Client, slug: str, deed: str) -> None:
+    client.call(calls.post(calls.named("orgs", remote.org_named(client, slug)["id"], deed)))
 
 
 async def org_id_of(connection: Connection, slug: str) -> UUID:
@@ -90,7 +99,7 @@ async def org_id_of(connection: Connection, slug: str) -> UUID:
     return (await orgs.find_org(connection, slug))["id"]
 
 
-def _line(row: asyncpg.Record) -> dict[str, object]:
+def _line(row: Row) -> dict[str, object]:
     return {
         "slug": row["slug"],
         "name": row["name"],

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aaiclick.cli.database import with_database
+from aaiclick.client import calls
+from aaiclick.errors import NotFoundError, SettingsError
 from aaiclick.settings import get_settings
+from aaiclick.store.words import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -22,12 +25,17 @@ Row = dict[str, Any]
 
 def reach(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client], T]) -> T:
     """Ask the server if one is named, else the database."""
-    if get_settings().server is None:
+    if not is_remote():
         return with_database(local)
-    from aaiclick.client import Client
-
-    with Client() as client:
+    with open_client() as client:
         return remote(client)
+
+
+def open_client() -> Client:
+    """The server that AAICLICK_SERVER names."""
+    from aaiclick.client import Client  # heavy: only commands from afar need it
+
+    return Client()
 
 
 def rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
@@ -39,7 +47,49 @@ def row(item: Row) -> Row:
     return {name: _value(name, value) for name, value in item.items()}
 
 
+def times(item: Row) -> Row:
+    """The same, with ids as they are: a user's subject may look like one of ours."""
+    return {name: value if name.endswith("id") else _value(name, value) for name, value in item.items()}
+
+
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, str) and (name.endswith("_at") or name in TIMES):
         return datetime.fromisoformat(value)
-    return int(value) if isinstance(value, str) and (name == "id" or name.endswith("_id")) else value
+    is_id = isinstance(value, str) and (name == "id" or name.endswith("_id")) and value.isdecimal()
+    return int(value) if is_id else value
+
+
+def check_org(client: Client, slug: str) -> None:
+    """Refuse to take another organisation than the key's for the one that was meant."""
+    if slug == DEFAULT_ORG_SLUG:  # nobody said anything
+        return
+    if org_named(client, slug)["id"] != client.whoami()["org_id"]:
+        raise SettingsError(
+            f"AAICLICK_API_KEY is not a key of the organisation {slug!r}.",
+            remedy="From afar the organisation is that of the key: use one of that organisation.",
+        )
+
+
+def org_named(client: Client, slug: str) -> Row:
+    """An organisation that the key may see."""
+    for each in client.pages(calls.get("/v1/orgs")):
+        if each["slug"] == slug:
+            return each
+    raise NotFoundError(f"There is no org {slug!r}.", remedy="'aaiclick org ls' lists them.")
+
+
+def is_remote() -> bool:
+    return get_settings().server is not None
+
+
+def watch(client: Client, job_id: int) -> Row:
+    """A job when it has ended; a worker must run where the server is."""
+    return row(client.wait_for_job(job_id))
+
+
+def refuse(what: str) -> NoReturn:
+    """For what only works where the databases are."""
+    raise SettingsError(
+        f"{what} needs the databases themselves, and AAICLICK_SERVER names a server instead.",
+        remedy="Unset AAICLICK_SERVER where the databases are.",
+    )

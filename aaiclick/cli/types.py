@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.orchestration.retry import DEFAULT, RetryPolicy
 from aaiclick.store import control
 from aaiclick.store.types import list_types
+
+if TYPE_CHECKING:
+    from aaiclick.client import Client
+    from aaiclick.store.engine import Connection
 
 
 @click.group()
@@ -22,6 +31,14 @@ def types() -> None:
 @output_option
 def ls(output: str) -> None:
     """List the types that have settings of their own."""
+
+    async def work(connection: Connection) -> list[Row]:
+        return [dict(row) for row in await list_types(connection)]
+
+    def ask(client: Client) -> list[Row]:
+        rows = remote.rows(client.call(calls.get("/v1/types")))
+        return [row | {"retry_policy": row["retry_policy"] and json.dumps(row["retry_policy"])} for row in rows]
+
     print_records(
         [
             {
@@ -29,7 +46,7 @@ def ls(output: str) -> None:
                 "retry": row["retry_policy"] and _words(RetryPolicy.of(row["retry_policy"])),
                 "paused_at": moment(row["paused_at"]) or None,
             }
-            for row in with_database(list_types)
+            for row in reach(work, ask)
         ],
         output,
     )
@@ -46,7 +63,12 @@ def retry(name: str, base_seconds: float | None, cap_seconds: float | None, rese
         raise click.UsageError("Give --base-seconds, --cap-seconds or both; or --default alone.")
     given = {"base_seconds": base_seconds, "cap_seconds": cap_seconds}
     policy = RetryPolicy.of(json.dumps({key: value for key, value in given.items() if value is not None}))
-    with_database(lambda connection: control.set_retry_policy(connection, name, None if reset else policy.to_json()))
+    text = None if reset else policy.to_json()
+    body = {"retry_policy": text and json.loads(text)}
+    reach(
+        lambda connection: control.set_retry_policy(connection, name, text),
+        lambda client: client.call(Call("PUT", calls.named("types", name), body=body)),
+    )
     note(f"Tasks of type {name!r} are tried again {_words(DEFAULT if reset else policy)}.")
 
 
@@ -54,7 +76,10 @@ def retry(name: str, base_seconds: float | None, cap_seconds: float | None, rese
 @click.argument("name")
 def pause(name: str) -> None:
     """Let nothing more of a type begin."""
-    with_database(lambda connection: control.pause_type(connection, name))
+    reach(
+        lambda connection: control.pause_type(connection, name),
+        lambda client: client.call(calls.post(calls.named("types", name, "pause"))),
+    )
     note(f"Type {name!r} is paused: aaiclick types resume {name}")
 
 
@@ -62,7 +87,10 @@ def pause(name: str) -> None:
 @click.argument("name")
 def resume(name: str) -> None:
     """Let a paused type go on."""
-    with_database(lambda connection: control.resume_type(connection, name))
+    reach(
+        lambda connection: control.resume_type(connection, name),
+        lambda client: client.call(calls.post(calls.named("types", name, "resume"))),
+    )
     note(f"Type {name!r} goes on.")
 
 

@@ -7,16 +7,19 @@ from uuid import UUID
 
 import click
 
-from aaiclick.cli.database import moment, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import moment
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING, org_id_of
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
+from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.store import users
 from aaiclick.store.users import PLATFORM_ROLES
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 
@@ -34,11 +37,17 @@ def user() -> None:
 def create(subject: str, role: str, email: str | None, org: str, output: str) -> None:
     """Add a user: SUBJECT is what the identity provider's tokens call it."""
 
-    async def work(connection: Connection) -> asyncpg.Record:
+    async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        return await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
+        return dict(await users.create_user(connection, org_id, external_id=subject, role=role, email=email))
 
-    print_records([_line(with_database(work))], output)
+    def ask(client: Client) -> Row:
+        remote.check_org(client, org)
+        return remote.times(
+            client.call(calls.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
+        )
+
+    print_records([_line(reach(work, ask))], output)
 
 
 @user.command()
@@ -47,10 +56,15 @@ def create(subject: str, role: str, email: str | None, org: str, output: str) ->
 def ls(org: str, output: str) -> None:
     """List users."""
 
-    async def work(connection: Connection) -> list[asyncpg.Record]:
-        return await users.list_users(connection, await org_id_of(connection, org), limit=EVERYTHING)
+    async def work(connection: Connection) -> list[Row]:
+        rows = await users.list_users(connection, await org_id_of(connection, org), limit=EVERYTHING)
+        return [dict(row) for row in rows]
 
-    print_records([_line(row) for row in with_database(work)], output)
+    def ask(client: Client) -> list[Row]:
+        remote.check_org(client, org)
+        return [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
+
+    print_records([_line(row) for row in reach(work, ask)], output)
 
 
 @user.command()
@@ -62,11 +76,15 @@ def rm(user_id: UUID, org: str) -> None:
     async def work(connection: Connection) -> None:
         await users.delete_user(connection, await org_id_of(connection, org), user_id)
 
-    with_database(work)
+    def ask(client: Client) -> None:
+        remote.check_org(client, org)
+        client.call(Call("DELETE", calls.named("users", user_id)))
+
+    reach(work, ask)
     note(f"User {user_id} is removed.")
 
 
-def _line(row: asyncpg.Record) -> dict[str, object]:
+def _line(row: Row) -> dict[str, object]:
     return {
         "id": str(row["id"]),
         "subject": row["external_id"],

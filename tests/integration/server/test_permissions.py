@@ -75,10 +75,12 @@ def ours(site):
     worker = site.sql("INSERT INTO workers (id, hostname, pid, org_id) VALUES (77, 'h', 1, $1) RETURNING id", site.org)[
         0
     ]["id"]
+    assert admin.post("/v1/types/t/pause").status_code == 204
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [each["name"] for each in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {
-        "dag": "sales", "dataset": "daily_sales", "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
+        "dag": "sales", "dataset": "daily_sales",
+        "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
         "org_id": str(site.org), "name": "default", "table_id": "t1",
     }  # fmt: skip
 
