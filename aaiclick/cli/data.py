@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.values import ROWS
+from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.data.formats import FORMATS
+from aaiclick.data.tables import NAMED
 from aaiclick.errors import NotFoundError
 from aaiclick.local import find_both
 from aaiclick.orchestration.inventory import Entry, forget_missing_names, inventory
@@ -26,9 +31,13 @@ from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
 
 if TYPE_CHECKING:
+    from aaiclick.client import Client as RemoteClient
     from aaiclick.store.engine import Connection
 
 T = TypeVar("T")
+
+FAR_ROWS = 1_000
+"""Rows of one answer."""
 
 
 @click.group()
@@ -43,6 +52,13 @@ def data() -> None:
 @output_option
 def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
     """List Objects with their size and who holds them."""
+    if remote.is_remote():
+        if job_id is not None or state is not None:
+            remote.refuse("--job or --state")
+        with remote.open_client() as client:
+            found = list(client.pages(calls.get("/v1/objects", limit=1_000)))
+        print_records([_far_line(each) for each in found if each["name"] is not None or not named], output)
+        return
     entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
     if named:
         entries = [entry for entry in entries if entry.name is not None]
@@ -57,6 +73,10 @@ def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
 def show(name: str, output: str) -> None:
     """Show an Object, by its name or its table: columns, size, who holds it, the first rows."""
 
+    if remote.is_remote():
+        _show_from_afar(name, output)
+        return
+
     async def work(connection: Connection, client: Client) -> tuple[Entry, dict[str, str], list[dict[str, Any]]]:
         entry = await _find(connection, client, name)
         async with DataContext(client.target):
@@ -64,10 +84,24 @@ def show(name: str, output: str) -> None:
             return entry, {column: str(kind) for column, kind in found.schema.items()}, await found.head(ROWS).rows()
 
     entry, columns, rows = with_servers(work)
+    _print_object(_line(entry), {"owners": list(entry.owners)}, columns, rows, output)
+
+
+def _show_from_afar(name: str, output: str) -> None:
+    with remote.open_client() as client:
+        found = _find_from_afar(client, name)
+        rows = client.call(calls.get(calls.named("objects", found["table_id"], "rows"), limit=ROWS))["rows"]
+    columns = {each["name"]: each["type"] for each in found["columns"]}
+    _print_object(_far_line(found), {}, columns, rows, output)
+
+
+def _print_object(
+    line: dict[str, Any], more: dict[str, Any], columns: dict[str, str], rows: list[dict[str, Any]], output: str
+) -> None:
     if output == "json":
-        print_records([_line(entry) | {"owners": list(entry.owners), "columns": columns, "head": rows}], output)
+        print_records([line | more | {"columns": columns, "head": rows}], output)
         return
-    print_records([_line(entry)], output)
+    print_records([line], output)
     click.echo()
     print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
     click.echo()
@@ -81,6 +115,8 @@ def show(name: str, output: str) -> None:
 @output_option
 def gc(dry_run: bool, max_age: float, output: str) -> None:
     """Drop tables that nobody refers to, and old ones that nobody knows: one pass of cleanup and sweeper."""
+    if remote.is_remote():
+        remote.refuse("'data gc'")
     if dry_run:
         print_records(with_servers(lambda connection, client: _doomed(connection, client, max_age)), output)
         return
@@ -101,7 +137,13 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.option("--format", "chosen", type=click.Choice(sorted(FORMATS)), default=None, help="[default: by the name]")
 def export(name: str, path: str, chosen: str | None) -> None:
-    """Write an Object, by its name or its table, to a file (or s3://bucket/key)."""
+    """Write an Object, by its name or its table, to a file (or s3://bucket/key).
+
+    From afar to a file of JSON lines (.jsonl).
+    """
+    if remote.is_remote():
+        note(f"{_export_from_afar(name, Path(path), chosen)} rows are in {path}.")
+        return
 
     async def work(connection: Connection, client: Client) -> int:
         entry = await _find(connection, client, name)
@@ -111,6 +153,41 @@ def export(name: str, path: str, chosen: str | None) -> None:
             return await found.count()
 
     note(f"{with_servers(work)} rows are in {path}.")
+
+
+def _export_from_afar(name: str, path: Path, chosen: str | None) -> int:
+    """Page after page, beside the file until it is whole."""
+    if "://" in str(path) or (chosen or path.suffix.lstrip(".")) not in ("jsonl", "ndjson"):
+        remote.refuse("Exporting to anything but a file of JSON lines (.jsonl)")
+    count, part = 0, path.with_name(path.name + ".part")
+    with remote.open_client() as client, part.open("w", encoding="utf-8") as file:
+        table = _find_from_afar(client, name)["table_id"]
+        while True:
+            asked = calls.get(calls.named("objects", table, "rows"), offset=count, limit=FAR_ROWS)
+            rows: list[dict[str, Any]] = client.call(asked)["rows"]
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            count += len(rows)
+            if len(rows) < FAR_ROWS:
+                break
+    part.replace(path)
+    return count
+
+
+def _find_from_afar(client: RemoteClient, name: str) -> dict[str, Any]:
+    """By name first: a name may look like a table's."""
+    try:
+        return client.call(calls.get(calls.named("objects", NAMED + name)))
+    except NotFoundError:
+        return client.call(calls.get(calls.named("objects", name)))
+
+
+def _far_line(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": found["name"] or found["table_id"],
+        "rows": found["rows"],
+        "bytes": found["bytes"],
+        "changed": found["changed_at"],
+    }
 
 
 def with_servers(work: Callable[[Connection, Client], Awaitable[T]]) -> T:

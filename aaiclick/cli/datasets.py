@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli import remote
+from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.run import see_through
+from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import clickhouse_target
@@ -23,7 +28,8 @@ from aaiclick.store import catalog_datasets as store
 from aaiclick.store.catalog_datasets import Reader
 
 if TYPE_CHECKING:
-    from aaiclick.data.client import Client
+    from aaiclick.client import Client
+    from aaiclick.data.client import Client as ClickHouse
     from aaiclick.store.engine import Connection
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -52,19 +58,24 @@ def datasets() -> None:
 def ls(org: str, user: str | None, output: str) -> None:
     """List datasets."""
 
-    async def work(connection: Connection) -> list[dict[str, Any]]:
-        return [
+    async def work(connection: Connection) -> list[Row]:
+        rows = await store.visible(connection, await _reader(connection, org, user))
+        return [dict(row) | _maker(row) for row in rows]
+
+    rows = reach(work, lambda client: remote.rows(_as_key(client, org, user).datasets()))
+    print_records(
+        [
             {
                 "name": row["name"],
-                "made by": f"{row['producer_dag_name']}.{row['producer_job_name']}",
+                "made by": f"{row['dag']}.{row['job']}",
                 "rows": row["rows"],
                 "updated": moment(row["updated_at"]),
                 "read by": ", ".join(row["read_roles"]),
             }
-            for row in await store.visible(connection, await _reader(connection, org, user))
-        ]
-
-    print_records(with_database(work), output)
+            for row in rows
+        ],
+        output,
+    )
 
 
 @datasets.command()
@@ -74,25 +85,37 @@ def ls(org: str, user: str | None, output: str) -> None:
 def show(name: str, org: str, user: str | None, output: str) -> None:
     """Show a dataset: columns, generations and the tasks that made it."""
 
-    async def work(connection: Connection) -> list[dict[str, Any]]:
+    async def work(connection: Connection) -> Row:
         row = await store.find_dataset(connection, await _reader(connection, org, user), name)
         layout = catalog.layout_of(row)
-        lines = [_line("dataset", row["name"], f"made by {row['producer_dag_name']}.{row['producer_job_name']}")]
-        if layout is not None:
-            rows = await catalog.count_rows(await _clickhouse(), row)
-            lines.append(_line("rows", rows, f"updated {moment(row['updated_at'])}"))
-            lines += [_line("column", column, kind) for column, kind in layout.columns]
-        for each in await store.generations_of(connection, row["id"]):
-            state = "serves" if each["serving"] else "kept"
-            made = f"made {moment(each['created_at'])}, updated {moment(each['updated_at']) or 'never'}"
-            detail = f"{state}; {made}; schema {_short(each['schema_hash'])}"
-            lines.append(_line("generation", str(each["id"])[:8], detail))
-        for task in await store.runs_of(connection, row["id"]):
-            took = seconds(task["started_at"], task["completed_at"])
-            lines.append(_line("task", task["id"], f"{task['status']} {took} {first_line(task['error'])}".strip()))
-        return lines
+        return _maker(row) | {
+            "name": row["name"],
+            "updated_at": row["updated_at"],
+            "rows": None if layout is None else await catalog.count_rows(await _clickhouse(), row),
+            "columns": layout.columns if layout else (),
+            "generations": await store.generations_of(connection, row["id"]),
+            "runs": await store.runs_of(connection, row["id"]),
+        }
 
-    print_records(with_database(work), output)
+    def ask(client: Client) -> Row:
+        found = remote.row(_as_key(client, org, user).get_dataset(name))
+        found["columns"] = [(each["name"], each["type"]) for each in found["columns"]]
+        return found | {part: remote.rows(found[part]) for part in ("generations", "runs")}
+
+    found = reach(work, ask)
+    lines = [_line("dataset", found["name"], f"made by {found['dag']}.{found['job']}")]
+    if found["columns"]:
+        lines.append(_line("rows", found["rows"], f"updated {moment(found['updated_at'])}"))
+        lines += [_line("column", column, kind) for column, kind in found["columns"]]
+    for each in found["generations"]:
+        state = "serves" if each["serving"] else "kept"
+        made = f"made {moment(each['created_at'])}, updated {moment(each['updated_at']) or 'never'}"
+        detail = f"{state}; {made}; schema {_short(each['schema_hash'])}"
+        lines.append(_line("generation", str(each["id"])[:8], detail))
+    for task in found["runs"]:
+        took = seconds(task["started_at"], task["completed_at"])
+        lines.append(_line("task", task["id"], f"{task['status']} {took} {first_line(task['error'])}".strip()))
+    print_records(lines, output)
 
 
 @datasets.command()
@@ -104,15 +127,17 @@ def show(name: str, org: str, user: str | None, output: str) -> None:
 def lineage(name: str, down: bool, columns: bool, org: str, user: str | None, output: str) -> None:
     """Show what a dataset is made from, or what is made from it."""
 
-    async def work(connection: Connection) -> catalog.Graph:
-        reader = await _reader(connection, org, user)
-        return await catalog.lineage(connection, reader, name, "down" if down else "up")
+    direction = "down" if down else "up"
 
-    graph = with_database(work)
+    async def work(connection: Connection) -> Row:
+        return asdict(await catalog.lineage(connection, await _reader(connection, org, user), name, direction))
+
+    graph = reach(work, lambda client: _as_key(client, org, user).lineage(name, direction))
     if columns:
-        print_records([{"from": each.source, "to": each.target} for each in graph.columns], output)
+        print_records([{"from": each["source"], "to": each["target"]} for each in graph["columns"]], output)
     else:
-        print_records([{"from": each.source, "job": each.job, "to": each.target} for each in graph.edges], output)
+        edges = graph["edges"]
+        print_records([{"from": each["source"], "job": each["job"], "to": each["target"]} for each in edges], output)
 
 
 @datasets.command()
@@ -131,7 +156,10 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
         limits = Limits(seconds=time_limit, result_rows=max_rows)
         return (await catalog.query(connection, await _clickhouse(), reader, sql, limits)).to_pylist()
 
-    print_records(with_database(work), output)
+    def ask(client: Client) -> list[Row]:
+        return _as_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit)
+
+    print_records(reach(work, ask), output)
 
 
 @datasets.command()
@@ -144,7 +172,11 @@ def readers(name: str, roles: tuple[str, ...], org: str) -> None:
     async def work(connection: Connection) -> None:
         await store.set_read_roles(connection, await org_id_of(connection, org), name, roles)
 
-    with_database(work)
+    def ask(client: Client) -> None:
+        body = {"roles": sorted(set(roles))}
+        _as_key(client, org).call(Call("PUT", calls.named("datasets", name, "readers"), body=body))
+
+    reach(work, ask)
     note(f"{name} is read by {', '.join(sorted(set(roles))) or 'admins only'}.")
 
 
@@ -155,7 +187,12 @@ def readers(name: str, roles: tuple[str, ...], org: str) -> None:
 @output_option
 def rematerialize(name: str, wait: bool, org: str, output: str) -> int:
     """Make a dataset again, and everything that is made from it. Readers see the old rows until the new are there."""
-    job_id, status = asyncio.run(_rematerialize(name, wait, org))
+    if remote.is_remote():
+        with remote.open_client() as client:
+            job_id = _as_key(client, org).rematerialize(name)
+            status = (remote.watch(client, job_id) if wait else client.get_job(job_id))["status"]
+    else:
+        job_id, status = asyncio.run(_rematerialize(name, wait, org))
     print_records([{"job": str(job_id), "status": status}], output)
     return EXIT_FAILED if status in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
@@ -170,12 +207,24 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
         return job_id, (await get_job(job_id)).status.value
 
 
+def _maker(row: Any) -> Row:
+    return {"dag": row["producer_dag_name"], "job": row["producer_job_name"]}
+
+
+def _as_key(client: Client, org: str, user: str | None = None) -> Client:
+    """From afar one reads as whoever the key stands for."""
+    if user is not None:
+        remote.refuse("--as")
+    remote.check_org(client, org)
+    return client
+
+
 async def _reader(connection: Connection, org: str, user: str | None) -> Reader:
     org_id = await org_id_of(connection, org)
     return Reader(org_id, None) if user is None else await store.reader_of(connection, org_id, user)
 
 
-async def _clickhouse() -> Client:
+async def _clickhouse() -> ClickHouse:
     return await connect_clickhouse(await clickhouse_target())
 
 

@@ -45,7 +45,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output)
+    print_records([job_line(row) for row in rows], output)
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
 
@@ -65,7 +65,7 @@ def show(job_id: int, output: str) -> None:
         return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
 
     job, progress = reach(work, ask)
-    print_records([_line(job)], output)
+    print_records([job_line(job)], output)
     if output == "table":
         click.echo()
         print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
@@ -137,7 +137,7 @@ async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
     return row
 
 
-def _line(row: Row) -> dict[str, Any]:
+def job_line(row: Row) -> dict[str, Any]:
     return {
         "id": str(row["id"]),
         "name": row["name"],

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
-from aaiclick.cli.jobs import pace
+from aaiclick.cli.graphs import graph_of
+from aaiclick.cli.jobs import job_line, pace
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.values import show
 from aaiclick.cli.worker import make_plan
@@ -30,6 +32,7 @@ from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, Unreachab
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
 from aaiclick.orchestration.decorators import JobFunction
+from aaiclick.orchestration.graph import Node
 from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.settings import get_settings
 from aaiclick.store import queue, reads
@@ -57,12 +60,34 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     Exit code 1 if the job fails.
     """
     sys.path.insert(0, str(Path.cwd()))
+    if remote.is_remote():
+        return _run_from_afar(entrypoint, dict(_argument(pair) for pair in pairs), name, wait, output)
     job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
     print_records([_line(job) | ({"results": results} if output == "json" else {})], output)
     if output == "table":
         for function, value in results.items():
             click.echo(f"{function}: {value}")
     return EXIT_FAILED if job.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+
+
+def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool, output: str) -> int:
+    """A @job that is importable here is sent as the graph that it builds; anything else by its name."""
+    module, attribute = _split(entrypoint)
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError:  # the code is where the workers are
+        found = None
+    with remote.open_client() as client:
+        if isinstance(found, JobFunction):
+            made = found  # pyright: ignore[reportUnknownVariableType]
+            graph = graph_of(_built(made, arguments, entrypoint))
+            job_id = client.create_job(name or made.name, **graph)
+        else:
+            job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
+        note(f"Job {job_id} is submitted to {get_settings().server}.")
+        job = remote.watch(client, job_id) if wait else remote.row(client.get_job(job_id))
+    print_records([job_line(job)], output)
+    return EXIT_FAILED if job["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
 
 async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Job, dict[str, str]]:
@@ -94,11 +119,7 @@ async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
 
 
 async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) -> Job:
-    module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
-    if not module:
-        raise EntrypointError(
-            f"{entrypoint!r} names a module at most.", remedy=f"Say which function of it: {entrypoint}.FUNCTION"
-        )
+    module, attribute = _split(entrypoint)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -107,16 +128,30 @@ async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) 
         ) from None
     if isinstance(found, JobFunction):
         made = found  # pyright: ignore[reportUnknownVariableType]
-        try:
-            inspect.signature(made.function).bind(**arguments)
-        except TypeError as error:
-            raise SubmitError(
-                f"{entrypoint} cannot be called so: {error}.",
-                remedy=f"It is {made.name}{inspect.signature(made.function)}; give --arg NAME=VALUE.",
-            ) from None
-        _check_types(made.function, arguments, entrypoint)
-        return await create_job(name or made.name, made.build(**arguments))
+        return await create_job(name or made.name, _built(made, arguments, entrypoint))
     return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
+
+
+def _split(entrypoint: str) -> tuple[str, str]:
+    module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
+    if not module:
+        raise EntrypointError(
+            f"{entrypoint!r} names a module at most.", remedy=f"Say which function of it: {entrypoint}.FUNCTION"
+        )
+    return module, attribute
+
+
+def _built(made: JobFunction[...], arguments: dict[str, Any], entrypoint: str) -> list[Node]:
+    """The tasks of a @job, if it takes these arguments."""
+    try:
+        inspect.signature(made.function).bind(**arguments)
+    except TypeError as error:
+        raise SubmitError(
+            f"{entrypoint} cannot be called so: {error}.",
+            remedy=f"It is {made.name}{inspect.signature(made.function)}; give --arg NAME=VALUE.",
+        ) from None
+    _check_types(made.function, arguments, entrypoint)
+    return made.build(**arguments)
 
 
 PLAIN: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}
