@@ -1,7 +1,6 @@
 """The figures of `/metrics`, in Prometheus' form: counted from the database, kept for a moment.
 
-They are what the tables say, and what retention has deleted from them: counters only rise. (What a worker did is
-counted while its tasks are kept.)
+They are what the tables say, and what retention has deleted from them: counters only rise.
 Labels are bounded: at most QUEUES_SHOWN queues and the workers that are there.
 """
 
@@ -127,6 +126,10 @@ def _execution(figures: Figures) -> SummaryMetricFamily:
         if row["bucket"] is not None:
             counts[row["worker_id"]] += row["count"]
             seconds[row["worker_id"]] += row["seconds"]
+    for row in figures.forgotten:
+        if row["kind"] == "worker":
+            counts[int(row["status"])] += row["count"]
+            seconds[int(row["status"])] += row["seconds"]
     family = SummaryMetricFamily(
         "worker_task_execution_time", "Seconds that completed tasks took, by worker.", labels=["worker"]
     )

@@ -188,7 +188,8 @@ class TableSession(Row, table=True):
 
 class ForgottenFigure(Row, table=True):
     """What retention deleted, counted: jobs and tasks (`kind`) by how they ended and how long they took (`bucket` of
-    `store.figures.BUCKETS`, -1 for what has no duration). So that counters only rise.
+    `store.figures.BUCKETS`, -1 for what has no duration). So that counters only rise. Of kind `worker`, `status` is the
+    id of a worker: what it completed, and how long that took in all.
     """
 
     __tablename__ = "forgotten_figures"

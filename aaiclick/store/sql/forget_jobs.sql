@@ -5,7 +5,7 @@ WITH old AS MATERIALIZED (
     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 ),
 tasks_gone AS MATERIALIZED (
-    SELECT t.status::text AS status,
+    SELECT t.status::text AS status, t.worker_id,
         CASE WHEN t.status = 'COMPLETED' THEN extract(epoch FROM t.completed_at - t.started_at)::float8 END AS took
     FROM tasks t WHERE t.job_id = ANY (ARRAY(SELECT id FROM old))
 ),
@@ -16,8 +16,13 @@ gone AS (
 ),
 counted AS (
     INSERT INTO forgotten_figures (kind, status, bucket, count, seconds)
-    SELECT kind, status, coalesce(width_bucket(took, $4::float8[]), -1), count(*), coalesce(sum(took), 0)
-    FROM (SELECT 'job' AS kind, status, took FROM gone UNION ALL SELECT 'task', status, took FROM tasks_gone) AS g
+    SELECT kind, status, CASE WHEN kind = 'worker' THEN -1 ELSE coalesce(width_bucket(took, $4::float8[]), -1) END,
+        count(*), coalesce(sum(took), 0)
+    FROM (
+        SELECT 'job' AS kind, status, took FROM gone
+        UNION ALL SELECT 'task', status, took FROM tasks_gone
+        UNION ALL SELECT 'worker', w.id::text, took FROM tasks_gone JOIN workers w ON w.id = worker_id WHERE took IS NOT NULL
+    ) AS g
     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
     ON CONFLICT (kind, status, bucket) DO UPDATE SET
         count = forgotten_figures.count + EXCLUDED.count, seconds = forgotten_figures.seconds + EXCLUDED.seconds

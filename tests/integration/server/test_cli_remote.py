@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -97,8 +101,8 @@ def test_deeds_are_done_from_afar(command, site, work) -> None:
 
 
 def test_what_needs_the_databases_says_so(command) -> None:
-    result = command("key", "ls")
-    assert "works on the databases themselves" in str(result.exception)
+    for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
+        assert "needs the databases themselves" in str(command(*line.split()).exception)
 
 
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
@@ -106,3 +110,119 @@ def test_refusals_read_like_those_of_a_database(command, work) -> None:
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     assert refused.exit_code == 4
+
+
+CODE = """
+from aaiclick.orchestration import job, task
+
+@task
+def one(n: int) -> int: return n + 1
+
+@task
+def broken(): raise ValueError("no luck")
+
+@job
+def both(n: int):
+    return one(one(n))
+
+def fetch(event): return [{"id": n, "amount": 10 * n} for n in range(6)]
+"""
+DAG = """
+name: far
+jobs:
+  - {name: fetch, activation: source, operator: python, source: {kind: manual}, outputs: [raw],
+     config: {function: "far_tasks:fetch"}}
+  - {name: sums, activation: reactive, operator: sql, outputs: [total],
+     config: {query: "SELECT sum(amount) AS total FROM raw"}}
+publish: [{output: total, name: far_total}]
+"""
+
+
+@pytest.fixture
+def place(site, tmp_path, monkeypatch):
+    """A directory with code in it, where a worker of the server runs."""
+    (tmp_path / "far_tasks.py").write_text(CODE)
+    (tmp_path / "far.yaml").write_text(DAG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    start = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
+    worker = subprocess.Popen(start, env=site.environment, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    yield tmp_path
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(60)
+
+
+def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
+    def far(line: str, role: str | None = "operator-admin"):
+        result = command(*shlex.split(line), "-o", "json", role=role)
+        assert result.exception is None, (line, result.exception, result.output)
+        return json.loads(result.stdout)
+
+    [ran] = far("run far_tasks.both --arg n=1")
+    assert (ran["status"], ran["tasks"]) == ("COMPLETED", "2/2")
+    assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
+    [elsewhere] = far("run not.installed.here --no-wait")
+    assert elsewhere["name"] == "here"
+    assert command("jobs", "cancel", elsewhere["id"]).exception is None
+    assert command("jobs", "release", ran["id"]).exception is None
+
+    assert {each["change"] for each in far("dag diff far.yaml")} == {"added", "new"}
+    assert {each["change"] for each in far("dag deploy far.yaml")} == {"added", "new"}
+    assert far("dag diff far.yaml") == []
+    assert [each["status"] for each in far("dag run far")] == ["COMPLETED", "COMPLETED"]
+    assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 150}]
+    for line in ("dag versions", "dag versions far", "datasets ls", "datasets show far_total",
+                 "datasets lineage far_total", "datasets lineage far_total --columns"):  # fmt: skip
+        assert far(line) == far(line, role=None)
+        assert far(line)
+    [again] = far("datasets rematerialize far_total")
+    assert again["status"] == "COMPLETED"
+    (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))
+    assert far("dag deploy far.yaml")
+    assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 151}]
+    far("dag rollback far")
+    for line in ("dag pause far", "dag resume far", "datasets readers far_total"):
+        assert command(*line.split()).exception is None
+    refused = command("dag", "pause", "far", role="operator-reader").exception
+    assert "permission 'writer'" in str(refused)
+    assert far("datasets ls", role="operator-reader") == []
+    assert "There is no dataset" in str(command("datasets", "show", "far_total", role="operator-writer").exception)
+
+    named = [each for each in far("data ls") if each["rows"]]
+    assert named
+    shown = far(f"data show {named[0]['name']}")[0]
+    assert shown["columns"]
+    result = command("data", "export", named[0]["name"], "out.jsonl")
+    assert result.exception is None, result.exception
+    assert len((place / "out.jsonl").read_text().splitlines()) == named[0]["rows"]
+
+
+def test_people_and_keys_from_afar(command, site) -> None:
+    def far(*line: str, role: str | None = "operator-admin"):
+        result = command(*line, "-o", "json", role=role)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout)
+
+    [made] = far("key", "create", "k", "--scope", "reader", "--days", "1")
+    assert made["key"].startswith("aai_")
+    assert command("key", "revoke", made["id"]).exception is None
+    [person] = far("user", "create", "12345", "--role", "writer")
+    [org] = far("org", "create", "afar", "--weight", "3")
+    assert command("org", "pause", "afar").exception is None
+    assert far("key", "create", "first", "--scope", "admin", "--org", "afar")[0]["scopes"] == "admin"
+    assert command("types", "retry", "mail", "--base-seconds", "7").exception is None
+    assert command("types", "pause", "mail").exception is None
+    for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls"]):
+        listed = far(*line)
+        for each in listed:
+            each.pop("used", None)
+        near = far(*line, role=None)
+        for each in near:
+            each.pop("used", None)
+        assert listed == near
+        assert listed
+    assert org["weight"] == 3
+    assert command("org", "resume", "afar").exception is None
+    assert command("types", "resume", "mail").exception is None
+    assert command("user", "rm", person["id"]).exception is None
+    assert "not a key of the organisation" in str(command("user", "ls", "--org", "afar").exception)
