@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aaiclick.server.figures import render
@@ -84,6 +85,7 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
     connection = await connect(aaiclick_postgres)
     ended = "now() - interval '2 s', now() - interval '1 s'"
     await connection.execute(f"""
+        INSERT INTO workers (id, hostname, pid) VALUES (9, 'h', 1);
         INSERT INTO jobs (id, org_id, name, status, started_at, completed_at, total_tasks)
         VALUES (1, '{DEFAULT_ORG_ID}', 'j', 'COMPLETED', {ended}, 1),
             (2, '{DEFAULT_ORG_ID}', 'j', 'FAILED', {ended}, 0);
@@ -92,9 +94,14 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
             (5, 't', NULL, 'FAILED', NULL, 1, 9, {ended})""")
     before = _totals(render(await count_all(connection)).decode())
     assert before["tasks_completed_total"] == before["task_duration_seconds_count"] == 2
+    assert before["worker_task_execution_time_count"] == 2
+    assert before["worker_task_execution_time_sum"] == pytest.approx(2)
     assert await forget(connection, keep_seconds=0) == {"jobs": 2, "tasks": 2, "workers": 0}
     assert await connection.fetchval("SELECT count(*) FROM tasks") == 0
     assert _totals(render(await count_all(connection)).decode()) == before
+    await connection.execute("UPDATE workers SET status = 'STOPPED', stopped_at = now() - interval '1 s'")
+    assert await forget(connection, keep_seconds=0) == {"jobs": 0, "tasks": 0, "workers": 1}
+    assert await connection.fetchval("SELECT count(*) FROM forgotten_figures WHERE kind = 'worker'") == 0
     await connection.close()
 
 
@@ -104,7 +111,7 @@ def _totals(text: str) -> dict[str, float]:
         f"{sample.name}{sample.labels.get('le', '')}": sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if family.type in ("counter", "histogram")
+        if family.type in ("counter", "histogram", "summary")
     }
 
 
