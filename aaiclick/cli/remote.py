@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMES = ("first", "last", "last_heartbeat")
+TIMES = ("first", "last", "last_heartbeat", "serving_since")
 Row = dict[str, Any]
 
 

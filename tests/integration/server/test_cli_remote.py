@@ -26,6 +26,7 @@ def command(site, monkeypatch):
                 monkeypatch.delenv(name)
         if role is None:
             monkeypatch.setenv("AAICLICK_DATABASE_URL", site.target.dsn)
+            monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", site.environment["AAICLICK_CLICKHOUSE_URL"])
             monkeypatch.setenv("AAICLICK_LOG_DIR", str(site.logs))
         else:
             monkeypatch.setenv("AAICLICK_SERVER", site.server.url)
