@@ -96,9 +96,13 @@ def test_an_interrupt_ends_the_query(waiting, admin):
             pass
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        sync.create_object_from_query(endless)
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sync.create_object_from_query(endless)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join()
     assert admin.query(running).result_rows[0][0] == 0
