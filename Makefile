@@ -33,9 +33,9 @@ $(AXE): $(STAMP)
 	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
-# Tests of a file stay together (tests/conftest.py): what they share is made once.
+# A file stays with one process: what its tests share is made once.
 test: install browser
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: install
 	$(BIN)/ruff check .

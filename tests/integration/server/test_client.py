@@ -63,4 +63,4 @@ def test_both_clients_offer_the_same() -> None:
 
 
 def test_every_code_of_the_server_is_known_to_the_client() -> None:
-    assert {kind.code for kind in KINDS.values()} - set(ERRORS) == {"internal", "data"}
+    assert {kind.code for kind in KINDS.values()} - set(ERRORS) == {"internal"}
