@@ -18,7 +18,7 @@ def state(page):
 
 def test_a_job_started_by_the_command_line_is_watched_to_its_end_without_a_reload(site, visit) -> None:
     gate = site.directory / "watched"
-    site.ended(site.job("there before", {"key": "a", "entrypoint": "say", "kwargs": {"word": "before"}}))
+    site.ended(site.job("there before", {"key": "a", "entrypoint": "say", "kwargs": {"words": "before"}}))
     page = visit("reader").go("/jobs")
     first = page.locator("tbody tr").first
     expect(first).to_be_visible()
