@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import psutil
+
 from aaiclick.orchestration.transport import Transport, forms
 from aaiclick.orchestration.worker.executor import (
     Executor,
@@ -118,7 +120,7 @@ class Isolation:
     async def _child(self) -> Child:
         while self._idle:
             child = self._idle.pop()
-            if not child.reader.at_eof():
+            if not child.reader.at_eof() and _lives(child.pid):
                 return child
             await child.end()  # it was killed while it had nothing to do: no task is to blame
         template = self._template
@@ -153,6 +155,14 @@ def suspected(outcome: Outcome | None) -> Outcome | None:
     if isinstance(outcome, Failure) and outcome.fingerprint.startswith(f"{MemoryError.__name__}:"):
         return replace(outcome, fingerprint=CRASHED, charged=False, delay_seconds=0.0, outcome="LOST")
     return outcome
+
+
+def _lives(pid: int) -> bool:
+    """Its end of the socket may be heard of a moment after its death."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _exit(code: int | None) -> str:
