@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import shutil
 import socket
@@ -55,7 +56,8 @@ def run_server(binaries: Path) -> Iterator[PostgresTarget]:
         try:
             yield PostgresTarget(str(home), port, "tester", "postgres")
         finally:
-            _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-m", "immediate", "stop")
+            with contextlib.suppress(subprocess.CalledProcessError):  # it is gone already
+                _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
