@@ -20,7 +20,7 @@ from aaiclick.store.leases import Claim, Failure, Lease, Success
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
-GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
+GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What a line raises when PostgreSQL or the server restarts, refuses or goes away: never a reason to end."""
 
 MOST_PATIENCE = 8

@@ -119,11 +119,11 @@ class WorkerProcess:
 
     async def _pump_over(self, line: Line, failures: int) -> None:
         while not self._done:
-            wanted = self._wanted()
+            await self._let_finish()
+            wanted = self._wanted()  # nothing is awaited until it is counted as asked for: the other pump wants the rest
             if not self._outcomes and not wanted:
                 await self._something_to_do()
                 continue
-            await self._let_finish()
             outcomes, self._outcomes = self._outcomes, []
             self._asking += wanted
             self._talking += 1

@@ -1,7 +1,8 @@
 """What a worker process does with the tasks it holds, step by step of its loop."""
 
 import asyncio
-from unittest.mock import Mock
+import contextlib
+from unittest.mock import AsyncMock, Mock
 from uuid import uuid4
 
 from aaiclick.orchestration.worker.orders import Duty
@@ -19,3 +20,25 @@ async def test_a_task_that_is_ended_before_its_first_step_is_given_back(tmp_path
     await asyncio.sleep(0)
     assert process._outcomes == [lease]
     assert not process._running
+
+
+async def test_two_pumps_that_begin_together_claim_no_more_than_was_asked_for(tmp_path):
+    asked, answers = [], asyncio.Event()
+    line, transport = AsyncMock(), AsyncMock()
+    line.answering_within = Mock(side_effect=lambda _: contextlib.nullcontext())
+    transport.open.return_value = line
+
+    async def exchange(*, limit, **_):
+        asked.append(limit)
+        await answers.wait()
+        return set(), []
+
+    line.exchange = exchange
+    process = WorkerProcess(Duty(1, (), 16, 60.0, 60.0, 5.0, tmp_path, max_tasks=10), transport, Mock(), Mock())
+    running = asyncio.create_task(process.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert asked == [10]
+    process.stop()
+    answers.set()
+    await running
