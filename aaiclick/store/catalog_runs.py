@@ -125,10 +125,13 @@ async def leave_behind(
 ) -> Counter[int]:
     """Write what completed tasks leave behind; returns how many events were emitted for each job."""
     events: list[Event] = []
-    for row in ended:
-        if row["status"] != "COMPLETED" or row["id"] not in effects:
-            continue
-        left: dict[str, Any] = json.loads(effects[row["id"]])
+    completed: list[tuple[asyncpg.Record, dict[str, Any]]] = [
+        (row, json.loads(effects[row["id"]])) for row in ended if row["status"] == "COMPLETED" and row["id"] in effects
+    ]
+    generations = {update["generation"] for _, left in completed for update in left["updates"]}
+    if generations:
+        await connection.execute(statement("lock_generations"), list(generations))
+    for row, left in completed:
         await connection.execute(
             statement("set_outputs"), row["id"], json.dumps(left["outputs"]), json.dumps(left["input_versions"])
         )

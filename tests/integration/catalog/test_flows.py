@@ -231,3 +231,44 @@ async def test_who_has_lost_the_lease_or_has_read_earlier_puts_nothing_in_place(
     with pytest.raises(LeaseLost, match="no rows were published"):
         async with catalog_runs.publishing(shop.db, zombie, generation, "", 2_000_000):
             pytest.fail("it was let in")
+
+
+async def test_partitions_that_are_recorded_at_once_or_late_all_count(shop, aaiclick_postgres):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    task_id, dataset, generation = await shop.db.fetchrow(
+        "SELECT p.task_id, d.id, p.dataset_version FROM dataset_partitions p "
+        "JOIN dataset_versions v ON v.id = p.dataset_version JOIN datasets d ON d.id = v.dataset_uuid "
+        "WHERE d.name = 'daily'"
+    )
+    ended = await shop.db.fetch("SELECT id, org_id, job_id, status::text FROM tasks WHERE id = $1", task_id)
+
+    def effects(day, ticket):
+        partition = {"key": f"2026-01-{day:02}", "rows": 1, "digest": "x", "inputs_hash": None}
+        update = {
+            "dataset": str(dataset), "generation": str(generation), "ticket": ticket, "partitions": [partition],
+            "whole": False, "columns": [f"of {ticket}"], "schema_hash": str(ticket), "rows": None, "changed": None,
+        }  # fmt: skip
+        nothing = {"outputs": [], "input_versions": [], "inputs": [], "states": [], "lineage": {}, "build": None}
+        return {task_id: json.dumps(nothing | {"updates": [update], "definition": None})}
+
+    other = await connect(aaiclick_postgres)
+    first = other.transaction()
+    await first.start()
+    await catalog_runs.leave_behind(other, ended, effects(2, 3_000_000))
+    async with shop.db.transaction():
+        late = asyncio.create_task(catalog_runs.leave_behind(shop.db, ended, effects(3, 2_000_000)))
+        await wait_until_blocked(other)
+        await first.commit()
+        await late
+    await other.close()
+    row = await shop.db.fetchrow("SELECT rows, columns, ticket FROM dataset_versions WHERE id = $1", generation)
+    assert tuple(row) == (3, '["of 3000000"]', 3_000_000)
+
+
+async def wait_until_blocked(connection):
+    """Somebody waits for this session."""
+    question = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+    async with asyncio.timeout(30):
+        while not await connection.fetchval(question):  # noqa: ASYNC110  (the database tells nobody)
+            await asyncio.sleep(0.02)
