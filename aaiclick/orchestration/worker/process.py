@@ -120,9 +120,8 @@ class WorkerProcess:
     async def _pump_over(self, line: Line, failures: int) -> None:
         while not self._done:
             await self._let_finish()
-            wanted = (
-                self._wanted()
-            )  # nothing is awaited until it is counted as asked for: the other pump wants the rest
+            # Nothing is awaited until it is counted as asked for: the other pump wants the rest.
+            wanted = self._wanted()
             if not self._outcomes and not wanted:
                 await self._something_to_do()
                 continue

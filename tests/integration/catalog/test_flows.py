@@ -236,28 +236,29 @@ async def test_who_has_lost_the_lease_or_has_read_earlier_puts_nothing_in_place(
 async def test_partitions_that_are_recorded_at_once_or_late_all_count(shop, aaiclick_postgres):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
-    task_id, dataset, generation = await shop.db.fetchrow(
-        "SELECT p.task_id, d.id, p.dataset_version FROM dataset_partitions p "
+    dataset, generation = await shop.db.fetchrow(
+        "SELECT d.id, p.dataset_version FROM dataset_partitions p "
         "JOIN dataset_versions v ON v.id = p.dataset_version JOIN datasets d ON d.id = v.dataset_uuid "
         "WHERE d.name = 'daily'"
     )
-    ended = await shop.db.fetch("SELECT id, org_id, job_id, status::text FROM tasks WHERE id = $1", task_id)
+    one, two, *_ = await shop.db.fetch("SELECT id, org_id, job_id, status::text FROM tasks")
 
-    def effects(day, ticket):
+    async def end(db, task, day, ticket):
         partition = {"key": f"2026-01-{day:02}", "rows": 1, "digest": "x", "inputs_hash": None}
         update = {
             "dataset": str(dataset), "generation": str(generation), "ticket": ticket, "partitions": [partition],
             "whole": False, "columns": [f"of {ticket}"], "schema_hash": str(ticket), "rows": None, "changed": None,
         }  # fmt: skip
         nothing = {"outputs": [], "input_versions": [], "inputs": [], "states": [], "lineage": {}, "build": None}
-        return {task_id: json.dumps(nothing | {"updates": [update], "definition": None})}
+        effects = {task["id"]: json.dumps(nothing | {"updates": [update], "definition": None})}
+        await catalog_runs.leave_behind(db, [task], effects)
 
     other = await connect(aaiclick_postgres)
     first = other.transaction()
     await first.start()
-    await catalog_runs.leave_behind(other, ended, effects(2, 3_000_000))
+    await end(other, one, 2, 3_000_000)
     async with shop.db.transaction():
-        late = asyncio.create_task(catalog_runs.leave_behind(shop.db, ended, effects(3, 2_000_000)))
+        late = asyncio.create_task(end(shop.db, two, 3, 2_000_000))
         await wait_until_blocked(other)
         await first.commit()
         await late
