@@ -21,7 +21,7 @@ from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
-from aaiclick.cli.run import see_through
+from aaiclick.cli.watching import see_through
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import clickhouse_target

@@ -17,7 +17,7 @@ from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
-from aaiclick.cli.run import see_through
+from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
 from aaiclick.data.client import connect as connect_clickhouse

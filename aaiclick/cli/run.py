@@ -1,19 +1,12 @@
-"""`aaiclick run`: submit a job and watch it to its end.
-
-Where no worker runs, one is started for as long as the job takes, so that nothing needs to be set up.
-"""
+"""`aaiclick run`: submit a job and watch it to its end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import inspect
 import json
-import os
 import sys
-import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +16,22 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.graphs import graph_of
-from aaiclick.cli.jobs import job_line, pace
+from aaiclick.cli.jobs import job_line
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.values import show
-from aaiclick.cli.worker import make_plan
+from aaiclick.cli.watching import see_through
 from aaiclick.data.forms import annotations_of
 from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, UnreachableError
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node
-from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.settings import get_settings
-from aaiclick.store import queue, reads
-from aaiclick.store.words import JobStatus, WorkerStatus
+from aaiclick.store import reads
+from aaiclick.store.words import JobStatus
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    pass
 
 LOOK_SECONDS = 0.1
 LINE_SECONDS = 5.0
@@ -98,14 +90,6 @@ async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wai
             return job, {}
         await see_through(context, job.id)
         return await get_job(job.id), await _results(context, job.id)
-
-
-async def see_through(context: OrchContext, job_id: int) -> None:
-    """Watch a job to its end, with a worker of our own where there is no other."""
-    async with context.connection() as connection:
-        idle = not await queue.list_workers(connection, WorkerStatus.ACTIVE)
-    async with _own_worker() if idle else contextlib.nullcontext():
-        await _watch(context, job_id)
 
 
 async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
@@ -167,82 +151,6 @@ def _check_types(function: Any, arguments: dict[str, Any], entrypoint: str) -> N
                 f"{entrypoint} takes {name!r} as {annotations[name].__name__}, and was given {value!r:.60}.",
                 remedy=f"Give --arg {name}=VALUE; VALUE is JSON.",
             )
-
-
-@contextlib.asynccontextmanager
-async def _own_worker() -> AsyncGenerator[None]:
-    """A worker for as long as the job takes."""
-    supervisor = Supervisor(make_plan(processes=os.cpu_count() or 1))
-    work = asyncio.create_task(supervisor.run())
-    try:
-        yield
-    finally:
-        supervisor.stop()
-        await work
-
-
-async def _watch(context: OrchContext, job_id: int) -> None:
-    """Follow a job to its end, also while PostgreSQL goes and comes: the job does."""
-    told = False
-    while True:
-        try:
-            async with context.connection() as connection:
-                await _watch_over(connection, job_id)
-            return
-        except GONE as error:
-            if not told:
-                note(f"Waiting for PostgreSQL: {str(error).partition(chr(10))[0]}")
-            told = True
-            await asyncio.sleep(AGAIN_SECONDS)
-
-
-async def _watch_over(connection: Connection, job_id: int) -> None:
-    """On a terminal with a bar for each group."""
-    if not sys.stderr.isatty():
-        await _watch_in_lines(connection, job_id)
-        return
-    from rich.console import Console  # heavy: only a terminal needs it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        known: dict[str, TaskID] = {}
-        while True:
-            ended = await _ended(connection, job_id)
-            for row in await reads.job_progress(connection, job_id):
-                label = row["name"] or "tasks"
-                if label not in known:
-                    known[label] = bars.add_task(label)
-                failed = f" [red]{row['failed']} failed" if row["failed"] else ""
-                rows = f" [dim]{pace(row)} rows" if row["rows"] is not None else ""
-                bars.update(
-                    known[label], total=row["total"], completed=row["completed"], description=f"{label}{rows}{failed}"
-                )
-            if ended:
-                return
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _watch_in_lines(connection: Connection, job_id: int) -> None:
-    """Where there is no terminal: a line now and then about what works in chunks."""
-    said = time.monotonic()
-    while not await _ended(connection, job_id):
-        await asyncio.sleep(LOOK_SECONDS)
-        if time.monotonic() - said > LINE_SECONDS:
-            said = time.monotonic()
-            await _say_chunks(connection, job_id)
-    await _say_chunks(connection, job_id)
-
-
-async def _say_chunks(connection: Connection, job_id: int) -> None:
-    for row in await reads.job_progress(connection, job_id):
-        if row["rows"] is not None:
-            note(f"{row['name']}: {row['completed']:,} of {row['total']:,} chunks, {pace(row)} rows")
-
-
-async def _ended(connection: Connection, job_id: int) -> bool:
-    row = await reads.get_job(connection, job_id)
-    return row is None or row["completed_at"] is not None
 
 
 def _argument(pair: str) -> tuple[str, Any]:

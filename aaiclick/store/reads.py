@@ -22,6 +22,11 @@ async def get_job(connection: Connection, job_id: int) -> asyncpg.Record | None:
     return await connection.fetchrow(statement("get_job"), job_id)
 
 
+async def next_task(connection: Connection, job_id: int) -> asyncpg.Record | None:
+    """The first task of a job that could run, if none of it runs."""
+    return await connection.fetchrow(statement("next_task"), job_id)
+
+
 async def list_jobs(
     connection: Connection,
     *,

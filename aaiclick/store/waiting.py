@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.errors import NotFoundError
+from aaiclick.settings import get_settings
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -115,9 +116,15 @@ def _limits(facts: dict[str, Any]) -> list[Reason]:
 
 
 def _workers(facts: dict[str, Any]) -> list[Reason]:
-    if facts["workers"]:
+    heard_at: datetime | None = facts["worker_heard_at"]
+    if heard_at is None:
+        words = f"no worker serves queue {facts['queue']!r}: start one with 'aaiclick worker start'"
+        return [Reason("no_worker", words)]
+    silent = (facts["now"] - heard_at).total_seconds()
+    if silent < get_settings().worker_timeout_seconds:
         return []
-    return [Reason("no_worker", f"no worker serves queue {facts['queue']!r}: start one with 'aaiclick worker start'")]
+    words = f"no worker of queue {facts['queue']!r} has been heard of for {silent:.0f} s: start one with"
+    return [Reason("no_worker", f"{words} 'aaiclick worker start'")]
 
 
 def _no_slot(facts: dict[str, Any]) -> Reason:

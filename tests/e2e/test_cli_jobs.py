@@ -1,8 +1,15 @@
 """Jobs from a terminal: run, look, read logs, retry, redrive, pause."""
 
+import asyncio
 import json
+import signal
+import socket
+import subprocess
 
 import pytest
+
+from aaiclick.store.engine import connect
+from aaiclick.store.workers import register_worker
 
 TASKS = """
 import asyncio
@@ -59,6 +66,27 @@ def test_run_watches_a_job_to_its_end(project):
     shown = project("tasks", "show", tasks[0]["id"]).stdout
     assert "object_type" in shown
     assert "greet" in project("jobs", "show", job["id"]).stdout
+
+
+def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_when_told(project, aaiclick_postgres):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+
+    async def ghost():
+        connection = await connect(aaiclick_postgres)
+        await register_worker(connection, hostname=socket.gethostname(), pid=gone.pid)
+        await connection.close()
+
+    asyncio.run(ghost())
+    project("queues", "pause", "default")
+    with project.start("run", "project.greet", "--arg", 'words=["x"]') as running:
+        assert any("waits: queue 'default' is paused" in line for line in running.stderr)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait() == 128 + signal.SIGTERM
+    assert [worker["pid"] for worker in records(project("workers", "ls", "-o", "json"))] == [gone.pid]
+    project("queues", "resume", "default")
+    ran = project("run", "project.greet", "--arg", 'words=["x"]', "-o", "json")
+    assert records(ran)[0]["status"] == "COMPLETED"
 
 
 def test_a_failing_job_is_mended_and_retried(project, tmp_path):

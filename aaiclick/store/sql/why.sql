@@ -9,8 +9,8 @@ SELECT t.id, t.org_id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.
     (SELECT count(*) FROM tasks r WHERE r.status IN ('CLAIMED', 'RUNNING') AND r.org_id = t.org_id) AS org_running,
     (SELECT count(*) FROM tasks r WHERE r.status IN ('CLAIMED', 'RUNNING') AND r.org_id = t.org_id
         AND r.queue = t.queue) AS queue_running,
-    (SELECT count(*) FROM workers w WHERE w.status <> 'STOPPED'
-        AND (w.queues = '{}' OR t.queue = ANY (w.queues))) AS workers,
+    (SELECT max(w.last_heartbeat) FROM workers w WHERE w.status <> 'STOPPED'
+        AND (w.queues = '{}' OR t.queue = ANY (w.queues))) AS worker_heard_at,
     (SELECT array_agg(r.id) FROM (
         SELECT r.id FROM tasks r WHERE r.org_id = t.org_id AND r.concurrency_key = t.concurrency_key
           AND (r.readiness = 'READY' OR r.status IN ('CLAIMED', 'RUNNING')) LIMIT 5) r) AS key_holders,

@@ -19,8 +19,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS: dict[str, Any] = {
     "id": 1, "readiness": "READY", "status": "PENDING", "queue": "q", "type": "t", "job_id": 2, "org_name": "o",
     "org_paused_at": None, "queue_paused_at": None, "type_paused_at": None, "job_paused_at": None, "org_max": None,
-    "queue_max": None, "org_running": 0, "queue_running": 0, "org_rate": None, "queue_rate": None, "workers": 1,
-    "ahead": 3, "now": NOW, "available_at": NOW + timedelta(seconds=5), "failures": 1, "max_attempts": 4,
+    "queue_max": None, "org_running": 0, "queue_running": 0, "org_rate": None, "queue_rate": None, "ahead": 3,
+    "worker_heard_at": NOW, "now": NOW, "available_at": NOW + timedelta(seconds=5), "failures": 1, "max_attempts": 4,
     "lease_expires_at": NOW + timedelta(seconds=9), "cancel_requested_at": None, "worker_id": 7, "attempt": 2,
     "cause_id": None, "error": None, "concurrency_key": "k", "slots": 1, "key_holders": [5],
 }  # fmt: skip
@@ -39,7 +39,8 @@ def test_every_statement_is_used_and_every_used_one_exists() -> None:
     ("facts", "code", "words"),
     [
         ({}, "ready", "3 tasks of queue 'q' come first"),
-        ({"workers": 0}, "no_worker", "no worker serves queue 'q'"),
+        ({"worker_heard_at": None}, "no_worker", "no worker serves queue 'q'"),
+        ({"worker_heard_at": NOW - timedelta(minutes=5)}, "no_worker", "has been heard of for 300 s"),
         ({"queue_paused_at": NOW}, "paused", "queue 'q' is paused"),
         ({"org_max": 2, "org_running": 2}, "limited", "runs 2 tasks, the most it may"),
         ({"queue_rate": 1.5}, "rate", "1.5 tasks a second"),
