@@ -203,6 +203,8 @@ class Supervisor:
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
             if code == 0 or child.drained:
                 return
+            if not self._stopping.is_set():
+                _logger.warning("A process ended by %s. A new one takes its place, and its tasks.", _ended(code))
             failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
             with contextlib.suppress(TimeoutError):
                 pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]

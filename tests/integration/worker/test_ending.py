@@ -48,6 +48,8 @@ async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
         child.kill()
     for task_id in ids:
         assert (await bench.until(task_id, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
+    worker.stop()
+    assert "A process ended by signal 9." in worker.process.stderr.read()
 
 
 @over_both
