@@ -34,6 +34,7 @@ from aaiclick.data.object import Object
 from aaiclick.data.s3 import SCHEME, BusyError, S3Access, S3Object, download
 from aaiclick.data.tables import Columns, check_column_names, named_table
 from aaiclick.data.types import DataType, parse_type, quote_name, quote_text, user_type
+from aaiclick.data.unreadable import what_is_wrong
 
 PIECE = 1 << 20
 SAMPLE = 1 << 20
@@ -133,7 +134,8 @@ async def _load(context: DataContext, source: Source, schema: dict[str, str | ty
             table, _ = await context.create_table(columns, "table", fill)
         except QueryError as error:
             raise IngestError(
-                f"{source.name} could not be read as {source.format}: {error.what}", remedy="Pass schema= or format=."
+                f"{source.name} could not be read as {source.format}: {what_is_wrong(error.what)}.",
+                remedy="Mend the file, or pass schema= or format=.",
             ) from None
         finally:
             await pieces.aclose()
@@ -302,5 +304,8 @@ def _footer(source: Source, sample: bytes) -> list[tuple[str, DataType]]:
         else:
             schema = (pa.ipc.open_file(path) if sample.startswith(b"ARROW1") else pa.ipc.open_stream(path)).schema
     except (pa.ArrowException, OSError) as error:
-        raise IngestError(f"{source.name} could not be read as {source.format}: {error}.") from None
+        raise IngestError(
+            f"{source.name} could not be read as {source.format}: {str(error).rstrip('.')}.",
+            remedy="Mend the file, or pass format= to say what it is.",
+        ) from None
     return [(field.name, clickhouse_type(field.name, field.type).as_nullable()) for field in schema]

@@ -82,11 +82,13 @@ async def test_a_file_can_get_a_name_and_a_format(tmp_path):
 
 async def test_bad_files(tmp_path, data):
     (tmp_path / "bad.csv").write_text('a,b\n1,2\n"unclosed\n')
+    (tmp_path / "late.csv").write_text("a,b\n" + "1,2\n" * 60_000 + "one,2\n")
     (tmp_path / "bad.parquet").write_text("not parquet")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "what.xyz").write_text("")
     for name, words in {
         "bad.csv": "could not be read as csv",
+        "late.csv": "row 60001: Cannot parse input",
         "bad.parquet": "could not be read as parquet",
         "empty.csv": "empty",
         "missing.csv": "No such file",
