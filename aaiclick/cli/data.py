@@ -14,7 +14,6 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.values import ROWS
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ROWS = 10
 FAR_ROWS = 1_000
 """Rows of one answer."""
 

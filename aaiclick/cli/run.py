@@ -18,7 +18,6 @@ from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.graphs import graph_of
 from aaiclick.cli.jobs import job_line
 from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.values import show
 from aaiclick.cli.watching import see_through
 from aaiclick.data.forms import annotations_of
 from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, UnreachableError
@@ -55,11 +54,16 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     if remote.is_remote():
         return _run_from_afar(entrypoint, dict(_argument(pair) for pair in pairs), name, wait, output)
     job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
-    print_records([_line(job) | ({"results": results} if output == "json" else {})], output)
+    return _print(_line(job), results, output)
+
+
+def _print(line: dict[str, Any], results: dict[str, str], output: str) -> int:
+    """How the job ended, what it came to, and the code to exit with."""
+    print_records([line | ({"results": results} if output == "json" else {})], output)
     if output == "table":
         for function, value in results.items():
             click.echo(f"{function}: {value}")
-    return EXIT_FAILED if job.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+    return EXIT_FAILED if line["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
 
 def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool, output: str) -> int:
@@ -78,8 +82,8 @@ def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None,
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
         note(f"Job {job_id} is submitted to {get_settings().server}.")
         job = remote.watch(client, job_id) if wait else remote.row(client.get_job(job_id))
-    print_records([job_line(job)], output)
-    return EXIT_FAILED if job["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
+        results = {each["name"].rpartition(".")[2]: each["value"] for each in client.job_results(job_id)}
+    return _print(job_line(job), results, output)
 
 
 async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Job, dict[str, str]]:
@@ -98,6 +102,8 @@ async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
         rows = await reads.job_results(connection, job_id, RESULTS)
     if not rows:
         return {}
+    from aaiclick.data.shown import show  # heavy: only what has a result needs it
+
     target = await asyncio.to_thread(find_clickhouse, get_settings())
     return {row["name"].rpartition(".")[2]: await show(json.loads(row["result"]), target) for row in rows}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -13,9 +14,9 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
-from aaiclick.cli.values import shown
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.local import find_clickhouse
 from aaiclick.orchestration.worker.logs import attempt_of, read_log
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store import control, reads
@@ -70,7 +71,7 @@ def show(task_id: int, output: str) -> None:
         "why": "; ".join(reason.words.partition("\n")[0] for reason in reasons),
         "kwargs": row["kwargs"],
         "result": row["result"],
-        "value": shown(row["result"]) if get_settings().server is None else "",
+        "value": _shown(row["result"]) if get_settings().server is None else "",
         "log": row["log_path"],
         "error": row["error"],
     }
@@ -175,6 +176,15 @@ def _print_from_server(task_id: int, follow: bool, attempt: int | None) -> None:
         click.echo(attempt_of("".join(parts), attempt), nl=False)
     elif not offset:
         note(f"Task {task_id} has said nothing that the server can read.")
+
+
+def _shown(result: str | None) -> str:
+    """A result in words; nothing if there is none."""
+    if result is None:
+        return ""
+    from aaiclick.data.shown import show  # heavy: only what has a result needs it
+
+    return asyncio.run(show(json.loads(result), find_clickhouse(get_settings())))
 
 
 def _from_server(client: Client, task_id: int) -> Row:

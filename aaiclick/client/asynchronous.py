@@ -130,6 +130,10 @@ class AsyncClient:
                 return job
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def job_results(self, job_id: int) -> list[dict[str, str]]:
+        """What a job came to: `task_id`, `name` and `value` (in words) of the tasks that nothing waits for."""
+        return await self.call(calls.get(calls.named("jobs", job_id, "results")))
+
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def enqueue(self, items: Sequence[Mapping[str, Any]]) -> list[int]:

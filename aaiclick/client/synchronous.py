@@ -102,6 +102,10 @@ class Client:
         """The job when it has ended."""
         return self._run(self._client.wait_for_job(job_id))
 
+    def job_results(self, job_id: int) -> list[dict[str, str]]:
+        """What a job came to: `task_id`, `name` and `value` (in words) of the tasks that nothing waits for."""
+        return self._run(self._client.job_results(job_id))
+
     def enqueue(self, items: Sequence[Mapping[str, Any]]) -> list[int]:
         """Put items into queues, all or none; each has a `type` and perhaps a `payload` and more."""
         return self._run(self._client.enqueue(items))

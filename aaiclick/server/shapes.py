@@ -183,6 +183,14 @@ class Progress(BaseModel):
     seconds: float | None
 
 
+class Result(BaseModel):
+    """What a task returned, in words: its value, or the first rows of its table."""
+
+    task_id: Id
+    name: str
+    value: str
+
+
 class Event(BaseModel):
     """Something that happened to a job."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
+from aaiclick.data.shown import show as in_words
 from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import shapes
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 routes = Routes("jobs")
+
+RESULTS = 5
 
 _FIELDS = tuple(shapes.Job.model_fields)
 
@@ -89,6 +93,19 @@ async def progress(call: Caller, job_id: shapes.PathId) -> list[shapes.Progress]
     return [
         shapes.Progress(group=row["name"], **{name: row[name] for name in shapes.Progress.model_fields if name in row})
         for row in (dict(row) for row in rows)
+    ]
+
+
+@routes.get("/v1/jobs/{job_id}/results", Permission.READER)
+async def results(call: Caller, job_id: shapes.PathId) -> list[shapes.Result]:
+    """Show what a job came to: the results of tasks that nothing waits for, a few of them."""
+    async with reading(call) as connection:
+        await own_job(call, connection, job_id)
+        rows = await reads.job_results(connection, job_id, RESULTS)
+    target = await call.service.clickhouse(call.principal.org_id)
+    return [
+        shapes.Result(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), target))
+        for row in rows
     ]
 
 

@@ -160,7 +160,7 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
         return json.loads(result.stdout)
 
     [ran] = far("run far_tasks.both --arg n=1")
-    assert (ran["status"], ran["tasks"]) == ("COMPLETED", "2/2")
+    assert (ran["status"], ran["tasks"], ran["results"]) == ("COMPLETED", "2/2", {"one": "3"})
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
     [elsewhere] = far("run not.installed.here --no-wait")
     assert elsewhere["name"] == "here"

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from typing import Any, cast
 
+from aaiclick.data.context import DataContext
+from aaiclick.data.view import is_reference, open_reference
 from aaiclick.errors import AaiclickError
-from aaiclick.local import find_clickhouse
-from aaiclick.settings import ClickHouseTarget, get_settings
+from aaiclick.settings import ClickHouseTarget
 
 ROWS = 10
 CHARACTERS = 2_000
 
 
-def shown(result: str | None) -> str:
-    """A result as a task's row has it, in words; nothing if there is none, or if it cannot be read now."""
-    if result is None:
-        return ""
-    return asyncio.run(show(json.loads(result), find_clickhouse(get_settings())))
-
-
 async def show(form: Any, target: ClickHouseTarget) -> str:
     """A result in words: values, or the first rows of a table."""
-    from aaiclick.data import DataContext  # heavy: only what has a result needs it
-
     try:
         async with DataContext(target):
             text = await _text(form)
@@ -34,8 +24,6 @@ async def show(form: Any, target: ClickHouseTarget) -> str:
 
 
 async def _text(form: Any) -> str:
-    from aaiclick.data import is_reference, open_reference
-
     if isinstance(form, dict) and is_reference(cast("Any", form)):
         found = await open_reference(cast("Any", form))
         rows = await found.count()
