@@ -208,14 +208,21 @@ class Settings(BaseSettings):
     server_statement_seconds: Seconds = _variable(
         "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Longest statement that a request may cause in PostgreSQL"
     )
+    server_public_url: str | None = _variable(
+        "AAICLICK_SERVER_PUBLIC_URL", None, "Where browsers find the HTTP server [the address that they ask]"
+    )
     server: str | None = _variable(
         "AAICLICK_SERVER", None, "URL of a server that commands speak to instead of databases"
     )
     api_key: SecretStr | None = _variable("AAICLICK_API_KEY", None, "Key that commands show to AAICLICK_SERVER")
     oidc_issuer: str | None = _variable("AAICLICK_OIDC_ISSUER", None, "Identity provider whose tokens the server takes")
     oidc_audience: str | None = _variable("AAICLICK_OIDC_AUDIENCE", None, "Audience that its tokens must name")
-    oidc_jwks_url: str | None = _variable(
-        "AAICLICK_OIDC_JWKS_URL", None, "Its public keys [AAICLICK_OIDC_ISSUER/.well-known/jwks.json]"
+    oidc_jwks_url: str | None = _variable("AAICLICK_OIDC_JWKS_URL", None, "Its public keys [where the issuer says]")
+    oidc_client_id: str | None = _variable(
+        "AAICLICK_OIDC_CLIENT_ID", None, "What the issuer calls this service: people sign in to the web UI there"
+    )
+    oidc_client_secret: SecretStr | None = _variable(
+        "AAICLICK_OIDC_CLIENT_SECRET", None, "Password of the client, if the issuer gave it one"
     )
     oidc_algorithms: Annotated[tuple[str, ...], NoDecode] = _variable(
         "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Algorithms its tokens may be signed with, with commas"
@@ -281,7 +288,7 @@ class Settings(BaseSettings):
             )
         return names
 
-    @field_validator("server", "oidc_issuer", "oidc_jwks_url")
+    @field_validator("server", "server_public_url", "oidc_issuer", "oidc_jwks_url")
     @classmethod
     def _http_url(cls, value: str | None) -> str | None:
         if value is not None and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).hostname):
@@ -317,6 +324,8 @@ class Settings(BaseSettings):
             raise ValueError(
                 "AAICLICK_OIDC_ISSUER needs AAICLICK_OIDC_AUDIENCE: else a token for any service would open this one"
             )
+        if self.oidc_client_id is not None and self.oidc_issuer is None:
+            raise ValueError("AAICLICK_OIDC_CLIENT_ID needs AAICLICK_OIDC_ISSUER, where people sign in")
         return self
 
     @property

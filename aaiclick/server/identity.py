@@ -40,7 +40,7 @@ class Identity:
     """Knows the keys of the database and the tokens of the identity provider."""
 
     def __init__(self, settings: Settings) -> None:
-        self._provider = Provider.of(settings)
+        self.provider = Provider.of(settings)
 
     async def identify(self, connection: Connection, token: str) -> Principal:
         """Who this token stands for; raises CredentialError."""
@@ -49,7 +49,7 @@ class Identity:
             if holder is None:
                 raise refused()
             return Principal(holder.org_id, f"key {MARK}_{holder.prefix}", frozenset(holder.scopes))
-        subject = None if self._provider is None else await self._provider.subject(token)
+        subject = None if self.provider is None else await self.provider.subject(token)
         user = None if subject is None else await find_user(connection, subject)
         if user is None:
             raise refused()

@@ -46,7 +46,7 @@ class Service:
         self.settings = settings
         self.postgres = postgres
         self.auth = auth
-        self._identity = Identity(settings)
+        self.identity = Identity(settings)
         self._api: Pool | None = None
         self._owner: Pool | None = None
         self.closing = asyncio.Event()
@@ -115,11 +115,11 @@ class Service:
         if token is None:
             return None
         async with self.owner() as connection:
-            return await self._identity.identify(connection, token)
+            return await self.identity.identify(connection, token)
 
     async def identify(self, connection: Connection, token: str) -> Principal:
         """Who a token stands for; raises CredentialError."""
-        return await self._identity.identify(connection, token)
+        return await self.identity.identify(connection, token)
 
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
         """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""

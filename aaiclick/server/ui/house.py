@@ -1,8 +1,9 @@
-"""What the pages of one server share beside the service: what they remember and how often they may ask."""
+"""What the pages of one server share beside the service: what they remember, how often they may ask, who signs in."""
 
 from __future__ import annotations
 
 from aaiclick.server.service import Service
+from aaiclick.server.ui.code_flow import CodeFlow
 from aaiclick.server.ui.history import History
 from aaiclick.server.ui.kept import Kept
 from aaiclick.server.ui.pace import Pace
@@ -16,3 +17,4 @@ class House:
         self.pace = Pace()
         self.kept = Kept()
         self.history = History(service)
+        self.code_flow = CodeFlow.of(service.identity.provider, service.settings)

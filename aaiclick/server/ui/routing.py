@@ -68,6 +68,12 @@ class Visit:
         """Whether a script asks, to bring the page that it is on up to date."""
         return "x-refresh" in self.request.headers
 
+    @property
+    def here(self) -> str:
+        """The address of this page, without the host."""
+        url = self.request.url
+        return url.path + (f"?{url.query}" if url.query else "")
+
     def query(self, name: str, otherwise: str = "") -> str:
         return self.request.query_params.get(name, otherwise)[:500]
 
@@ -88,7 +94,7 @@ class Visit:
             visit=self,
             csrf=sessions.csrf_of(self.token),
             said=message,
-            here=self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
+            here=self.here,
             pace=self.house.pace.seconds,
             **values,
         )
@@ -169,7 +175,7 @@ async def welcome(request: Request, house: House) -> Visit:
 
 async def _guarded(declared: Declared, visit: Visit) -> Response:
     if declared.permission is not Permission.PUBLIC and visit.principal is None:
-        back = visit.request.url.path if declared.method == "GET" else "/"
+        back = visit.here if declared.method == "GET" else "/"
         query = f"?{urlencode({'next': back})}" if back != "/" else ""
         return RedirectResponse(f"/sign-in{query}", HTTPStatus.SEE_OTHER)
     if declared.method == "POST":

@@ -21,6 +21,7 @@ from aaiclick.server.permissions import Permission, Principal
 from aaiclick.server.service import ANYBODY, Service
 from aaiclick.store import ui_sessions
 from aaiclick.store.keys import MARK, verify_key
+from aaiclick.store.users import find_user
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -51,10 +52,21 @@ async def sign_in(service: Service, credential: str) -> str:
     """A new session for a key or a token of the identity provider; raises CredentialError."""
     async with service.owner() as connection:
         key_id, user_id = await _holder(service, connection, credential)
-        token = new_token()
-        await ui_sessions.create_session(
-            connection, hash_of(token), key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
-        )
+        return await _open(connection, key_id, user_id)
+
+
+async def sign_in_subject(service: Service, subject: str) -> str | None:
+    """A new session for whom the identity provider signed in; None if that is nobody of ours."""
+    async with service.owner() as connection:
+        user = await find_user(connection, subject)
+        return None if user is None else await _open(connection, None, user["id"])
+
+
+async def _open(connection: Connection, key_id: UUID | None, user_id: UUID | None) -> str:
+    token = new_token()
+    await ui_sessions.create_session(
+        connection, hash_of(token), key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
+    )
     return token
 
 

@@ -20,9 +20,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from aaiclick.catalog.deploy import deploy
 from aaiclick.settings import PostgresTarget
-from aaiclick.store import keys, orgs
+from aaiclick.store import keys, orgs, users
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.e2e.ui.provider import Provider
 from tests.integration.server.conftest import Server, environment_for, start_server
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +47,7 @@ class Site:
     directory: Path
     keys: dict[str, str] = field(repr=False)
     run: Callable[[Any], Any] = field(repr=False)
+    provider: Provider
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -78,7 +80,9 @@ class Site:
     def session(self, role: str) -> str:
         """The cookie of somebody who has signed in."""
         if role not in self.sessions:
-            with Window(self, role) as window:
+            with Window(self, role if role in self.keys else None) as window:
+                if role not in self.keys:
+                    window.sign_in_as(role)
                 self.sessions[role] = window.client.cookies["aaiclick_session"]
         return self.sessions[role]
 
@@ -134,6 +138,12 @@ class Window:
         assert found
         return found.group(1)
 
+    def sign_in_as(self, who: str) -> None:
+        """Sign in at the identity provider."""
+        asked = self.client.get("/sign-in/provider").headers["location"]
+        back = httpx.get(f"{asked}&who={who}").headers["location"]
+        assert self.client.get(back).status_code == 303
+
     def post(self, path: str, **fields: str) -> httpx.Response:
         return self.client.post(path, data={"csrf": self.csrf, **fields})
 
@@ -146,6 +156,9 @@ async def _make_keys(target: PostgresTarget) -> dict[str, str]:
         for prefix, org in (("", DEFAULT_ORG_ID), ("other-", other)):
             for role in (*ROLES, "worker"):
                 made[prefix + role] = (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
+        await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="reader")
+        gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
+        await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
         return made
     finally:
         await connection.close()
@@ -159,10 +172,12 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
     logs = directory / "logs"
     logs.mkdir()
     environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, logs)
+    provider = Provider()
     environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
+    environment |= provider.environment()
     made = aaiclick_stack.run(_make_keys(target))
     server = start_server(environment, directory / "server.log")
-    found = Site(server, target, environment, directory, made, aaiclick_stack.run)
+    found = Site(server, target, environment, directory, made, aaiclick_stack.run, provider)
     found.start_worker()
     yield found
     (directory / "gate").touch()
@@ -171,6 +186,7 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
             worker.send_signal(signal.SIGTERM)
     for worker in found.workers:
         worker.wait(60)
+    provider.close()
     assert server.stop() == 0
     aaiclick_stack.run(aaiclick_stack.leave_database(database))
 

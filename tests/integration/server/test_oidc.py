@@ -37,7 +37,8 @@ class Provider:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.asked += 1
-                body = json.dumps({"keys": provider.public()}).encode()
+                found = "openid-configuration" in self.path
+                body = json.dumps(provider.discovery() if found else {"keys": provider.public()}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -49,6 +50,11 @@ class Provider:
         self.issuer = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.thread.start()
+
+    def discovery(self) -> dict[str, str]:
+        """Its issuer ends with a slash, as those of some do."""
+        places = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        return {"issuer": f"{self.issuer}/"} | {place: f"{self.issuer}/{place}" for place in places}
 
     def public(self) -> list[dict]:
         one = json.loads(RSAAlgorithm.to_jwk(self.key.public_key())) | {"kid": "rsa", "alg": "RS256", "use": "sig"}
@@ -108,6 +114,7 @@ def test_a_token_stands_for_the_user_whom_it_names(oidc, provider) -> None:
     assert ask(oidc, provider.token(), "/v1/keys").status_code == 403
     assert ask(oidc, provider.token(key=provider.curve, algorithm="ES256", kid="curve")).status_code == 200
     assert ask(oidc, provider.token(aud=["other", AUDIENCE])).status_code == 200
+    assert ask(oidc, provider.token(iss=f"{provider.issuer}/")).status_code == 200
 
 
 def forged(provider: Provider) -> dict[str, str]:
