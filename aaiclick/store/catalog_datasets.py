@@ -41,6 +41,17 @@ async def visible(connection: Connection, reader: Reader, names: Sequence[str] |
     )
 
 
+async def may_read_version(connection: Connection, reader: Reader, version_id: UUID, names: Sequence[str]) -> bool:
+    """Whether a reader may read everything that a version of a DAG makes and reads, and what now has these names."""
+    if reader.roles is None:
+        return True
+    return bool(
+        await connection.fetchval(
+            statement("may_read_version"), version_id, reader.org_id, sorted(reader.roles), list(names)
+        )
+    )
+
+
 async def find_dataset(connection: Connection, reader: Reader, name: str) -> asyncpg.Record:
     """Raises NotFoundError, in the same words whether there is none or it may not be read."""
     found = await visible(connection, reader, [name])

@@ -20,6 +20,12 @@ WINDOW = 20_000
 COUNTED = 10_000
 """Counts are not followed past this."""
 
+COUNTED_EACH = 1_000
+"""The same, of each of many."""
+
+SOME = 2_000
+"""Tasks at either end of a job that are looked at while all of them are counted."""
+
 DETAILED = 1_000
 """Tasks of a job that are looked at one by one; those of a larger one are looked at by kind."""
 
@@ -42,6 +48,13 @@ async def unfinished_jobs(
 ) -> list[asyncpg.Record]:
     """Newest first."""
     return await connection.fetch(statement("ui_unfinished_jobs"), org_id, before, status, _like(words), limit)
+
+
+async def jobs_gone_wrong(
+    connection: Connection, org_id: UUID, *, status: str, before: int, limit: int
+) -> list[asyncpg.Record]:
+    """Those that failed, or those that were cancelled, newest first."""
+    return await connection.fetch(statement("ui_jobs_gone_wrong"), org_id, before, status, limit)
 
 
 async def jobs_named(
@@ -73,6 +86,11 @@ async def job_units(connection: Connection, job_id: int) -> list[asyncpg.Record]
     return await connection.fetch(statement("ui_job_units"), job_id)
 
 
+async def job_units_some(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """The same, of the first and the last SOME tasks alone."""
+    return await connection.fetch(statement("ui_job_units_some"), job_id, SOME)
+
+
 async def job_running(connection: Connection, job_id: int) -> int:
     """How many tasks of a job are at work."""
     return int(await connection.fetchval(statement("ui_job_running"), job_id))
@@ -86,8 +104,23 @@ async def job_tasks(connection: Connection, job_id: int, limit: int = DETAILED +
 async def tasks_of_job(
     connection: Connection, job_id: int, *, status: str | None, kind: str | None, after: int, limit: int
 ) -> list[asyncpg.Record]:
-    """In the order of their ids; the last id is the `after` of the next page."""
-    return await connection.fetch(statement("ui_tasks_of_job"), job_id, after, status, kind, limit)
+    """In the order of their ids; the last id is the `after` of the next page. Of a state that is common, or of any,
+    those among the next WINDOW tasks; of one that is rare, all.
+    """
+    match status:
+        case "FAILED" | "DEAD_LETTER":
+            return await connection.fetch(
+                statement("ui_failed_tasks_of_job"), job_id, after, status, kind, limit, WINDOW
+            )
+        case "CLAIMED" | "RUNNING":
+            return await connection.fetch(statement("ui_working_tasks_of_job"), job_id, after, status, kind, limit)
+        case _:
+            return await connection.fetch(statement("ui_tasks_of_job"), job_id, after, status, kind, limit, WINDOW)
+
+
+async def tasks_window_end(connection: Connection, job_id: int, after: int) -> int | None:
+    """The last task that such a look saw; None if it saw all there are."""
+    return await connection.fetchval(statement("ui_tasks_window_end"), job_id, after, WINDOW - 1)
 
 
 async def job_groups(connection: Connection, job_id: int, limit: int = 2_000) -> list[asyncpg.Record]:
@@ -125,6 +158,11 @@ async def talking_tasks(connection: Connection, job_id: int, limit: int) -> list
 async def queues_of(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
     """Every queue that has a setting or anything that waits or runs; counts end at COUNTED."""
     return await connection.fetch(statement("ui_queues"), org_id, COUNTED)
+
+
+async def org_shares(connection: Connection, limit: int = 200) -> list[asyncpg.Record]:
+    """Every org with what waits and runs of it, the busiest first; counts end at COUNTED_EACH."""
+    return await connection.fetch(statement("ui_org_shares"), COUNTED_EACH, limit)
 
 
 async def figures_now(connection: Connection, org_id: UUID) -> asyncpg.Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from fastapi import Path
@@ -13,12 +13,18 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from aaiclick.catalog import deploy as deploys
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.words import changes_of
+from aaiclick.catalog.readable import may_read_text
 from aaiclick.errors import NotFoundError
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.server.routes.datasets import reader
+from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import catalog_dags, catalog_sources
+
+if TYPE_CHECKING:
+    from aaiclick.catalog.dags.diff import DagDiff
+    from aaiclick.store.engine import Connection
 
 routes = Routes("dags")
 
@@ -68,7 +74,7 @@ class Deployed(BaseModel):
     built: list[str] = Field(description="Datasets with a generation that did not exist")
     cancelled: int
     job_id: shapes.Id | None
-    changes: list[Change]
+    changes: list[Change] = Field(description="Without what would name datasets that the caller may not read")
 
 
 class RollBack(shapes.Sent):
@@ -98,7 +104,8 @@ async def diff(call: Caller, body: DagFile) -> list[Change]:
     """Show what a deploy of a file would change."""
     async with reading(call) as connection:
         found = await deploys.compare(connection, body.text, body.file, org_id=call.principal.org_id)
-    return [Change(**each) for each in changes_of(found)]
+        before = await _may_read(call, connection, load_dag(body.text, body.file).name)
+    return _told(found, before=before)
 
 
 @routes.post("/v1/dags/deploy", Permission.WRITER)
@@ -107,7 +114,8 @@ async def deploy(call: Caller, body: DagFile) -> Deployed:
     async with changing(call) as connection:
         done = await deploys.deploy(connection, body.text, body.file, org_id=call.principal.org_id)
         await note(call, connection, "dag.deploy", done.dag_name, {"version": done.version_hash})
-    return _deployed(done)
+        before = done.previous is None or await _may_read(call, connection, done.dag_name, done.previous)
+    return _deployed(done, _told(done.diff, before=before))
 
 
 @routes.get("/v1/dags", Permission.READER)
@@ -133,7 +141,9 @@ async def rollback(call: Caller, dag: DagName, body: RollBack | None = None) -> 
     async with changing(call) as connection:
         done = await deploys.roll_back(connection, dag, body and body.to, org_id=call.principal.org_id)
         await note(call, connection, "dag.rollback", dag, {"version": done.version_hash})
-    return _deployed(done)
+        before = await _may_read(call, connection, dag, done.previous)
+        after = await _may_read(call, connection, dag, done.version_id)
+    return _deployed(done, _told(done.diff, before=before, after=after))
 
 
 @routes.post("/v1/dags/{dag}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
@@ -169,7 +179,27 @@ def _version(row: Any) -> Version:
     return Version(**shared, dag=row["dag_name"], hash=row["yaml_hash"])
 
 
-def _deployed(done: deploys.Deployed) -> Deployed:
+async def _may_read(call: Call, connection: Connection, dag: str, version_id: UUID | None = None) -> bool:
+    """Whether the caller may see the text of a version, or of the one that serves."""
+    version = await catalog_dags.find_version(connection, call.principal.org_id, dag, version_id)
+    return await may_read_text(connection, await reader(call, connection), version)
+
+
+def _told(found: DagDiff, *, before: bool, after: bool = True) -> list[Change]:
+    """What changes, as far as the caller may see both versions; of the rest, which jobs and which of their fields."""
+    changes = [Change(**each) for each in changes_of(found)]
+    if before and after:
+        return changes
+    datasets = [each for each in changes if after and each.what == "dataset" and each.change in ("new", "rebuilt")]
+    jobs = [
+        each.model_copy(update={"change": each.change.partition(".")[0], "detail": ""})
+        for each in changes
+        if each.what != "dataset"
+    ]
+    return [*jobs, *datasets]
+
+
+def _deployed(done: deploys.Deployed, changes: list[Change]) -> Deployed:
     return Deployed(
         dag=done.dag_name,
         version_id=done.version_id,
@@ -179,5 +209,5 @@ def _deployed(done: deploys.Deployed) -> Deployed:
         built=list(done.built),
         cancelled=done.cancelled,
         job_id=None if done.job_id is None else str(done.job_id),
-        changes=[Change(**each) for each in changes_of(done.diff)],
+        changes=changes,
     )

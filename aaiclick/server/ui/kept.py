@@ -1,4 +1,7 @@
-"""Answers that several pages want, kept for a moment: the dearer one was, the longer."""
+"""Answers that several pages want, kept for a moment: the dearer one was, the longer.
+
+What takes long is not waited for: the page says what it knows, and shows the rest when it is asked for again.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, _Answer] = {}
+        self._asked: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], *, seconds: float = 0.5) -> T:
         """What `ask` answers, or has answered within the last `seconds` (or twenty times as long as it took)."""
@@ -41,6 +45,23 @@ class Kept:
                 answer.value = await ask()
                 answer.good_until = time.monotonic() + max(seconds, SHARE * (time.monotonic() - started))
             return answer.value
+
+    async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], *, within: float) -> T | None:
+        """The same, if it is there in time; else what was answered before, or None, and the asking goes on."""
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = asyncio.ensure_future(self.get(key, ask))
+            asked.add_done_callback(lambda done: self._done(key, done))
+        await asyncio.wait({asked}, timeout=within)
+        if asked.done():
+            return asked.result()
+        before = self._answers.get(key)
+        return None if before is None else before.value
+
+    def _done(self, key: Hashable, asked: asyncio.Future[Any]) -> None:
+        self._asked.pop(key, None)
+        if not asked.cancelled():
+            asked.exception()  # whoever waits gets it; who went on has asked for nothing
 
     def _forget(self) -> None:
         if len(self._answers) >= MOST:

@@ -78,6 +78,13 @@ class Job(Row, table=True):
         CheckConstraint("open_events >= 0", name="open_events"),
         UniqueConstraint("org_id", "id"),  # what the outbox points at: no event of another org's job
         Index("jobs_unfinished", "org_id", "id", postgresql_where=text("completed_at IS NULL")),
+        Index(
+            "jobs_gone_wrong",
+            "org_id",
+            "status",
+            "id",
+            postgresql_where=text("status IN ('FAILED', 'CANCELLED')"),
+        ),
         Index("jobs_paused", "id", postgresql_where=text("paused_at IS NOT NULL")),
         Index("jobs_name", "org_id", "name", "id"),
         Index(

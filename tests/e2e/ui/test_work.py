@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.e2e.ui.conftest import SHOP, Window
+
 SHIFTS = """() => { window.kept = true; window.shifts = 0;
 new PerformanceObserver((list) => { for (const e of list.getEntries()) window.shifts += e.value; })
   .observe({ type: 'layout-shift', buffered: false }); }"""
@@ -180,6 +182,27 @@ def test_a_task_says_why_it_waits_and_a_queue_is_paused_limited_and_let_go(site,
     site.until(f"SELECT status = 'COMPLETED' AS ok FROM tasks WHERE id = {task}")
 
 
+def test_who_runs_the_installation_sees_what_every_organisation_gets_and_nobody_else_does(site, visit, window) -> None:
+    item = {"type": "t", "queue": "aside", "entrypoint": "tests.e2e.ui.steps.say"}
+    site.api("POST", "/v1/queues/aside/pause", role="other-admin")
+    site.api("POST", "/v1/tasks", {"items": [item] * 3}, role="other-admin")
+    page = visit("admin").go("/queues")
+    row = page.locator("#shares tr", has_text="Other")
+    expect(row.locator("td").nth(2)).to_have_text("3")
+    expect(row.locator("td").nth(6)).to_have_text("100 %")
+    page.on("dialog", lambda dialog: dialog.accept())
+    row.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("Paused")
+    expect(row.locator("td").nth(6)).to_have_text("–")
+    row.get_by_role("button", name="Resume").click()
+    expect(row).to_contain_text("Busy")
+    for role in ("reader", "writer", "other-reader", "other-admin"):
+        text = window(role).client.get("/queues").text
+        assert "Organisations" not in text, role
+        assert ("aside" in text) == role.startswith("other"), role
+    assert "Other" not in window("writer").client.get("/queues").text
+
+
 def test_a_worker_is_drained_from_its_page(site, visit) -> None:
     worker = site.start_worker()
     site.until(f"SELECT count(*) = 1 AS ok FROM workers WHERE pid = {worker.pid}")
@@ -267,9 +290,9 @@ def test_forms_work_without_scripts(site, visit, things) -> None:
 
 
 def test_a_dag_is_compared_with_an_older_version_and_rolled_back(visit, things) -> None:
-    page = visit("writer").page
+    page = visit("admin").page
     page.on("dialog", lambda dialog: dialog.accept())
-    page.goto(visit("writer").url + "/dags/shop")
+    page.goto(visit("admin").url + "/dags/shop")
     expect(page.locator(".graph .node")).to_have_count(3)
     page.locator("table a.mono").nth(1).click()
     expect(page.locator(".diff .gone")).to_contain_text(["--- serves", "id > 1"])
@@ -285,6 +308,40 @@ def test_datasets_are_traced_by_an_admin_and_hidden_from_who_has_no_role(visit, 
     expect(page.locator(".graph .node")).to_have_count(6)
     expect(page.locator(".graph .marked")).to_contain_text("shop_daily")
     expect(visit("reader").go("/datasets").locator(".empty-title")).to_have_text("No datasets")
+
+
+def test_the_text_of_a_dag_is_for_those_who_may_read_all_that_it_names(site, window, things) -> None:
+    names = ("shop_daily", "orders", "FROM raw")
+    rows = site.sql("SELECT yaml_hash FROM dag_versions WHERE dag_name = 'shop' ORDER BY created_at")
+    older, newer = (row["yaml_hash"] for row in rows)
+    pages = ("/dags/shop", f"/dags/shop?version={older}")
+    other = SHOP.replace("output: daily, name: shop_daily", "output: daily, name: elsewhere")
+
+    def told(role: str) -> str:
+        with Window(site, None) as browser:
+            browser.client.cookies.set("aaiclick_session", site.session(role))
+            return "".join(browser.client.get(page).text for page in pages)
+
+    for role in ("reader", "writer", "ada"):
+        text = told(role)
+        assert "Not shown" in text, role
+        assert not any(name in text for name in names), role
+    assert all(name in told("admin") for name in names)
+    for role in ("reader", "writer"):
+        changes = site.api("POST", "/v1/dags/diff", {"text": other}, role)
+        assert "shop_daily" not in str(changes), role
+        assert changes, role
+    assert "shop_daily" in str(site.api("POST", "/v1/dags/diff", {"text": other}))
+    for version in (older, newer):
+        assert "shop_daily" not in str(site.api("POST", "/v1/dags/shop/rollback", {"to": version}, "writer"))
+    role = site.api("POST", "/v1/roles", {"slug": "analyst", "name": "Analyst"})["id"]
+    user = site.sql("SELECT id FROM users WHERE external_id = 'ada'")[0]["id"]
+    site.api("PUT", f"/v1/roles/{role}/members/{user}")
+    for name in ("shop_daily", "shop.orders"):
+        site.api("PUT", f"/v1/datasets/{name}/readers", {"roles": ["analyst"]})
+    assert "Not shown" in told("ada")
+    site.api("PUT", "/v1/datasets/shop.raw/readers", {"roles": ["analyst"]})
+    assert all(name in told("ada") for name in names)
 
 
 MARKET = """

@@ -10,9 +10,11 @@ from starlette.responses import Response
 
 from aaiclick.catalog.backfill import can_be_filled
 from aaiclick.catalog.deploy import roll_back
+from aaiclick.catalog.readable import may_read_text
 from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
 from aaiclick.server.ui.words import look
@@ -41,6 +43,9 @@ async def show(visit: Visit) -> Response:
         chosen = next((row for row in versions if row["yaml_hash"] == visit.query("version")), serving)
         shown = await catalog_dags.find_version(connection, org, name, chosen["id"])
         current = await catalog_dags.find_version(connection, org, name)
+        who = await reader(visit.call, connection)
+        readable = await may_read_text(connection, who, shown)
+        both = readable and await may_read_text(connection, who, current)
         nodes = await ui_dags.definitions(connection, chosen["id"])
         runs = await ui_dags.runs(connection, org, [row["id"] for row in versions[:50]], RUNS)
     return visit.page(
@@ -54,8 +59,8 @@ async def show(visit: Visit) -> Response:
         runs=runs,
         sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
         can_be_filled=any(can_be_filled(row) for row in nodes),
-        yaml=shown["yaml"] if shown else "",
-        difference=_difference(current, shown) if chosen["id"] != serving["id"] else [],
+        yaml=shown["yaml"] if shown and readable else None,
+        difference=_difference(current, shown) if both and chosen["id"] != serving["id"] else [],
     )
 
 

@@ -27,6 +27,8 @@ pages = Pages()
 
 VIEWS = ("graph", "timeline", "tasks", "log", "events")
 SHOWN = 100
+COMMON = ("PENDING", "CANCELLED", "COMPLETED")
+COUNTED_WITHIN_SECONDS = 0.08
 TALKING = 12
 TAIL_BYTES = 4_000
 
@@ -41,13 +43,13 @@ async def show(visit: Visit) -> Response:
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
         match view:
             case "tasks":
-                values |= await _tasks(visit, connection, job_id)
+                values |= await _tasks(visit, connection, job)
             case "events":
                 values["attempts"] = await ui_reads.job_history(connection, job_id)
             case "log":
                 values["parts"] = await _log(visit, connection, job_id)
             case _:
-                folded = await _folded(visit, connection, job)
+                folded, values["counting"] = await _folded(visit, connection, job)
                 if view == "graph":
                     values["drawing"] = graph.draw(folded, _ids(visit.query("open")), _ids(visit.query("shut")))
                     values |= {"opened": visit.query("open"), "shut": visit.query("shut")}
@@ -60,7 +62,7 @@ async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, i
     """Tasks by where they are."""
     counts = dict.fromkeys(PARTS, 0)
     if job["total_tasks"] <= ui_reads.DETAILED:
-        for kind in await _kinds(visit, connection, job):
+        for kind in await _few_kinds(visit, connection, job):
             counts[part_of(kind)] += kind["count"]
         return counts
     counts["running"] = running = await ui_reads.job_running(connection, job["id"])
@@ -68,20 +70,33 @@ async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, i
     return counts | ended | {"pending": max(0, job["open_tasks"] - running)}
 
 
-async def _kinds(visit: Visit, connection: Connection, job: Any) -> list[Any]:
-    """A job that has changed is counted anew, a large one not every time."""
-    key = ("units", job["id"], job["updated_at"] if job["total_tasks"] <= ui_reads.DETAILED else None)
+async def _few_kinds(visit: Visit, connection: Connection, job: Any) -> list[Any]:
+    """Of a job that has changed they are counted anew."""
+    key = ("units", job["id"], job["updated_at"])
     return await visit.house.kept.get(key, lambda: ui_reads.job_units(connection, job["id"]), seconds=0.2)
 
 
-async def _folded(visit: Visit, connection: Connection, job: Any) -> Folded:
+async def _many_kinds(visit: Visit, connection: Connection, job: Any) -> tuple[list[Any], bool]:
+    """Of a large job: all of them if they are counted soon, else some and the news that the count goes on."""
+
+    async def count() -> list[Any]:
+        async with reading(visit.call) as own, own.transaction(readonly=True):
+            await ui_reads.prefer_indexes(own)
+            return await ui_reads.job_units(own, job["id"])
+
+    found = await visit.house.kept.soon(("units", job["id"]), count, within=COUNTED_WITHIN_SECONDS)
+    return (await ui_reads.job_units_some(connection, job["id"]), True) if found is None else (found, False)
+
+
+async def _folded(visit: Visit, connection: Connection, job: Any) -> tuple[Folded, bool]:
+    """What to draw, and whether only a part of it is counted yet."""
     job_id = job["id"]
     groups = await ui_reads.job_groups(connection, job_id)
     if job["total_tasks"] <= ui_reads.DETAILED:
         tasks = await ui_reads.job_tasks(connection, job_id)
         nodes = [row["id"] for row in tasks] + [row["id"] for row in groups]
-        return fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes))
-    kinds = await _kinds(visit, connection, job)
+        return fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes)), False
+    kinds, counting = await _many_kinds(visit, connection, job)
 
     async def structure() -> tuple[list[Any], list[tuple[int, int]]]:
         samples = await ui_reads.unit_samples(connection, job_id, [unit.id for unit in kind_units(kinds)][:500])
@@ -91,17 +106,43 @@ async def _folded(visit: Visit, connection: Connection, job: Any) -> Folded:
         others = await ui_reads.tasks_named(connection, [a for a, _ in edges if a not in known])
         return [*samples, *others], edges
 
-    samples, edges = await visit.house.kept.get(("edges", job_id, job["total_tasks"]), structure, seconds=5)
-    return fold_kinds(kinds, samples, groups, edges)
+    samples, edges = await visit.house.kept.get(("edges", job_id, job["total_tasks"], counting), structure, seconds=5)
+    return fold_kinds(kinds, samples, groups, edges), counting
 
 
-async def _tasks(visit: Visit, connection: Connection, job_id: int) -> dict[str, Any]:
+async def _tasks(visit: Visit, connection: Connection, job: Any) -> dict[str, Any]:
     status = visit.query("status") if visit.query("status") in TASK_STATES else None
     kind = visit.query("type") or None
     after = int(visit.query("after")) if _ids(visit.query("after")) else 0
-    rows = await ui_reads.tasks_of_job(connection, job_id, status=status, kind=kind, after=after, limit=SHOWN + 1)
+    rows: list[Any] = []
+    if status is None or _may_have(job, status):
+        rows = await ui_reads.tasks_of_job(
+            connection, job["id"], status=status, kind=kind, after=after, limit=SHOWN + 1
+        )
     more = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
-    return {"tasks": rows[:SHOWN], "status": status, "type": kind, "more": more, "first": after == 0}
+    looked: int | None = None
+    if more is None and (kind or status in COMMON) and job["total_tasks"] > ui_reads.WINDOW:
+        looked = await ui_reads.tasks_window_end(connection, job["id"], after)
+    return {
+        "tasks": rows[:SHOWN], "status": status, "type": kind, "more": more or looked, "looked": looked,
+        "first": after == 0, "window": ui_reads.WINDOW,
+    }  # fmt: skip
+
+
+def _may_have(job: Any, status: str) -> bool:
+    """Whether a job can have tasks in a state, by its own counts."""
+    ended = progress(job)
+    match status:
+        case "FAILED":
+            return bool(job["failed_tasks"] or job["open_tasks"])  # what is to be retried has failed too
+        case "DEAD_LETTER":
+            return bool(job["failed_tasks"])
+        case "CANCELLED":
+            return bool(job["cancelled_tasks"])
+        case "COMPLETED":
+            return bool(ended["completed"])
+        case _:
+            return bool(job["open_tasks"])
 
 
 async def _log(visit: Visit, connection: Connection, job_id: int) -> list[tuple[Any, str]]:

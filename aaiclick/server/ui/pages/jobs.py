@@ -24,6 +24,7 @@ pages = Pages()
 
 SHOWN = 50
 OPEN = ("PENDING", "RUNNING")
+GONE_WRONG = ("FAILED", "CANCELLED")
 MOST_PICKED = 500
 
 
@@ -37,7 +38,7 @@ async def index(visit: Visit) -> Response:
         rows = await _rows(connection, visit, status, name, words, before)
         older = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
         looked: int | None = None
-        if older is None and name is None and status not in OPEN and (status or words):
+        if older is None and name is None and (words or status == "COMPLETED") and status not in OPEN:
             looked = await ui_reads.window_end(connection, org, before)
         counts = await visit.house.kept.get(("jobs", org), lambda: ui_reads.count_jobs(connection, org), seconds=1)
     return visit.page(
@@ -61,6 +62,8 @@ async def _rows(
     org, limit = visit.who.org_id, SHOWN + 1
     if name is not None:
         return await ui_reads.jobs_named(connection, org, name, status=status, before=before, limit=limit)
+    if status in GONE_WRONG and not words:
+        return await ui_reads.jobs_gone_wrong(connection, org, status=status, before=before, limit=limit)
     if status in OPEN:
         return await ui_reads.unfinished_jobs(connection, org, status=status, words=words, before=before, limit=limit)
     return await ui_reads.find_jobs(connection, org, status=status, words=words, before=before, limit=limit)

@@ -39,10 +39,8 @@ async def show(visit: Visit) -> Response:
         speed = await kept.get(("speed", org), lambda: ui_reads.job_speed(connection, org), seconds=2)
         failed = await kept.get(
             ("failed", org),
-            lambda: ui_reads.find_jobs(
-                connection, org, status="FAILED", words=None, before=reads.LAST_ID, limit=LISTED
-            ),
-        )  # fmt: skip
+            lambda: ui_reads.jobs_gone_wrong(connection, org, status="FAILED", before=reads.LAST_ID, limit=LISTED),
+        )
         running = await ui_reads.unfinished_jobs(
             connection, org, status="RUNNING", words=None, before=reads.LAST_ID, limit=LISTED
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from starlette.responses import Response
@@ -15,6 +16,9 @@ from aaiclick.server.routes.common import reading
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import ui_reads
 
+if TYPE_CHECKING:
+    import asyncpg
+
 pages = Pages()
 
 
@@ -24,8 +28,38 @@ async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
         rows = await visit.house.kept.get(("queues", org), lambda: ui_reads.queues_of(connection, org))
     return visit.page(
-        "queues.html", queues=rows, bound=ui_reads.COUNTED, now=datetime.now(UTC), change=visit.query("change")
+        "queues.html",
+        queues=rows,
+        bound=ui_reads.COUNTED,
+        now=datetime.now(UTC),
+        change=visit.query("change"),
+        shares=await _shares(visit) if visit.may("operator") else None,
+        bound_each=ui_reads.COUNTED_EACH,
     )
+
+
+async def _shares(visit: Visit) -> list[dict[str, Any]]:
+    """Every organisation with its part of what runs, and the part that is its due while it has something waiting."""
+
+    async def ask() -> list[asyncpg.Record]:
+        async with visit.service.owner() as connection:
+            return await ui_reads.org_shares(connection)
+
+    rows = await visit.house.kept.get("shares", ask, seconds=1)
+    running = sum(row["running"] for row in rows)
+    weights = sum(row["weight"] for row in rows if _takes_turns(row))
+    return [
+        dict(row)
+        | {
+            "part": row["running"] / running if running else None,
+            "due": row["weight"] / weights if _takes_turns(row) else None,
+        }
+        for row in rows
+    ]
+
+
+def _takes_turns(row: asyncpg.Record) -> bool:
+    return bool(row["ready"]) and row["paused_at"] is None
 
 
 @pages.post("/queues/pause", Permission.WRITER)

@@ -405,6 +405,8 @@ CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND 
 
 CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
 
+CREATE INDEX jobs_gone_wrong ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
+
 CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 CREATE INDEX jobs_name ON jobs (org_id, name, id);

@@ -1,0 +1,12 @@
+-- Every org with what waits and what runs of it; counts of what waits end at $1.
+WITH live AS MATERIALIZED (
+    SELECT org_id, count(*) AS running FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY org_id
+)
+SELECT o.id, o.name, o.slug, o.weight, o.max_running, o.rate_per_second, o.paused_at, coalesce(l.running, 0) AS running,
+    (SELECT count(*) FROM (
+        SELECT FROM tasks t WHERE t.org_id = o.id AND t.readiness = 'READY' LIMIT $1) AS r) AS ready,
+    (SELECT min(coalesce(r.available_at, r.updated_at)) FROM (
+        SELECT t.available_at, t.updated_at FROM tasks t WHERE t.org_id = o.id AND t.readiness = 'READY' LIMIT 100) AS r)
+        AS oldest_at
+FROM orgs o LEFT JOIN live l ON l.org_id = o.id
+ORDER BY 8 DESC, 9 DESC, o.slug LIMIT $2
