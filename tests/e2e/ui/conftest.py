@@ -1,4 +1,8 @@
-"""One live stack (databases, server, a worker) and one Chromium for all tests of the pages."""
+"""One live stack (databases, server, a worker, an identity provider) for all tests of the pages in a process.
+
+It stays for the whole run, as files of a package need not follow each other. Chromium goes with the package: while
+Playwright runs, its thread has a running loop, which tests of others must not find.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from tests.integration.server.conftest import Server, environment_for, start_ser
 ROOT = Path(__file__).parents[3]
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--in-process-gpu", "--disable-extensions", "--renderer-process-limit=1",
 ]  # fmt: skip
 ROLES = ("reader", "writer", "admin")
 SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))
@@ -108,12 +112,14 @@ class Site:
         )  # fmt: skip
 
     def start_worker(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
-        log = (self.directory / "worker.log").open("ab")
-        worker = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
-        log.close()
-        self.workers.append(worker)
-        return worker
+        self.workers.append(_start_worker(self.environment, self.directory))
+        return self.workers[-1]
+
+
+def _start_worker(environment: dict[str, str], directory: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
+    with (directory / "worker.log").open("ab") as log:
+        return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
 
 
 class Window:
@@ -164,7 +170,7 @@ async def _make_keys(target: PostgresTarget) -> dict[str, str]:
         await connection.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
     database = aaiclick_stack.run(aaiclick_stack.take_database())
     target = aaiclick_stack.lease.postgres().with_database(database)
@@ -176,9 +182,9 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
     environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
     environment |= provider.environment()
     made = aaiclick_stack.run(_make_keys(target))
+    worker = _start_worker(environment, directory)  # both start at the same time
     server = start_server(environment, directory / "server.log")
-    found = Site(server, target, environment, directory, made, aaiclick_stack.run, provider)
-    found.start_worker()
+    found = Site(server, target, environment, directory, made, aaiclick_stack.run, provider, [worker])
     yield found
     (directory / "gate").touch()
     for worker in found.workers:
@@ -235,7 +241,7 @@ def visit(site, browser) -> Iterator[Callable[..., Visitor]]:
     opened: list[Visitor] = []
 
     def open_(role: str | None = "admin", **options: Any) -> Visitor:
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
         page = context.new_page()
         visitor = Visitor(context, page, site.url, [])
         page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
@@ -297,7 +303,7 @@ async def _deploy(target: PostgresTarget, *texts: str) -> None:
         await connection.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def things(site) -> Iterator[Things]:
     """Jobs that completed, failed, run (until the gate opens), and dead letters."""
     gate = site.directory / "gate"

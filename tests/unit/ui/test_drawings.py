@@ -131,6 +131,7 @@ def test_the_critical_path_is_what_decided_the_end() -> None:
 
 def test_charts_reach_from_their_floor_to_a_round_top() -> None:
     assert [charts.nice(value) for value in (0, 1, 3, 11, 480, 900)] == [1, 1, 4, 20, 500, 1000]
+    assert [charts.nice(value, whole=True) for value in (0, 1, 3, 5, 11)] == [2, 2, 4, 6, 20]
     end = NOON + timedelta(hours=1)
     lines = charts.lines({"c1": [(NOON, 0.0), (end, 10.0), (end, None), (end, 5.0)]}, NOON, end)
     assert lines.lines[0].path == "M40.0 168.0L640.0 8.0M640.0 88.0"

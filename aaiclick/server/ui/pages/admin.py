@@ -90,6 +90,16 @@ async def make_org(visit: Visit) -> Response:
     return visit.go("/admin?view=orgs", f"{body.name} is an organisation now.")
 
 
+@pages.post("/admin/orgs/limits", Permission.OPERATOR)
+async def limit_org(visit: Visit) -> Response:
+    """Give an organisation its share and its limits."""
+    org = await orgs.show(visit.call, _uuid(visit.sent("id")))
+    fields = {field: visit.sent(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")}
+    body = _read(shapes.OrgChange, {"name": org.name, "weight": visit.sent("weight").strip() or 1, **fields})
+    await orgs.change(visit.call, org.id, body)
+    return visit.go("/admin?view=orgs", f"Limits of {org.name} are set.")
+
+
 @pages.post("/admin/orgs/pause", Permission.OPERATOR)
 async def pause_org(visit: Visit) -> Response:
     org = _uuid(visit.sent("id"))

@@ -70,6 +70,7 @@ async def show(visit: Visit) -> Response:
             },
             start,
             end,
+            whole=True,
         ),
         by_time=charts.bars(counts, steps, start, end),
         speed=speed,

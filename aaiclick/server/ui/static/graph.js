@@ -3,12 +3,15 @@ function start(canvas) {
   const svg = canvas.querySelector("svg.graph"), scroll = canvas.querySelector(".scroll");
   const full = svg.viewBox.baseVal, view = { x: full.x, y: full.y, scale: 1 };
   canvas.classList.add("zoom");
-  let wide = full.width, tall = full.height;
+  let wide = full.width, tall = full.height, touched = false;
   const size = () => ({ width: scroll.clientWidth, height: scroll.clientHeight });
+
+  const least = (width) => (width < 600 ? 0.7 : 0);  // on a small screen words stay words, and the rest is a swipe away
 
   const frame = () => {
     const { width, height } = size();
-    canvas.style.setProperty("--tall", `${Math.min(innerHeight * 0.68, Math.max(140, tall * Math.min(1, width / wide)))}px`);
+    const scale = Math.max(least(width), Math.min(1, width / wide));
+    canvas.style.setProperty("--tall", `${Math.min(innerHeight * 0.68, Math.max(140, tall * scale))}px`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
   };
@@ -19,9 +22,10 @@ function start(canvas) {
   const fit = () => {
     frame();
     const { width, height } = size();
-    view.scale = Math.min(1.15, width / wide, height / tall);
-    view.x = (wide - width / view.scale) / 2;
-    view.y = (tall - height / view.scale) / 2;
+    view.scale = Math.max(least(width), Math.min(1.15, width / wide, height / tall));
+    view.x = Math.min(0, (wide - width / view.scale) / 2);
+    view.y = Math.min(0, (tall - height / view.scale) / 2);
+    touched = false;
     frame();
     draw();
   };
@@ -31,6 +35,7 @@ function start(canvas) {
     view.x += x / view.scale - x / scale;
     view.y += y / view.scale - y / scale;
     view.scale = scale;
+    touched = true;
     draw();
   };
   scroll.addEventListener("wheel", (event) => {
@@ -44,7 +49,7 @@ function start(canvas) {
   addEventListener("pointermove", (event) => {
     if (!held) return;
     const dx = event.clientX - held.x, dy = event.clientY - held.y;
-    if (Math.abs(dx) + Math.abs(dy) > 4) held.moved = true;
+    if (Math.abs(dx) + Math.abs(dy) > 4) held.moved = touched = true;
     view.x = held.from.x - dx / view.scale;
     view.y = held.from.y - dy / view.scale;
     draw();
@@ -55,7 +60,7 @@ function start(canvas) {
   for (const [name, does] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", fit]]) {
     document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", does);
   }
-  addEventListener("resize", () => { frame(); draw(); });
+  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(); });
   document.addEventListener("refreshed", () => {
     wide = Number(svg.dataset.wide) || wide;
     tall = Number(svg.dataset.tall) || tall;

@@ -40,9 +40,10 @@ class Chart:
 Series = Sequence[tuple[datetime, float | None]]
 
 
-def lines(series: Mapping[str, Series], start: datetime, end: datetime) -> Chart:
-    """One line per series; None breaks it."""
-    top = nice(max((value for points in series.values() for _, value in points if value is not None), default=0.0))
+def lines(series: Mapping[str, Series], start: datetime, end: datetime, *, whole: bool = False) -> Chart:
+    """One line per series; None breaks it. `whole`: there are no halves of what is counted."""
+    most = max((value for points in series.values() for _, value in points if value is not None), default=0.0)
+    top = nice(most, whole=whole)
     chart = _frame(start, end, top)
     chart.empty = not any(points for points in series.values())
     for look, points in series.items():
@@ -75,7 +76,7 @@ def _line(look: str, points: Series, start: datetime, end: datetime, top: float)
 def bars(counts: Mapping[tuple[int, str], int], steps: int, start: datetime, end: datetime) -> Chart:
     """Stacked by status; `counts` is by step and status."""
     totals = [sum(counts.get((step, status), 0) for status in STACK) for step in range(steps)]
-    top = nice(max(totals, default=0))
+    top = nice(max(totals, default=0), whole=True)
     chart = _frame(start, end, top)
     chart.empty = not any(totals)
     wide = (WIDTH - LEFT) / steps
@@ -106,8 +107,10 @@ def spark(values: Sequence[float | None], width: float = 120.0, height: float = 
     return f"M{text}", f"M{points[0][0]:.1f} {height}L{text}L{points[-1][0]:.1f} {height}Z"
 
 
-def nice(value: float) -> float:
-    """A round number that is no less."""
+def nice(value: float, *, whole: bool = False) -> float:
+    """A round number that is no less; a whole one has a whole half."""
+    if whole and value <= 10:
+        return float(next(top for top in (2, 4, 6, 8, 10) if top >= value))
     if value <= 1:
         return 1.0
     power = 10 ** math.floor(math.log10(value))
