@@ -33,7 +33,8 @@ from tests.integration.server.conftest import Server, environment_for, start_ser
 ROOT = Path(__file__).parents[3]
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--in-process-gpu", "--disable-extensions", "--renderer-process-limit=1",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--in-process-gpu", "--disable-extensions", "--renderer-process-limit=1",
 ]  # fmt: skip
 ROLES = ("reader", "writer", "admin")
 SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))

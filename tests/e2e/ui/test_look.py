@@ -107,7 +107,7 @@ class Eye:
         self.page.set_viewport_size({"width": USUAL, "height": 900})
 
     def keep(self, name: str) -> None:
-        self.page.screenshot(path=SHOTS / f"{name}.jpeg", type="jpeg", quality=85)
+        self.page.screenshot(path=SHOTS / f"{name}.png")
 
     def check(self, *expected: str) -> None:
         """Nothing is wrong but that some pages tell of a refusal."""
