@@ -22,6 +22,7 @@ from aaiclick.server.service import Service
 from aaiclick.server.ui.app import create_pages, known_parts
 from aaiclick.server.ui.door import Door
 from aaiclick.server.ui.house import House
+from aaiclick.server.ui.rendering import compile_all, compile_first
 from aaiclick.store import idempotency
 
 log = logging.getLogger("aaiclick.server")
@@ -41,7 +42,8 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await service.start()
-        beside = (service.live.run(), service.bell.run(), house.history.run(), _forget(service))
+        compile_first()
+        beside = (service.live.run(), service.bell.run(), house.history.run(), _forget(service), compile_all())
         work = [asyncio.create_task(each) for each in beside]
         try:
             yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -77,7 +76,7 @@ async def count_jobs(connection: Connection, org_id: UUID) -> asyncpg.Record:
 
 
 async def prefer_indexes(connection: Connection) -> None:
-    """For the rest of the transaction: plans that suit large jobs."""
+    """For the rest of the transaction: plans that suit large tables, analysed or not."""
     await connection.execute(statement("ui_prefer_indexes"))
 
 
@@ -179,11 +178,9 @@ async def worker_totals(connection: Connection) -> asyncpg.Record:
     return row
 
 
-async def recent_jobs(
-    connection: Connection, org_id: UUID, since: datetime, after: int, step_seconds: float
-) -> list[asyncpg.Record]:
-    """Jobs since a moment, counted by steps of time and status, of the last WINDOW."""
-    return await connection.fetch(statement("ui_recent_jobs"), org_id, after, WINDOW, since, step_seconds)
+async def recent_jobs(connection: Connection, org_id: UUID, after: int, step: int) -> list[asyncpg.Record]:
+    """Jobs past an id, counted by steps of so many ids and by status, of the last WINDOW."""
+    return await connection.fetch(statement("ui_recent_jobs"), org_id, after, WINDOW, step)
 
 
 async def job_speed(connection: Connection, org_id: UUID) -> asyncpg.Record:

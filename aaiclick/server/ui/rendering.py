@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import Any, cast
 
@@ -14,6 +15,9 @@ FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
     words.state_name, words.look, words.job_state, words.task_state, words.progress, words.task_name,
 )  # fmt: skip
+
+FIRST = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")
+PAUSE_SECONDS = 0.05
 
 
 @cache
@@ -33,3 +37,16 @@ def environment() -> Environment:
 
 def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(values)
+
+
+def compile_first() -> None:
+    """Make the templates ready that whoever comes first needs."""
+    for name in FIRST:
+        environment().get_template(name)
+
+
+async def compile_all() -> None:
+    """Make all of them ready, with pauses: nobody waits for the first use of one, nor for this."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,3 +1,3 @@
--- PostgreSQL expects few tasks of a job, and would collect and sort a large one's: counting is four times as quick by hashing,
--- and a page of them is read in the order of the index.
+-- Without statistics PostgreSQL expects few jobs of an org and few tasks of a job, and would collect and sort all of them: counting
+-- is four times as quick by hashing, and the newest, or a page, are read in the order of an index.
 SET LOCAL enable_sort = off

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.e2e.ui.conftest import ROOT, SHOTS
 
@@ -119,6 +120,13 @@ def test_each_page_has_its_pictures_fits_its_window_and_is_accessible(visit, add
     eye = Eye(visit("admin"))
     for name, path in addresses.items():
         eye.look(name, path)
+    eye.page.goto(f"{eye.visitor.url}/jobs")
+    eye.page.keyboard.press("Control+k")
+    expect(eye.page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    eye.faults["palette"] = serious(eye.page, part="dialog")
+    eye.page.keyboard.press("Escape")
+    eye.page.keyboard.press("?")
+    eye.faults["keys"] = serious(eye.page, part="dialog")
     eye.check("404")
 
 

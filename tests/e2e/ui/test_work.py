@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from aaiclick.store import ui_reads
+from aaiclick.store.engine import connect
 from tests.e2e.ui.conftest import SHOP, Window
 
 SHIFTS = """() => { window.kept = true; window.shifts = 0;
@@ -141,6 +143,38 @@ def test_a_failed_job_shows_why_and_is_retried_cleared_and_run_again(site, visit
     assert rows[2]["of"] in {str(row["id"]) for row in site.sql("SELECT id FROM tasks WHERE job_id = $1", int(again))}
 
 
+def test_a_large_job_is_drawn_by_kind_and_its_tasks_are_found_by_state(site, visit, window) -> None:
+    chunks = [{"key": f"c{n}", "entrypoint": "say", "group": "all"} for n in range(ui_reads.DETAILED + 50)]
+    job = site.job(
+        "large",
+        {"key": "start", "entrypoint": "fail", "kwargs": {"words": "no such file"}},
+        *chunks,
+        {"key": "end", "entrypoint": "add", "depends_on": ["all"]},
+        groups=[{"key": "all", "depends_on": ["start"]}],
+    )
+    assert site.ended(job) == "FAILED"
+    page = visit("reader").go(f"/jobs/{job}")
+    expect(page.locator("#graph")).to_contain_text("×1,050")
+    expect(page.locator("#graph .n-failed")).to_have_count(1)
+    reader = window("reader").client
+    rows = {
+        state: len(re.findall(r"<tr data-key", reader.get(f"/jobs/{job}?view=tasks&status={state}").text))
+        for state in ("FAILED", "DEAD_LETTER", "RUNNING", "PENDING", "COMPLETED", "CANCELLED")
+    }
+    assert rows == dict.fromkeys(rows, 0) | {"FAILED": 1, "CANCELLED": 100}
+    assert "no such file" in reader.get(f"/jobs/{job}?view=tasks&status=FAILED").text
+    assert reader.get(f"/jobs/{job}?view=timeline").status_code == 200
+
+    async def count(reading) -> set[tuple]:
+        connection = await connect(site.target)
+        try:
+            return {tuple(row) for row in await reading(connection, int(job))}
+        finally:
+            await connection.close()
+
+    assert site.run(count(ui_reads.job_units_some)) == site.run(count(ui_reads.job_units))  # the ends are all of it
+
+
 def test_jobs_are_paused_resumed_and_cancelled_together(site, visit) -> None:
     page = visit("writer").page
     page.on("dialog", lambda dialog: dialog.accept())
@@ -196,6 +230,13 @@ def test_who_runs_the_installation_sees_what_every_organisation_gets_and_nobody_
     expect(row.locator("td").nth(6)).to_have_text("–")
     row.get_by_role("button", name="Resume").click()
     expect(row).to_contain_text("Busy")
+    row.get_by_role("link", name="Limits").click()
+    page.get_by_label("A second, at most").fill("2.5")
+    page.get_by_label("Weight").fill("3")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.locator(".toast")).to_have_text("Limits of Other are set.")
+    page.goto(f"{site.url}/queues")
+    expect(row).to_contain_text("at most 2.5 a second")
     for role in ("reader", "writer", "other-reader", "other-admin"):
         text = window(role).client.get("/queues").text
         assert "Organisations" not in text, role

@@ -13,6 +13,7 @@ from aaiclick.server.logs import read_part
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
 from aaiclick.server.routes.common import note, own_job, reading
+from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import gantt, graph
 from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks, kind_units, part_of
@@ -37,8 +38,7 @@ TAIL_BYTES = 4_000
 async def show(visit: Visit) -> Response:
     job_id = path_id(visit, "job_id")
     view = visit.query("view") if visit.query("view") in VIEWS else "graph"
-    async with reading(visit.call) as connection, connection.transaction(readonly=True):
-        await ui_reads.prefer_indexes(connection)
+    async with looking(visit.call) as connection:
         job = await own_job(visit.call, connection, job_id)
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
         match view:
@@ -80,8 +80,7 @@ async def _many_kinds(visit: Visit, connection: Connection, job: Any) -> tuple[l
     """Of a large job: all of them if they are counted soon, else some and the news that the count goes on."""
 
     async def count() -> list[Any]:
-        async with reading(visit.call) as own, own.transaction(readonly=True):
-            await ui_reads.prefer_indexes(own)
+        async with looking(visit.call) as own:
             return await ui_reads.job_units(own, job["id"])
 
     found = await visit.house.kept.soon(("units", job["id"]), count, within=COUNTED_WITHIN_SECONDS)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from aaiclick.errors import AaiclickError, NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
-from aaiclick.server.routes.common import reading
+from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.words import JOB_STATES
 from aaiclick.store import reads, ui_reads
@@ -34,7 +34,7 @@ async def index(visit: Visit) -> Response:
     before = int(visit.query("before")) if _is_id(visit.query("before")) else reads.LAST_ID
     name, words = visit.query("name") or None, visit.query("q") or None
     org = visit.who.org_id
-    async with reading(visit.call) as connection:
+    async with looking(visit.call) as connection:
         rows = await _rows(connection, visit, status, name, words, before)
         older = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
         looked: int | None = None

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from starlette.responses import Response
 
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
 from aaiclick.server.ui.history import rates
+from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import charts
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
@@ -28,13 +28,11 @@ async def show(visit: Visit) -> Response:
     samples = await visit.house.history.of(org, span)
     end = datetime.now(UTC)
     start = end - span
-    async with reading(visit.call) as connection:
+    async with looking(visit.call) as connection:
         now = await kept.get(("now", org), lambda: ui_reads.figures_now(connection, org))
-        step = span.total_seconds() / steps
+        step = int(span.total_seconds() * 1000 / steps) << TIMESTAMP_SHIFT
         recent = await kept.get(
-            ("recent", org, chosen),
-            lambda: ui_reads.recent_jobs(connection, org, start, _first_id(start), step),
-            seconds=2,
+            ("recent", org, chosen), lambda: ui_reads.recent_jobs(connection, org, _first_id(start), step), seconds=2
         )
         speed = await kept.get(("speed", org), lambda: ui_reads.job_speed(connection, org), seconds=2)
         failed = await kept.get(

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
+from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.words import job_state, task_name, task_state
 from aaiclick.store import reads, ui_reads
@@ -46,7 +46,7 @@ async def _find(visit: Visit, words: str) -> list[dict[str, Any]]:
         for href, name in places
         if words.lower() in name.lower()
     ]
-    async with reading(visit.call) as connection:
+    async with looking(visit.call) as connection:
         if words.isdecimal() and words.isascii() and len(words) < 20:
             job = await reads.get_job(connection, int(words))
             task = await reads.get_task(connection, int(words))

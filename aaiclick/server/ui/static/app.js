@@ -5,7 +5,7 @@ import { startGraphs } from "./graph.js";
 import { startKeys } from "./keys.js";
 import { startLogs } from "./log.js";
 import { startTimes } from "./times.js";
-import { startCopies, startSelections, startToasts, startConfirmations } from "./small.js";
+import { startCopies, startSelections, startToasts, startConfirmations, startMenu } from "./small.js";
 
 document.documentElement.classList.add("scripted");
 startTimes();
@@ -13,6 +13,7 @@ startCopies();
 startSelections();
 startToasts();
 startConfirmations();
+startMenu();
 startGraphs();
 startLogs();
 startPalette();

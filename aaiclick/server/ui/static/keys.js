@@ -1,7 +1,7 @@
 // j and k walk through rows, Enter opens, x picks, / searches, g then a letter goes to a page, ? shows all this.
-const PLACES = { o: "/", j: "/jobs", d: "/dead-letters", q: "/queues", w: "/workers", a: "/admin" };
+const PLACES = { o: "/", j: "/jobs", d: "/dead-letters", q: "/queues", w: "/workers", g: "/dags", t: "/datasets", s: "/schedules", b: "/objects", a: "/admin" };
 const HELP = [["Ctrl K", "Go anywhere"], ["/", "Search this list"], ["j  k", "Next, previous row"], ["Enter", "Open the row"], ["x", "Pick the row"],
-  ["g o", "Overview"], ["g j", "Jobs"], ["g d", "Dead letters"], ["g q", "Queues"], ["g w", "Workers"], ["?", "This list"]];
+  ["g o", "Overview"], ["g j", "Jobs"], ["g d", "Dead letters"], ["g q", "Queues"], ["g w", "Workers"], ["g g", "DAGs"], ["g t", "Datasets"], ["g s", "Schedules"], ["g b", "Objects"], ["?", "This list"]];
 let going = 0;
 
 function rows() { return [...document.querySelectorAll("tbody tr[data-key]")]; }

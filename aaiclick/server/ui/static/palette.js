@@ -4,7 +4,7 @@ let dialog = null;
 function make() {
   dialog = document.createElement("dialog");
   dialog.setAttribute("aria-label", "Search");
-  dialog.innerHTML = '<form method="dialog"><input type="search" aria-label="Search jobs, tasks, pages" placeholder="Job, task, id, page …" autocomplete="off" spellcheck="false"></form><ul class="results" role="listbox" aria-label="Results"></ul>';
+  dialog.innerHTML = '<form method="dialog"><input type="search" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls="found" aria-label="Search jobs, tasks, pages" placeholder="Job, task, id, page …" autocomplete="off" spellcheck="false"></form><ul class="results" id="found" role="listbox" aria-label="Results"></ul>';
   document.body.append(dialog);
   const input = dialog.querySelector("input");
   let waiting = 0, asked = 0;
@@ -25,6 +25,7 @@ function make() {
 
 function choose(links, index) {
   links.forEach((link, number) => link.setAttribute("aria-selected", String(number === index)));
+  dialog.querySelector("input").setAttribute("aria-activedescendant", links[index]?.id ?? "");
   links[index]?.scrollIntoView({ block: "nearest" });
 }
 
@@ -34,7 +35,14 @@ async function ask(text, number, newest) {
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   const found = fresh.querySelector(".results");
   dialog.querySelector(".results").replaceChildren(...[...(found?.children ?? [])].map((item) => document.importNode(item, true)));
-  choose([...dialog.querySelectorAll(".results a")], 0);
+  const links = [...dialog.querySelectorAll(".results a")];
+  links.forEach((link, place) => {
+    link.parentElement.setAttribute("role", "none");
+    link.setAttribute("role", "option");
+    link.tabIndex = -1;
+    link.id = `found-${place}`;
+  });
+  choose(links, 0);
 }
 
 export function openPalette() {

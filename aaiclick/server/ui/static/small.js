@@ -61,3 +61,9 @@ export function startConfirmations() {
     if (words && !confirm(words)) event.preventDefault();
   });
 }
+
+// On a small screen the menu is wider than the window: where one is, is in sight.
+export function startMenu() {
+  const menu = document.querySelector(".side nav"), here = menu?.querySelector("[aria-current]");
+  if (here) menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+}
