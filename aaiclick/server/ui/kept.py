@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +18,13 @@ SHARE = 20
 """What takes 50 ms is asked for once a second at most."""
 
 MOST = 500
+
+_served_until: ContextVar[float] = ContextVar("served_until", default=float("-inf"))
+
+
+def seconds_to_news() -> float:
+    """How long until all that this request was told could be told anew; 0 if it was asked for just now."""
+    return max(0.0, _served_until.get() - time.monotonic())
 
 
 @dataclass
@@ -44,7 +52,13 @@ class Kept:
                 started = time.monotonic()
                 answer.value = await ask()
                 answer.good_until = time.monotonic() + max(seconds, SHARE * (time.monotonic() - started))
+            else:
+                _served_until.set(max(_served_until.get(), answer.good_until))
             return answer.value
+
+    def clear(self) -> None:
+        """Somebody changed something, and wants to see it."""
+        self._answers = {}
 
     async def soon(self, key: Hashable, ask: Callable[[], Awaitable[T]], *, within: float) -> T | None:
         """The same, if it is there in time; else what was answered before, or None, and the asking goes on."""

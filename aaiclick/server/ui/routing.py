@@ -19,6 +19,7 @@ from aaiclick.server.routing import Call
 from aaiclick.server.service import Service
 from aaiclick.server.ui import said, sessions
 from aaiclick.server.ui.house import House
+from aaiclick.server.ui.kept import seconds_to_news
 from aaiclick.server.ui.rendering import render
 from aaiclick.server.ui.said import Said
 
@@ -96,6 +97,7 @@ class Visit:
             said=message,
             here=self.here,
             pace=self.house.pace.seconds,
+            again=seconds_to_news(),
             **values,
         )
         response = Response(text, code, media_type="text/html")
@@ -188,7 +190,10 @@ async def _guarded(declared: Declared, visit: Visit) -> Response:
             f"This needs the permission {declared.permission.value!r}, which you do not have.",
             remedy="Sign in with a key that has it; an admin of your organisation can make one.",
         )
-    return await declared.handler(visit)
+    response = await declared.handler(visit)
+    if declared.method == "POST":
+        visit.house.kept.clear()
+    return response
 
 
 def dressed(visit: Visit, response: Response) -> Response:
@@ -199,6 +204,7 @@ def dressed(visit: Visit, response: Response) -> Response:
     headers["Referrer-Policy"] = "same-origin"  # with none, a browser does not say where a form comes from
     headers["Cross-Origin-Opener-Policy"] = "same-origin"
     headers["X-Pace"] = f"{visit.house.pace.seconds:.1f}"
+    headers["X-Again"] = f"{seconds_to_news():.1f}"
     if sessions.token_of(visit.request) is None and "set-cookie" not in headers:
         sessions.set_token(visit.request, response, visit.token)
     return response

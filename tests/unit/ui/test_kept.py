@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aaiclick.server.ui.kept import Kept
+from aaiclick.server.ui.kept import Kept, seconds_to_news
 
 
 async def test_what_takes_long_is_not_waited_for_and_is_there_later() -> None:
@@ -55,3 +55,17 @@ async def test_who_waits_gets_the_error_and_who_went_on_does_not() -> None:
     gate.set()
     with pytest.raises(LookupError):
         await kept.soon("key", ask, within=10)
+
+
+async def test_who_is_told_something_from_before_knows_when_to_ask_again_and_who_changed_something_sees_it() -> None:
+    kept, answers = Kept(), iter(range(10))
+
+    async def ask() -> int:
+        return next(answers)
+
+    async def told() -> tuple[int, bool]:
+        return await kept.get("key", ask, seconds=60), seconds_to_news() > 0
+
+    assert [await asyncio.create_task(told()) for _ in range(2)] == [(0, False), (0, True)]
+    kept.clear()
+    assert await asyncio.create_task(told()) == (1, False)

@@ -1,10 +1,11 @@
 // Pages stay fresh: when the server says that something changed, the page is asked for again and what differs is put in
 // place. How often, the server says (X-Pace): all open pages together take a small share of its time.
+// An answer may be a moment old (X-Again says until when): then the page asks once more, lest the last news be missed.
 // A list (data-list) changes its rows where they stand; new ones wait behind a pill until they are asked for.
 import { morph } from "./morph.js";
 import { count } from "./times.js";
 
-let pace = 1, timer = 0, wanted = false, busy = false, last = 0;
+let pace = 1, timer = 0, wanted = "", busy = false, last = 0, later = 0;
 
 function state(on) {
   for (const element of document.querySelectorAll("[data-live-state]")) {
@@ -18,8 +19,8 @@ function concerns(jobs) {
   return !only || jobs === null || jobs.includes(only);
 }
 
-export function refreshSoon() {
-  wanted = true;
+export function refreshSoon(why = "news") {
+  wanted = wanted || why;
   if (timer || busy || document.hidden) return;
   timer = setTimeout(refresh, Math.max(0, last + pace * 1000 - Date.now()));
 }
@@ -27,20 +28,27 @@ export function refreshSoon() {
 async function refresh() {
   timer = 0;
   if (!wanted || busy || document.hidden) return;
-  wanted = false;
+  const because = wanted;
+  wanted = "";
   busy = true;
   try {
     const response = await fetch(location.href, { headers: { "X-Refresh": "1" }, redirect: "manual" });
     pace = Number(response.headers.get("X-Pace")) || pace;
+    if (because === "news") askAgain(Number(response.headers.get("X-Again")));
     if (response.ok) apply(new DOMParser().parseFromString(await response.text(), "text/html"));
   } catch {
     // the server is away: the stream says when it is back
   } finally {
     busy = false;
     last = Date.now();
-    if (wanted) refreshSoon();
+    if (wanted) refreshSoon(wanted);
     again();
   }
+}
+
+function askAgain(seconds) {
+  clearTimeout(later);
+  if (seconds > 0) later = setTimeout(() => refreshSoon("again"), seconds * 1000 + 100);
 }
 
 export function apply(fresh) {
@@ -75,7 +83,7 @@ let beat = 0;
 function again() {
   clearTimeout(beat);
   const active = document.querySelector("[data-active]");
-  if (active) beat = setTimeout(refreshSoon, Math.max(2, pace) * 1000);
+  if (active) beat = setTimeout(() => refreshSoon("again"), Math.max(2, pace) * 1000);
 }
 
 export function startLive() {
@@ -88,7 +96,8 @@ export function startLive() {
   source.addEventListener("reset", () => { state("yes"); refreshSoon(); });
   source.addEventListener("changed", (event) => { state("yes"); if (concerns(JSON.parse(event.data).jobs)) refreshSoon(); });
   source.onerror = () => state("no");
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && wanted) refreshSoon(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && wanted) refreshSoon(wanted); });
   addEventListener("pagehide", () => source.close());
+  askAgain(Number(document.body.dataset.again));
   again();
 }
