@@ -4,7 +4,11 @@ long, and show that nothing grows.
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import uvloop
@@ -15,6 +19,7 @@ from aaiclick.chaos.soak import KINDS, Soaked, Trend, soak
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED
 
+T = TypeVar("T")
 SHOWN = 5
 
 
@@ -59,12 +64,18 @@ def run_command(
     if unknown:
         raise click.BadParameter(f"there is no fault {unknown[0]!r}; there are {', '.join(INTERVALS)}.")
     order = Order(seed, tasks, minutes * 60, kinds, workers, keep, calm_tasks)
-    report = uvloop.run(run(order, note))
+    report = _run(run(order, note))
     print_records(_records(report), output)
     for each in (report.calm, report):
         if each is not None:
             _tell(each)
     return 0 if report.clean and (report.bars_met or not bars) else EXIT_FAILED
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Whoever ends it, nothing of it is left."""
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    return uvloop.run(work)
 
 
 def _tell(report: Report) -> None:
@@ -126,7 +137,7 @@ def soak_command(minutes: float, seed: int, workers: int, keep: Path | None, out
     Memory and file handles of each process, connections, rows, dead tuples, ClickHouse tables, logs. Nothing of yours
     is touched. Exit code 1 if a figure grows.
     """
-    soaked = uvloop.run(soak(minutes * 60, note, seed=seed, workers=workers, keep=keep))
+    soaked = _run(soak(minutes * 60, note, seed=seed, workers=workers, keep=keep))
     print_records([_trend_record(trend) for trend in soaked.trends], output)
     note(_summary(soaked))
     return 0 if soaked.flat else EXIT_FAILED

@@ -102,22 +102,20 @@ class Isolation:
         """The outcome of a task run alone."""
         try:
             async with self._places:
-                return await self._run(running, await self._child())
+                self._busy += 1  # before there is a child: others must not start theirs meanwhile
+                try:
+                    return await self._run(running)
+                finally:
+                    self._busy -= 1
+                    self._freed.set()
         except asyncio.CancelledError:
             return ending_outcome(running)  # it was still waiting for a place
         except OSError as error:
             outcome = failed(running, f"No process could be started for this task: {error}.", CRASHED, permanent=False)
             return replace(outcome, charged=False, outcome="LOST")
 
-    async def _run(self, running: Running, child: Child) -> Outcome | None:
-        self._busy += 1
-        try:
-            return await self._run_in(running, child)
-        finally:
-            self._busy -= 1
-            self._freed.set()
-
-    async def _run_in(self, running: Running, child: Child) -> Outcome | None:
+    async def _run(self, running: Running) -> Outcome | None:
+        child = await self._child()
         running.started_at = datetime.now(UTC)
         try:
             answer = await child.ask({"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
@@ -143,7 +141,7 @@ class Isolation:
     async def _child(self) -> Child:
         child = await self._idle_child()
         patient_until = time.monotonic() + SOON_SECONDS
-        while child is None and self._busy >= self._at_once and (left := patient_until - time.monotonic()) > 0:
+        while child is None and self._busy > self._at_once and (left := patient_until - time.monotonic()) > 0:
             self._freed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._freed.wait(), left)
