@@ -18,7 +18,8 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.checker import WATCH
 from aaiclick.chaos.flow import DAG, JOBS, NAME
 from aaiclick.chaos.load import BODIES, CLIENTS, RETRY, Client, Pace
-from aaiclick.chaos.servers import LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
+from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
+from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
@@ -132,13 +133,19 @@ class Scene:
         """Until every worker has done something: how long they take to start says nothing about how fast they are."""
         connection = await connect(self.servers.postgres)
         try:
+            count = 2 * CONCURRENCY * (self._wanted + SERVED_WORKERS)  # more than the quickest can take
             async with asyncio.timeout(WARM_SECONDS):
                 while await connection.fetchval(AT_WORK) < self._wanted + SERVED_WORKERS:
-                    arguments = json.dumps({"history": str(self.history), "seconds": 0.05})
-                    made = [NewTask(get_snowflake_id(), PLAIN, PLAIN, arguments) for _ in range(8 * self._wanted)]
+                    arguments = json.dumps({"history": str(self.history), "seconds": 0.2})
+                    made = [NewTask(get_snowflake_id(), PLAIN, PLAIN, arguments) for _ in range(count)]
                     await enqueue_tasks(connection, made)
                     self.warmed_up_by += len(made)
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(1.0)
+        except TimeoutError:
+            raise StackError(
+                f"Some workers of this run have done nothing within {WARM_SECONDS:.0f} s.",
+                remedy="Ask for fewer --workers, or look at their logs: --keep DIRECTORY.",
+            ) from None
         finally:
             await connection.close()
 

@@ -26,6 +26,7 @@ from aaiclick.store.migrate import ensure_current
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
+CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
 CLOCK = """import os, time
@@ -210,7 +211,7 @@ class Worker(Program):
     name = "worker"
 
     def _command(self) -> list[str]:
-        return ["worker", "start", "--processes", "1", "--concurrency", "16"]
+        return ["worker", "start", "--processes", "1", "--concurrency", str(CONCURRENCY)]
 
 
 class ApiServer(Program):

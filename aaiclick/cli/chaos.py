@@ -74,8 +74,12 @@ def run_command(
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """Whoever ends it, nothing of it is left."""
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     return uvloop.run(work)
+
+
+def _interrupt(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _tell(report: Report) -> None:

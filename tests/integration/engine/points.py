@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aaiclick.catalog.deploy import deploy
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import catalog_backfill, catalog_events, control, queue, supervision, workers
@@ -130,6 +130,13 @@ async def deployed(db: Any) -> State:
     return {"now": await db.fetchval("SELECT now() + interval '25 hours'"), **await nothing(db)}
 
 
+async def deployed_twice(db: Any) -> State:
+    first = await deploy(db, DAG)
+    second = await deploy(db, DAG.replace("name: points", "name: points\ndefaults: {max_attempts: 7}"))
+    assert second.serves
+    return {"first": first.version_hash, "version": first.version_id}
+
+
 async def emitted(db: Any) -> State:
     state = await deployed(db)
     found = await db.fetchrow(
@@ -219,7 +226,10 @@ SCENARIOS = {
         asks("SELECT is_leader FROM workers WHERE id = $1", "worker"),
     ),
     "deploy": Scenario(nothing, lambda db, _: deploy(db, DAG), asks("SELECT count(*) FROM dag_versions", is_=1)),
-    "swap": Scenario(nothing, lambda db, _: deploy(db, DAG), asks("SELECT count(*) FROM dag_current_versions", is_=1)),
+    "swap": Scenario(
+        deployed_twice, lambda db, state: roll_back(db, "points", state["first"]),
+        asks("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
+    ),
     "fire": Scenario(
         deployed,
         lambda db, _: start_source(db, DEFAULT_ORG_ID, "points", None, {"kind": "manual"}, idempotency_key="key"),

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from aaiclick.cli.main import cli
 from aaiclick.data import DataContext, create_object_from_value, open_reference
 from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.errors import NotFoundError
 from aaiclick.local.postgres import binaries, environment
 from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
@@ -137,7 +138,7 @@ async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypat
     assert found["tables"]["state"] == "failed"
     assert "I7" in found["tables"]["detail"]
     async with OrchContext():
-        with pytest.raises(LookupError):
+        with pytest.raises(NotFoundError):
             await get_job(late)
 
     db = await connect(get_settings().postgres)
