@@ -69,6 +69,8 @@ class Verdict:
     tasks: int = 0
     jobs: int = 0
     recovery_seconds: list[float] = field(default_factory=list[float])
+    ends: list[float] = field(default_factory=list[float])
+    """When attempts came to their end, by the clock of the histories."""
 
     @property
     def faults(self) -> dict[str, list[str]]:
@@ -93,6 +95,7 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     _judge_jobs(verdict, meant, rows, {row["id"]: row["status"] for row in await connection.fetch(JOBS)})
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
+    verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
     verdict.recovery_seconds = _recoveries(seen, history.notes(directory, "strikes"))
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):

@@ -59,6 +59,7 @@ class Report:
     """Tasks before the clock ran."""
 
     skipped: set[str] = field(default_factory=set[str])
+    began: float = 0.0
     calm: Report | None = None
 
     @property
@@ -74,6 +75,13 @@ class Report:
     def ratio(self) -> float | None:
         """Of the throughput of the calm run."""
         return None if self.calm is None else self.tasks_per_second / self.calm.tasks_per_second
+
+    @property
+    def bulk_per_second(self) -> float:
+        """Until 99 % were done: what a long run comes to, since the last few wait for leases and retries."""
+        ends = [at for at in self.verdict.ends if at > self.began]
+        count = int(0.99 * len(ends))
+        return count / (ends[count - 1] - self.began) if count else 0.0
 
     def recovery_seconds(self, share: float) -> float | None:
         """How long tasks of a killed process took to begin again, of that share of them at most."""
@@ -132,7 +140,7 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
         load.cancel()
         await asyncio.gather(load, return_exceptions=True)
         say(f"{'At rest' if rested else 'Not at rest'} after {seconds:.1f} s; looking at what is there.")
-        return await _judge(scene, strikes, seconds, rested)
+        return replace(await _judge(scene, strikes, seconds, rested), began=began)
 
 
 async def _wait(scene: Scene, load: asyncio.Task[None], deadline: float) -> bool:

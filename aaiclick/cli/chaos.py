@@ -104,6 +104,7 @@ def _records(report: Report) -> list[dict[str, object]]:
             _record("found in the calm run", sum(map(len, report.calm.verdict.faults.values())), 0, report.calm.clean),
             _record("calm tasks per second", round(report.calm.tasks_per_second, 1)),
             _record("throughput, of calm", round(report.ratio, 2), f">= {LEAST_RATIO}", not slow),
+            _record("… until 99 % were done", round(report.bulk_per_second / report.calm.bulk_per_second, 2)),
         ]
     p50, p99 = report.recovery_seconds(0.5), report.recovery_seconds(0.99)
     if p50 is not None and p99 is not None:
