@@ -46,7 +46,7 @@ KINDS = {
     "memory": Kind("MB", 0.15, 15.0),
     "file handles": Kind("", 0.15, 15.0),
     "connections": Kind("", 0.15, 10.0),
-    "dead tuples": Kind("", 1.0, 50_000.0),
+    "dead tuples": Kind("", 0.5, 50_000.0),
     "live tuples": Kind("", 0.5, 5_000.0),
     "ClickHouse tables": Kind("", 0.5, 50.0),
     "logs": Kind("MB", 0.15, 1.0),
