@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install browser demo test check format chaos bench clean
+.PHONY: install browser demo test check format chaos soak audit bench clean
 
 install: $(STAMP)
 
@@ -47,10 +47,20 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Three seeds, a hundred thousand tasks each; an hour or so. CHAOS="--tasks 5000 --minutes 3" for less.
-CHAOS ?= --tasks 100000 --minutes 20
+# Three seeds, a hundred thousand tasks each, with the faults and bars of docs/reliability.md. CHAOS="--tasks 5000 --minutes 3" for less.
+CHAOS ?= --tasks 100000 --calm-tasks 20000 --minutes 20 --bars --faults worker,zombie,postgres,clickhouse,network
 chaos: install
 	for seed in 1 2 3; do $(BIN)/aaiclick chaos run --seed $$seed $(CHAOS) || exit 1; done
+
+# An hour of steady load, in which nothing may grow.
+SOAK ?= --minutes 60
+soak: install
+	$(BIN)/aaiclick chaos soak $(SOAK)
+
+# Known vulnerabilities of what is installed; asks the public database, so it needs the network.
+audit: install
+	$(BIN)/python -m pip install --quiet 'pip-audit>=2.7,<3'
+	$(BIN)/python -m pip_audit --local --skip-editable
 
 bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

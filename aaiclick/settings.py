@@ -200,6 +200,9 @@ class Settings(BaseSettings):
     job_default_timeout_seconds: Seconds = _variable(
         "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
     )
+    retention_seconds: Seconds = _variable(
+        "AAICLICK_RETENTION", 30 * 86400.0, "Seconds that finished jobs and tasks, and logs of tasks, are kept"
+    )
     server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
     server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
     server_body_bytes: int = _variable(

@@ -104,6 +104,11 @@ MUTATIONS = (
         ("tests/integration/cluster/test_cluster.py",),
     ),
     Mutation(
+        "sending rows to ClickHouse once", "aaiclick/data/client.py",
+        "rows = _once(body) if isinstance(body, bytes) else body", "rows = body",
+        ("tests/integration/data/test_cut_off.py",),
+    ),
+    Mutation(
         "saying again what PostgreSQL may not have heard", "aaiclick/orchestration/worker/process.py",
         "self._outcomes = outcomes + self._outcomes", "self._outcomes = self._outcomes",
         ("tests/integration/worker/test_commits.py",),

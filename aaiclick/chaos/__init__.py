@@ -8,5 +8,8 @@ flow       a reactive DAG, and what must be in its datasets
 bodies     what the tasks do
 history    what clients and tasks saw, in files outside of all this
 checker    histories against PostgreSQL and ClickHouse
-run        all of it
+scene      an installation of a run's own, with workers and clients
+strikes    each kind of fault, done to it
+run        all of it, beside a calm run
+soak       steady load for long, in which nothing may grow
 """

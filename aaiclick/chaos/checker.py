@@ -48,6 +48,11 @@ CREATE TRIGGER chaos_term AFTER UPDATE ON workers FOR EACH ROW
 tables, where the wall between organisations would be missed."""
 
 
+FAULTS = (
+    "lost", "unexpected", "duplicated", "accepted twice", "disordered", "orphans", "outbox left", "violated",
+)  # fmt: skip
+
+
 @dataclass
 class Verdict:
     """What was found; everything but `recovered` should be empty."""
@@ -55,18 +60,21 @@ class Verdict:
     lost: list[str] = field(default_factory=list[str])
     unexpected: list[str] = field(default_factory=list[str])
     duplicated: list[str] = field(default_factory=list[str])
+    accepted_twice: list[str] = field(default_factory=list[str])
     disordered: list[str] = field(default_factory=list[str])
     orphans: list[str] = field(default_factory=list[str])
+    outbox_left: list[str] = field(default_factory=list[str])
     violated: list[str] = field(default_factory=list[str])
     recovered: int = 0
     tasks: int = 0
     jobs: int = 0
     recovery_seconds: list[float] = field(default_factory=list[float])
+    ends: list[float] = field(default_factory=list[float])
+    """When attempts came to their end, by the clock of the histories."""
 
     @property
     def faults(self) -> dict[str, list[str]]:
-        names = ("lost", "unexpected", "duplicated", "disordered", "orphans", "violated")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name.replace(" ", "_")) for name in FAULTS}
 
     @property
     def clean(self) -> bool:
@@ -87,16 +95,17 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     _judge_jobs(verdict, meant, rows, {row["id"]: row["status"] for row in await connection.fetch(JOBS)})
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
+    verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
     verdict.recovery_seconds = _recoveries(seen, history.notes(directory, "strikes"))
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
-        verdict.duplicated.append(f"task {row['task_id']} was completed {row['times']} times")
+        verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
     for row in await connection.fetch(TERMS):
         verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
     for finding in await check_invariants(connection, grace_seconds=30):
         verdict.violated.append(f"{finding.invariant}: {finding.kind} {finding.id}: {finding.finding}")
-    if waiting := await connection.fetchval("SELECT count(*) FROM outbox WHERE processed_at IS NULL"):
-        verdict.violated.append(f"I9: {waiting} rows wait in the outbox")
+    for row in await connection.fetch("SELECT id FROM outbox WHERE processed_at IS NULL"):
+        verdict.outbox_left.append(f"I9: event {row['id']} waits in the outbox")
     for finding in await disagreements(connection, clickhouse, orphan_seconds=0):
         (verdict.orphans if finding.invariant == "I8" else verdict.violated).append(
             f"{finding.invariant}: {finding.table} {finding.finding}"

@@ -9,9 +9,10 @@ import itertools
 import json
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -24,10 +25,12 @@ from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Group, OrchContext, Task, create_job
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog_sources import start_source
-from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import DEFAULT_ORG_ID
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
 
 T = TypeVar("T")
 
@@ -54,6 +57,28 @@ AWAY = (
 
 
 @dataclass
+class Pace:
+    """How far clients are ahead of workers: load without an end, and not a mountain of it."""
+
+    most: int
+    unfinished: int = 0
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def counted(self, unfinished: int) -> None:
+        """Somebody has counted what is not done yet."""
+        self.unfinished = unfinished
+        if unfinished < self.most:
+            self._room.set()
+
+    async def take(self, tasks: int) -> None:
+        """These are about to be submitted; not before there is room."""
+        while self.unfinished >= self.most:
+            self._room.clear()
+            await self._room.wait()
+        self.unfinished += tasks
+
+
+@dataclass
 class Client:
     """One who submits."""
 
@@ -62,13 +87,18 @@ class Client:
     way: Way
     history: Path
     orgs: list[UUID]
+    pace: Pace
     submitted: int = 0
+    _context: OrchContext = field(init=False)
 
     async def submit(self, tasks: int) -> None:
         """Work of about that many tasks."""
-        while self.submitted < tasks:
-            kind = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
-            self.submitted += await getattr(self, f"_{kind}")(f"{self.number}-{self.submitted}")
+        async with OrchContext(target=self.way.to_postgres) as self._context:
+            while self.submitted < tasks:
+                kind = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
+                made = await getattr(self, f"_{kind}")(f"{self.number}-{self.submitted}")
+                self.submitted += made
+                await self.pace.take(made)
 
     # --- kinds of work ------------------------------------------------------------------------------------------------
 
@@ -103,11 +133,11 @@ class Client:
         return body, {"history": history, "seconds": round(self.rng.choice((0, 0, 0, 0.01, 0.1)), 3)}
 
     async def _enqueue(self, made: list[NewTask], org: UUID) -> list[int]:
-        connection = await connect(self.way.to_postgres)
-        try:
+        async with self._connection() as connection:
             return await enqueue_tasks(connection, made, org)
-        finally:
-            connection.terminate()
+
+    def _connection(self) -> AbstractAsyncContextManager[Connection]:
+        return self._context.connection()
 
     async def _dag(self, key: str) -> int:
         """A source, groups one after the other with a chain inside, and a sink."""
@@ -170,11 +200,8 @@ class Client:
         trigger = {"kind": "manual", "payload": {"rows": rows}}
 
         async def fire() -> int:
-            connection = await connect(self.way.to_postgres)
-            try:
+            async with self._connection() as connection:
                 return (await start_source(connection, DEFAULT_ORG_ID, NAME, None, trigger, idempotency_key=key))[0]
-            finally:
-                connection.terminate()
 
         job_id = await self._insist(fire)
         note(self.history, FILE, heard="flow", key=key, job=job_id)
@@ -189,8 +216,7 @@ class Client:
         note(self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges)
 
         async def create() -> int:
-            async with OrchContext(target=self.way.to_postgres):
-                return (await create_job(f"chaos {key}", nodes, idempotency_key=key)).id
+            return (await create_job(f"chaos {key}", nodes, idempotency_key=key)).id
 
         job_id = await self._insist(create)
         note(self.history, FILE, heard="job", key=key, job=job_id)

@@ -12,27 +12,78 @@ import contextlib
 import random
 import socket
 import struct
+from collections import deque
 from dataclasses import dataclass, field
+from typing import cast
 
 MODES = ("latency", "reset", "blackhole", "half-open", "forgotten")
 AT_ONCE = ("reset", "forgotten")
-PIECE = 65_536
 
 
-@dataclass(eq=False)
-class _Pair:
-    client: asyncio.StreamWriter
-    server: asyncio.StreamWriter | None = None
-    forgotten: bool = False
+class _End(asyncio.Protocol):
+    """One end of a connection: what it hears is the other's to say, at once if the network is good."""
+
+    def __init__(self, proxy: Proxy, *, answers: bool) -> None:
+        self._proxy = proxy
+        self._answers = answers
+        self._waiting: deque[tuple[float, bytes]] = deque()
+        self._ended = False
+        self.other: _End | None = None
+        self.transport: asyncio.Transport | None = None
+        self.forgotten = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self._proxy.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.forgotten or self._proxy.swallows(answers=self._answers):
+            return
+        self._waiting.append((asyncio.get_running_loop().time() + self._proxy.late_seconds, data))
+        self.pass_on()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self.pass_on()
+        return True
+
+    def pass_on(self) -> None:
+        """Say what is to be said by now."""
+        there = None if self.other is None else self.other.transport
+        if self._proxy.holds or there is None or there.is_closing():
+            return
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            at, data = self._waiting[0]
+            if at > loop.time():
+                loop.call_at(at, self.pass_on)
+                return
+            self._waiting.popleft()
+            there.write(data)
+        if self._ended and there.can_write_eof():
+            with contextlib.suppress(OSError, RuntimeError):
+                there.write_eof()
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._proxy.closed(self)
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.close()
 
     def cut(self) -> None:
-        for writer in (self.client, self.server):
-            if writer is None:
-                continue
-            with contextlib.suppress(OSError, AttributeError):
-                sock: socket.socket = writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
+        if self.transport is None:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            sock: socket.socket = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
 
 
 @dataclass(eq=False)
@@ -43,18 +94,22 @@ class Proxy:
     port: int = 0
     mode: str = "pass"
     delay_seconds: float = 0.0
-    _pairs: set[_Pair] = field(default_factory=set[_Pair])
+    _ends: set[_End] = field(default_factory=set[_End])
     _server: asyncio.Server | None = None
     _passing: asyncio.Event = field(default_factory=asyncio.Event)
+    _calls: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     async def start(self) -> None:
         self._passing.set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _End(self, answers=False), "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+        for call in self._calls:
+            call.cancel()
         self.cut()
 
     async def strike(self, mode: str, seconds: float) -> None:
@@ -63,52 +118,59 @@ class Proxy:
         if mode == "reset":
             self.cut()
         if mode == "forgotten":
-            for pair in self._pairs:
-                pair.forgotten = True
+            for end in self._ends:
+                end.forgotten = True
         if mode == "blackhole":
             self._passing.clear()
-        if mode not in AT_ONCE:
-            await asyncio.sleep(seconds)
-        if mode in ("blackhole", "half-open"):
-            self.cut()
-        self.mode = "pass"
-        self._passing.set()
+        try:
+            if mode not in AT_ONCE:
+                await asyncio.sleep(seconds)
+        finally:  # also when somebody has had enough of it
+            if mode in ("blackhole", "half-open"):
+                self.cut()
+            self.mode = "pass"
+            self._passing.set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing passes."""
+        return self.mode == "blackhole"
+
+    @property
+    def late_seconds(self) -> float:
+        return self.delay_seconds if self.mode == "latency" else 0.0
+
+    def swallows(self, *, answers: bool) -> bool:
+        return answers and self.mode == "half-open"
 
     def cut(self) -> None:
-        for pair in list(self._pairs):
-            pair.cut()
+        for end in list(self._ends):
+            end.cut()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pair = _Pair(writer)
-        self._pairs.add(pair)
+    def opened(self, end: _End) -> None:
+        self._ends.add(end)
+        if end.other is None:
+            call = asyncio.create_task(self._call(end))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def closed(self, end: _End) -> None:
+        self._ends.discard(end)
+
+    async def _call(self, client: _End) -> None:
+        """Somebody has come: find the server for it."""
+        await self._passing.wait()
+        loop, there = asyncio.get_running_loop(), _End(self, answers=True)
+        there.other = client
         try:
-            await self._passing.wait()
             if isinstance(self.upstream, str):
-                there, pair.server = await asyncio.open_unix_connection(self.upstream)
+                await loop.create_unix_connection(lambda: there, self.upstream)
             else:
-                there, pair.server = await asyncio.open_connection(*self.upstream)
-            await asyncio.gather(
-                self._pump(pair, reader, pair.server, answers=False), self._pump(pair, there, writer, answers=True)
-            )
-        except (OSError, asyncio.CancelledError):
-            pair.cut()
-        finally:
-            self._pairs.discard(pair)
-            for each in (pair.client, pair.server):
-                if each is not None:
-                    each.close()
-
-    async def _pump(
-        self, pair: _Pair, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
-    ) -> None:
-        while piece := await reader.read(PIECE):
-            await self._passing.wait()
-            if self.mode == "latency":
-                await asyncio.sleep(self.delay_seconds)
-            if pair.forgotten or (self.mode == "half-open" and answers):
-                continue
-            writer.write(piece)
-            await writer.drain()
-        if writer.can_write_eof():
-            with contextlib.suppress(OSError):
-                writer.write_eof()
+                await loop.create_connection(lambda: there, *self.upstream)
+        except OSError:
+            client.cut()
+            return
+        client.other = there
+        if client not in self._ends:  # it has gone meanwhile
+            there.cut()
+        client.pass_on()

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from aaiclick.store.migrate import ensure_current
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
+CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
 CLOCK = """import os, time
@@ -51,11 +53,15 @@ class Servers:
         await ensure_current(self.postgres)
 
     def kill(self, name: str) -> bool:
-        with contextlib.suppress(StackError, ProcessLookupError, KeyError, TypeError):
-            answer = ask(self._home, {"op": "status"})
-            os.kill((answer or {})["status"]["servers"][name]["pid"], signal.SIGKILL)
+        with contextlib.suppress(StackError, ProcessLookupError, KeyError):
+            os.kill(self.pids()[name], signal.SIGKILL)
             return True
         return False
+
+    def pids(self) -> dict[str, int]:
+        """Of those that run."""
+        answer = ask(self._home, {"op": "status"}) or {"status": {"servers": {}}}
+        return {name: each["pid"] for name, each in answer["status"]["servers"].items() if each["pid"]}
 
     def stop(self) -> None:
         self._lease.close()
@@ -100,8 +106,9 @@ class Program:
 
     name = "program"
 
-    def __init__(self, number: int, directory: Path, way: Way) -> None:
+    def __init__(self, number: int, directory: Path, way: Way, variables: Mapping[str, str]) -> None:
         self.number = number
+        self._more = variables
         self.way = way
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
@@ -141,6 +148,7 @@ class Program:
             "WORKER_HEARTBEAT_INTERVAL": str(HEARTBEAT_SECONDS),
             "WORKER_TIMEOUT": str(LEASE_SECONDS),
             "WORKER_MAX_RETRIES": "100",
+            **self._more,
         }
 
     @property
@@ -203,7 +211,7 @@ class Worker(Program):
     name = "worker"
 
     def _command(self) -> list[str]:
-        return ["worker", "start", "--processes", "1", "--concurrency", "16"]
+        return ["worker", "start", "--processes", "1", "--concurrency", str(CONCURRENCY)]
 
 
 class ApiServer(Program):
@@ -211,8 +219,8 @@ class ApiServer(Program):
 
     name = "server"
 
-    def __init__(self, directory: Path, way: Way) -> None:
-        super().__init__(1, directory, way)
+    def __init__(self, directory: Path, way: Way, variables: Mapping[str, str]) -> None:
+        super().__init__(1, directory, way, variables)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
 
@@ -223,8 +231,8 @@ class ApiServer(Program):
 class ServedWorker(Worker):
     """`aaiclick worker start --server`: it has a key, and no database."""
 
-    def __init__(self, number: int, directory: Path, way: Way, key: str) -> None:
-        super().__init__(number, directory, way)
+    def __init__(self, number: int, directory: Path, way: Way, variables: Mapping[str, str], key: str) -> None:
+        super().__init__(number, directory, way, variables)
         self._key = key
 
     def _variables(self, logs: Path) -> dict[str, str]:

@@ -173,12 +173,17 @@ class Client:
         compression: str | None = None,
         query_id: str = "",
     ) -> None:
-        """Send rows in a ClickHouse format, whole or as a stream."""
+        """Send rows in a ClickHouse format, whole or as a stream; once.
+
+        A connection may break after ClickHouse has taken the rows and before it has said so. clickhouse-connect would
+        send them again, and they would be there twice: it cannot do that with a stream.
+        """
         query_id = query_id or new_query_id()
         merged = {**self.settings, **(settings or {}), "query_id": query_id}
         names = [quote_name(each) for each in columns]
         # Quoted here: clickhouse-connect leaves what is quoted alone, and its own quoting misses backslashes.
-        work = self._raw.raw_insert(quote_name(table), names, body, merged, format_name, compression)
+        rows = _once(body) if isinstance(body, bytes) else body
+        work = self._raw.raw_insert(quote_name(table), names, rows, merged, format_name, compression)
         await self._guarded(work, query_id)
 
     async def send(
@@ -296,6 +301,10 @@ class Client:
             await node.close()
 
 
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
 def _failed_late(tail: bytes, target: ClickHouseTarget) -> AaiclickError:
     """An answer that began well and then failed ends with a mark and the words of the error."""
     words = tail.split(MID_STREAM, 1)[1].decode(errors="replace")
@@ -369,6 +378,11 @@ def _broke_off(error: BaseException | None) -> bool:
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ClickHouseTarget, Client]] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 _closers: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncIterator[None]]] = WeakKeyDictionary()
+
+
+def is_connected(target: ClickHouseTarget) -> bool:
+    """Whether this event loop has a client for a server: then `connect` waits for nothing."""
+    return target in _clients.get(asyncio.get_running_loop(), {})
 
 
 async def connect(target: ClickHouseTarget) -> Client:

@@ -32,6 +32,7 @@ CONFIG = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{port}</http_port>
   <max_server_memory_usage_to_ram_ratio>0.6</max_server_memory_usage_to_ram_ratio>
+  <backups><allowed_path>{backups}</allowed_path></backups>
   <http_handlers>
     <rule><url>/{path}</url><handler><type>dynamic_query_handler</type><query_param_name>query</query_param_name></handler></rule>
   </http_handlers>
@@ -101,7 +102,12 @@ class EmbeddedClickHouse:
         users = self._configuration / "users.xml"
         password_hash = hashlib.sha256(self._secrets.clickhouse_password.encode()).hexdigest()
         write_private(users, USERS.format(user=USER, password_hash=password_hash))
-        config = CONFIG.format(users=escape(str(users)), port=self.port, path=self._secrets.clickhouse_path)
+        config = CONFIG.format(
+            users=escape(str(users)),
+            port=self.port,
+            path=self._secrets.clickhouse_path,
+            backups=escape(str(self._home.clickhouse / "backups")),
+        )
         write_private(self._configuration / "config.xml", config)
         write_private(self._port_file, json.dumps(self.port))
 

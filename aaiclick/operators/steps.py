@@ -123,7 +123,7 @@ async def _spread(
     ]  # fmt: skip
     print(f"{operator} {callback}: {total:,} rows in {len(chunks):,} chunks of {chunk_rows:,}")  # noqa: T201  (the log)
     arguments = {"group_id": str(group.id), "target": target, "callback": callback}
-    place = {key: options[key] for key in ("queue", "priority") if key in options}
+    place = {key: options[key] for key in ("queue", "priority", "max_attempts", "retry_policy") if key in options}
     last = Task(f"{HERE}.collect", arguments, name=f"collect {callback}", **place)
     last.depends_on(group)
     return last

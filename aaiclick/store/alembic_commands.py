@@ -3,11 +3,16 @@
 Whatever changes the schema does so in one transaction that first takes an advisory lock: of several processes that
 start at once, one migrates and the others find it done. The lock belongs to the transaction, so it also works behind
 a pooler and cannot be left behind.
+
+Clients and workers go on meanwhile. A statement that has to wait for a table keeps everybody else waiting behind it, so
+it does not wait for long: the whole change gives up its locks and is tried again a moment later.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +32,10 @@ from aaiclick.store.migrations import VERSION_TABLE
 
 LOCK_KEY = 0x6161_6963  # 'aaic'; any constant that nobody else picks
 LOCK_SECONDS = 60
+TABLE_LOCK_SECONDS = 1.0
+PAUSE_SECONDS = 0.5
+GIVE_UP_SECONDS = 300.0
+SCRIPTS = Path(__file__).parent / "migrations"
 SEE_HISTORY = "'aaiclick migrate history' lists the revisions that this version knows."
 
 
@@ -72,12 +81,23 @@ async def _with_database(
     target: PostgresTarget, work: Callable[[Config], object], *, any_revision: bool = False
 ) -> str:
     engine = create_engine(target, pool_size=1, max_overflow=0)
+    deadline = time.monotonic() + GIVE_UP_SECONDS
     try:
-        async with engine.begin() as connection:
-            await _lock(connection, target)
-            return await connection.run_sync(_run, target, work, any_revision)
+        while True:
+            try:
+                async with engine.begin() as connection:
+                    await _lock(connection, target)
+                    return await connection.run_sync(_run, target, work, any_revision)
+            except BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
     finally:
         await engine.dispose()
+
+
+class BusyError(SchemaError):
+    """Tables are in use for longer than others can be kept waiting; nothing was changed."""
 
 
 def _run(
@@ -105,7 +125,7 @@ async def _lock(connection: AsyncConnection, target: PostgresTarget) -> None:
     try:
         await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
-        await connection.execute(sa.text("SET LOCAL lock_timeout = 0"))
+        await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{TABLE_LOCK_SECONDS * 1000:.0f}ms'"))
     except DBAPIError as error:
         if not isinstance(getattr(error.orig, "__cause__", None), asyncpg.LockNotAvailableError):
             raise
@@ -120,6 +140,12 @@ def _explain_refusal(error: DBAPIError, target: PostgresTarget) -> SchemaError:
     """What PostgreSQL said, without the statement it said it to."""
     cause = getattr(error.orig, "__cause__", None)
     said = str(cause or error.orig).strip().splitlines()[0]
+    if isinstance(cause, asyncpg.LockNotAvailableError | asyncpg.DeadlockDetectedError):
+        return BusyError(
+            f"The schema of {target} was not changed: for {GIVE_UP_SECONDS:.0f} s somebody has been using a table.",
+            remedy="Find the longest transaction and end it: SELECT pid, xact_start, query FROM pg_stat_activity "
+            "ORDER BY xact_start; then run 'aaiclick migrate' again. Nothing was changed.",
+        )
     if isinstance(cause, asyncpg.InsufficientPrivilegeError):
         return SchemaError(
             f"User {target.user!r} may not change the schema of {target}: {said}.",
@@ -161,7 +187,7 @@ def _without_database(work: Callable[[Config], object]) -> str:
 def _configuration() -> tuple[Config, io.StringIO]:
     output = io.StringIO()
     config = Config(stdout=output, output_buffer=output)
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config, output
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
+from aaiclick.data.client import connect, is_connected
 from aaiclick.data.errors import ConversionError, NoContextError, ObjectNotFoundError
 from aaiclick.data.forms import annotations_of, given_as
 from aaiclick.data.values import Whole
@@ -41,7 +42,7 @@ from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.orchestration.worker.witness import Witness
-from aaiclick.settings import WorkTarget
+from aaiclick.settings import ClickHouseTarget, WorkTarget
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed, tables_in
 
@@ -93,8 +94,22 @@ class Running:
         self.job.cancel()
 
 
+SOON_SECONDS = 1.0
+OPEN_SECONDS = 30.0
+
 Outcome = Success | Failure | Lease
 """What came of an attempt: it succeeded, it failed, or it is given back as if it had not been tried."""
+
+
+def _silent(target: ClickHouseTarget) -> UnreachableError:
+    return UnreachableError(
+        f"{target} does not answer.", remedy="Check that it runs, and the network between it and this worker."
+    )
+
+
+async def _open(target: ClickHouseTarget) -> None:
+    async with asyncio.timeout(OPEN_SECONDS):
+        await connect(target)
 
 
 class Executor:
@@ -116,6 +131,7 @@ class Executor:
         self._tables = tables
         self.witness = witness
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
+        self._opening: dict[ClickHouseTarget, tuple[asyncio.Task[None], float]] = {}
 
     async def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -171,10 +187,29 @@ class Executor:
         prefix = f"aai-{claim.lease.task_id}-{claim.lease.attempt}"
         try:
             target = await self.transport.clickhouse(claim.org_id)
+            if not is_connected(target):
+                await self._connect_soon(target)
             data = DataContext(target, lifecycle=tables, name=f"task {claim.lease.task_id}", query_prefix=prefix)
             return await data.__aenter__()
         except (UnreachableError, UnauthorisedError) as error:
             return error
+
+    async def _connect_soon(self, target: ClickHouseTarget) -> None:
+        """The first of a process may wait for ClickHouse a little, on behalf of all: a network that swallows everything
+        must not hold up those who want no data. Whoever does is told, and tried again.
+        """
+        if target not in self._opening:
+            opening = asyncio.create_task(_open(target))
+            opening.add_done_callback(lambda _: self._opening.pop(target, None))
+            self._opening[target] = opening, time.monotonic() + SOON_SECONDS
+        opening, until = self._opening[target]
+        done, _ = await asyncio.wait([opening], timeout=max(0.0, until - time.monotonic()))
+        if not done:
+            raise _silent(target)
+        try:
+            opening.result()
+        except TimeoutError as error:
+            raise _silent(target) from error
 
     async def _bind(self, claim: Claim, function: Callable[..., Any], tables: AttemptTables) -> dict[str, Any]:
         """Arguments out of their JSON form, with the results of other tasks in their places."""

@@ -7,7 +7,8 @@ is done. `--isolation process` runs every task this way.
 
 A child is forked from a template that has imported everything (see `template`), so it is there within milliseconds. It
 takes one task after the other, a line of JSON each, and answers with a line. Ending a task is ending its child, which
-no code can refuse.
+no code can refuse. Suspects are mostly innocent and short, and a child costs more than they do: a few children take
+them one after the other, and there are more only when these are held up.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import contextlib
 import json
 import socket
 import sys
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -41,6 +43,8 @@ from aaiclick.store.leases import CRASHED, Claim, Failure
 LINE_BYTES = 64_000_000
 KEPT = 2
 """Children that are kept when there are places for more than there are tasks."""
+SOON_SECONDS = 0.25
+"""How long a task waits for one of these to be free, before it gets another child."""
 FOREVER_SECONDS = 1e9
 """The child keeps no time: its parent does."""
 
@@ -75,8 +79,20 @@ class Child:
 class Isolation:
     """Runs tasks in child processes, at most one at a time in each."""
 
-    def __init__(self, setup: Setup, children: int, transport: Transport, template: Template | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        children: int,
+        transport: Transport,
+        template: Template | None = None,
+        *,
+        at_once: int | None = None,
+    ) -> None:
+        """Up to `children`, of which `at_once` are started without hesitation (all, if nothing is said)."""
         self._setup = setup
+        self._at_once = children if at_once is None else at_once
+        self._busy = 0
+        self._freed = asyncio.Event()
         self._transport = transport
         self._template = template
         self._idle: list[Child] = []
@@ -86,7 +102,12 @@ class Isolation:
         """The outcome of a task run alone."""
         try:
             async with self._places:
-                return await self._run(running)
+                self._busy += 1  # before there is a child: others must not start theirs meanwhile
+                try:
+                    return await self._run(running)
+                finally:
+                    self._busy -= 1
+                    self._freed.set()
         except asyncio.CancelledError:
             return ending_outcome(running)  # it was still waiting for a place
         except OSError as error:
@@ -118,11 +139,24 @@ class Isolation:
             await self._template.close()
 
     async def _child(self) -> Child:
+        child = await self._idle_child()
+        patient_until = time.monotonic() + SOON_SECONDS
+        while child is None and self._busy > self._at_once and (left := patient_until - time.monotonic()) > 0:
+            self._freed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._freed.wait(), left)
+            child = await self._idle_child()
+        return child or await self._new_child()
+
+    async def _idle_child(self) -> Child | None:
         while self._idle:
             child = self._idle.pop()
             if not child.reader.at_eof() and _lives(child.pid):
                 return child
             await child.end()  # it was killed while it had nothing to do: no task is to blame
+        return None
+
+    async def _new_child(self) -> Child:
         template = self._template
         try:
             return await self._start()

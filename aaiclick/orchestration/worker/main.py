@@ -27,10 +27,11 @@ from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.orchestration.worker.template import Template
-from aaiclick.settings import PostgresTarget
+from aaiclick.settings import PostgresTarget, get_settings
 
 ORDER_BYTES = 16_000_000
 LEFT_ALONE = 6
+SUSPECTS_AT_ONCE = 2
 SUSPECTS = 8
 """Tasks that may have killed a process, run alone, at once; each has a process of its own."""
 
@@ -45,7 +46,8 @@ async def serve(template: Template) -> None:
     duty = Duty.from_json(order["duty"])
     executor = await make_executor(setup, threads=duty.concurrency)
     places = duty.concurrency if duty.isolate else min(duty.concurrency, SUSPECTS)
-    isolation = Isolation(setup, places, executor.transport, template)
+    at_once = places if duty.isolate else SUSPECTS_AT_ONCE
+    isolation = Isolation(setup, places, executor.transport, template, at_once=at_once)
     process = WorkerProcess(duty, executor.transport, executor, isolation)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
@@ -76,6 +78,7 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
 
 
 def main() -> None:
+    get_settings()  # children of the template find it read
     template = Template.fork(work_alone)  # first of all: what has a loop, threads or connections cannot be forked
     code = 0
     with captured_output():

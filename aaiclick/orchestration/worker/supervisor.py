@@ -32,21 +32,25 @@ from typing import TypeVar
 
 from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError, UnreachableError
-from aaiclick.orchestration.loops import router
+from aaiclick.orchestration.loops import router, tidy_logs
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
-from aaiclick.settings import PostgresTarget
+from aaiclick.settings import PostgresTarget, get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
 
 AGAIN_SECONDS = 0.25
 LOOP_SECONDS = 2.0
+TURNS_IN_TERM = 3
+LOOPS_IN_LEASE = 5
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
-STEADY_SECONDS = 30.0
+STEADY_SECONDS = 5.0
+"""A process that ran this long was killed, or killed by a task; sooner, it may never work."""
 TELL_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
+TIDY_SECONDS = 3600.0
 HOUSE_SECONDS = 30.0
 """What loops do at once may take a while; nobody's lease depends on it."""
 
@@ -174,10 +178,8 @@ class Supervisor:
 
     async def run(self) -> None:
         """Work until all processes have ended for good."""
-        keepers = [
-            asyncio.create_task(work)
-            for work in (self._keep_leases(), self._end_overdue(), self._lead(), self._route(), self._hurry())
-        ]
+        beside = (self._keep_leases, self._end_overdue, self._lead, self._route, self._tidy, self._hurry)
+        keepers = [asyncio.create_task(work()) for work in beside]
         try:
             await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
         finally:
@@ -278,13 +280,18 @@ class Supervisor:
         while True:
             if self._children:
                 await self._loops.do(self._run_loops)
-            await asyncio.sleep(LOOP_SECONDS)
+            await asyncio.sleep(self._loop_seconds)
+
+    @property
+    def _loop_seconds(self) -> float:
+        """Short leases are meant to be missed soon."""
+        return min(LOOP_SECONDS, self._plan.duty.lease_seconds / LOOPS_IN_LEASE)
 
     async def _run_loops(self, line: Line) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
             # A leader that dies is missed no later than its tasks are.
-            term = max(3 * LOOP_SECONDS, min(TERM_SECONDS, self._plan.duty.lease_seconds))
+            term = max(TURNS_IN_TERM * self._loop_seconds, min(TERM_SECONDS, self._plan.duty.lease_seconds))
             await line.keep_house(worker_id, term)
             for drained in await line.draining(list(self._children)):
                 child = self._children.get(drained)
@@ -297,6 +304,13 @@ class Supervisor:
         while isinstance(self._plan.setup.work, PostgresTarget):
             await self._events.do(self._route_once)
             await self._bell.wait(router.POLL_SECONDS)
+
+    async def _tidy(self) -> None:
+        """Logs are where their tasks ran, so each machine forgets its own."""
+        keep_seconds = get_settings().retention_seconds
+        while True:
+            await asyncio.to_thread(tidy_logs.run_once, self._plan.duty.log_directory, keep_seconds=keep_seconds)
+            await asyncio.sleep(min(TIDY_SECONDS, keep_seconds))
 
     async def _route_once(self, line: Line) -> None:
         await self._bell.listen(line.connection)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 
 from aaiclick import faults
@@ -72,6 +73,29 @@ async def test_a_router_that_dies_has_given_events_out_or_not(shop):
         assert len(await shop.tasks(job_id)) == given_out
         await catalog_events.route(shop.db)
         assert await shop.tasks(job_id) == [("tidy",)] * 5
+    await shop.check()
+
+
+async def test_a_router_that_is_cut_off_half_way_leaves_everything_to_the_next(shop, aaiclick_postgres, monkeypatch):
+    """It has taken events out of the outbox and has not given out their tasks."""
+    await shop.deploy()
+    job_id = await shop.emit("shop.raw", 5)
+    consumers = catalog_events._consumers
+
+    async def cut_off(connection, events):
+        assert len(events) == 5
+        await shop.db.execute("SELECT pg_terminate_backend($1)", connection.get_server_pid())
+        return await consumers(connection, events)
+
+    monkeypatch.setattr(catalog_events, "_consumers", cut_off)
+    router = await connect(aaiclick_postgres)
+    with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError)):
+        await catalog_events.route(router)
+    router.terminate()
+    monkeypatch.undo()
+    assert await shop.tasks(job_id) == []
+    assert await catalog_events.route(shop.db) == 5
+    assert await shop.tasks(job_id) == [("tidy",)] * 5
     await shop.check()
 
 

@@ -1,6 +1,7 @@
 """What tasks do and what comes of it, in a real worker."""
 
 import json
+import socket
 
 import pytest
 
@@ -168,3 +169,18 @@ async def test_an_object_of_one_organisation_is_not_there_for_another(bench, aai
     assert not (await client.read_text("SELECT 1 FROM system.tables WHERE name = {t:String}", {"t": table})).num_rows
     for org_id in (one, two):
         await client.run(f"DROP DATABASE IF EXISTS `{aaiclick_clickhouse.database}_{org_id.hex}` SYNC")
+
+
+async def test_a_task_without_data_does_not_wait_for_a_clickhouse_that_is_silent(bench):
+    """It takes connections and never says anything, as behind a firewall that swallows everything."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        plain = await bench.enqueue_many(20, "nothing")
+        wants_data = await bench.enqueue("echo", json.dumps({"word": "x"}), max_attempts=1)
+        url = f"http://user:password@127.0.0.1:{silent.getsockname()[1]}/nowhere"
+        worker = bench.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url)
+        for task_id in plain:
+            assert (await bench.until(task_id, lambda row: row["completed_at"]))["status"] == "COMPLETED"
+        row = await bench.until(wants_data, lambda row: row["completed_at"])
+        assert row["status"] == "DEAD_LETTER"
+        assert "does not answer" in row["error"]
+        assert worker.stop() == 0

@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from uuid import uuid4
 
 import psutil
 
 from aaiclick.orchestration.transport import make_transport
+from aaiclick.orchestration.worker import isolated
 from aaiclick.orchestration.worker.executor import make_running
 from aaiclick.orchestration.worker.isolated import Isolation
 from aaiclick.orchestration.worker.orders import Setup
@@ -25,6 +27,13 @@ def tell(path):
     Path(path).write_text(f"{os.getpid()} {os.getppid()}")
 
 
+def meet(path, number, wanted):
+    """Until that many are here at once."""
+    (Path(path) / str(number)).write_text(str(os.getpid()))
+    while len(list(Path(path).iterdir())) < wanted:
+        time.sleep(0.01)
+
+
 def leave():
     os._exit(5)
 
@@ -34,6 +43,23 @@ async def run(isolation, directory, function, **arguments):
     name = f"{ME}.{function}"
     claim = Claim(lease, DEFAULT_ORG_ID, None, None, name, name, json.dumps(arguments), None, 0, None, suspect=True)
     return await isolation.run(make_running(claim, directory, 60))
+
+
+async def test_suspects_share_a_few_children_unless_these_are_held_up(tmp_path, monkeypatch):
+    setup = Setup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
+    isolation = Isolation(setup, 8, make_transport(*NOWHERE), at_once=2)
+
+    async def met(directory, tasks, wanted):
+        directory.mkdir()
+        every = (run(isolation, tmp_path, "meet", path=str(directory), number=n, wanted=wanted) for n in range(tasks))
+        assert all(isinstance(outcome, Success) for outcome in await asyncio.gather(*every))
+        return {each.read_text() for each in directory.iterdir()}
+
+    monkeypatch.setattr(isolated, "SOON_SECONDS", 60.0)
+    assert len(await met(tmp_path / "short", 10, wanted=1)) <= 2
+    monkeypatch.setattr(isolated, "SOON_SECONDS", 0.05)
+    assert len(await met(tmp_path / "long", 5, wanted=5)) == 5
+    await isolation.close()
 
 
 async def test_only_a_task_that_ends_its_process_is_blamed(tmp_path):

@@ -1,0 +1,166 @@
+"""What breaks, and how: each kind of fault, done to a scene."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import psutil
+
+from aaiclick.chaos.history import note
+from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
+from aaiclick.chaos.scene import Scene
+from aaiclick.chaos.schedule import Strike
+from aaiclick.chaos.servers import LEASE_SECONDS, ServedWorker, Way, Worker
+from aaiclick.store.engine import connect
+
+
+class Strikes:
+    """Does what a schedule says."""
+
+    def __init__(self, scene: Scene, say: Callable[[str], None]) -> None:
+        self._scene = scene
+        self._say = say
+        self._pending: set[asyncio.Task[None]] = set()
+        self.counts: Counter[str] = Counter()
+
+    async def run(self, strikes: Sequence[Strike]) -> None:
+        """One after the other, each at its time."""
+        began = time.monotonic()
+        try:
+            for strike in strikes:
+                await asyncio.sleep(max(0.0, strike.at_seconds - (time.monotonic() - began)))
+                what = await getattr(self, f"_strike_{strike.kind}")(strike)
+                self.counts[strike.kind] += 1
+                self._say(f"{strike.at_seconds:6.1f} s  {what}")
+        finally:
+            for task in self._pending:
+                task.cancel()
+            await asyncio.gather(*self._pending, return_exceptions=True)
+
+    def _choose(self, strike: Strike) -> Worker | None:
+        able = [each for each in self._scene.workers if each.alive and each.number not in self._scene.frozen]
+        return strike.rng().choice(able) if able else None
+
+    async def _strike_worker(self, strike: Strike) -> str:
+        """Its process, its supervisor, or both."""
+        worker = self._choose(strike)
+        if worker is None:
+            return "worker: nobody was there to be killed"
+        supervisor, *others = worker.processes() or [None]
+        victims = {"process": others, "supervisor": [supervisor], "all": [supervisor, *others]}
+        which = strike.rng().choice(list(victims))
+        self._kill(strike.kind, [each for each in victims[which] if each is not None])
+        await asyncio.sleep(0.2)
+        await self._scene.replace_dead()
+        return f"worker {worker.number}: {which} killed"
+
+    def _kill(self, kind: str, victims: list[psutil.Process]) -> None:
+        for victim in victims:
+            with contextlib.suppress(psutil.Error):
+                victim.kill()
+        note(self._scene.history, "strikes", kind=kind, killed=[victim.pid for victim in victims])
+
+    async def _strike_zombie(self, strike: Strike) -> str:
+        """Frozen for longer than its lease, then let go on."""
+        worker = self._choose(strike)
+        if worker is None:
+            return "zombie: nobody was there to be frozen"
+        frozen = worker.processes()
+        for process in frozen:
+            with contextlib.suppress(psutil.Error):
+                process.suspend()
+        self._scene.frozen.add(worker.number)
+        seconds = LEASE_SECONDS + strike.rng().uniform(1, 4)
+        note(self._scene.history, "strikes", kind="zombie", frozen=[each.pid for each in frozen], seconds=seconds)
+
+        async def wake() -> None:
+            await asyncio.sleep(seconds)
+            for process in frozen:
+                with contextlib.suppress(psutil.Error):
+                    process.resume()
+            self._scene.frozen.discard(worker.number)
+
+        self._later(wake())
+        return f"worker {worker.number}: frozen for {seconds:.1f} s, past its lease"
+
+    async def _strike_postgres(self, _: Strike) -> str:
+        return await self._kill_server("postgres")
+
+    async def _strike_clickhouse(self, _: Strike) -> str:
+        return await self._kill_server("clickhouse")
+
+    async def _kill_server(self, name: str) -> str:
+        killed = await asyncio.to_thread(self._scene.servers.kill, name)
+        return f"{name}: {'killed' if killed else 'was down'}"
+
+    async def _strike_network(self, strike: Strike) -> str:
+        """Somebody's way to a server."""
+        rng = strike.rng()
+        ways = [("client", client.number, client.way) for client in self._scene.clients]
+        ways += [("worker", worker.number, worker.way) for worker in self._scene.workers]
+        ways.append(("server", 1, self._scene.server.way))
+        who, number, way = rng.choice(ways)
+        server, mode = rng.choice(("queue", "queue", "clickhouse")), rng.choice(MODES)
+        if mode == "forgotten" and (server != "queue" or way not in self._patient()):
+            mode = "reset"
+        proxy: Proxy = getattr(way, server)
+        seconds = rng.uniform(0.5, 1.5 * LEASE_SECONDS)
+        self._later(proxy.strike(mode, seconds))
+        return f"network: {mode} between {who} {number} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+
+    def _patient(self) -> list[Way]:
+        """Those who notice that an answer does not come though the network takes everything: workers on PostgreSQL."""
+        return [each.way for each in self._scene.workers if not isinstance(each, ServedWorker)]
+
+    async def _strike_server(self, strike: Strike) -> str:
+        self._kill(strike.kind, self._scene.server.processes())
+        await asyncio.sleep(0.2)
+        await self._scene.replace_dead()
+        return "server: killed"
+
+    async def _strike_leader(self, strike: Strike) -> str:
+        """Whoever leads is killed, with all its processes."""
+        pid = None
+        with contextlib.suppress(Exception):  # PostgreSQL may be away
+            connection = await connect(self._scene.servers.postgres)
+            try:
+                pid = await connection.fetchval("SELECT pid FROM workers WHERE is_leader")
+            finally:
+                connection.terminate()
+        leader = next((each for each in self._scene.workers if each.pid == pid), None)
+        if leader is None:
+            return "leader: there was none"
+        self._kill(strike.kind, leader.processes())
+        await asyncio.sleep(0.2)
+        await self._scene.replace_dead()
+        return f"leader: worker {leader.number} killed"
+
+    async def _strike_clock(self, strike: Strike) -> str:
+        """A worker is replaced by one whose clock is wrong by up to a day."""
+        shift = strike.rng().choice((-1, 1)) * strike.rng().uniform(60, 86_400)
+        return await self._exchange(strike, f"clock wrong by {shift:+,.0f} s", clock_seconds=shift)
+
+    async def _strike_disk(self, strike: Strike) -> str:
+        """A worker is replaced by one whose disk for logs is full at once."""
+        return await self._exchange(strike, "disk full", full_disk=True)
+
+    async def _exchange(self, strike: Strike, how: str, *, clock_seconds: float = 0.0, full_disk: bool = False) -> str:
+        worker = self._choose(strike)
+        if worker is None:
+            return f"{strike.kind}: nobody was there to be replaced"
+        async with self._scene.changing:
+            self._kill(strike.kind, worker.processes())
+            self._scene.workers.remove(worker)
+            self._scene.dead.append(worker)
+        await self._scene.replace_dead(clock_seconds=clock_seconds, full_disk=full_disk)
+        return f"worker {worker.number}: replaced by one with its {how}"
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)

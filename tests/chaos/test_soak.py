@@ -1,0 +1,51 @@
+"""A soak notices what grows, and nothing else; a short one, to see that it looks at everything. `make soak` is long."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from aaiclick.chaos.soak import KINDS, trends
+
+
+def samples(kind, figure, count=100):
+    return [(10.0 * n, {(kind, "it"): figure(n)}) for n in range(count)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_grows_is_noticed_and_what_only_wavers_is_not(kind):
+    rng = random.Random(1)
+    level = 4 * KINDS[kind].more + 10
+    [flat] = trends(samples(kind, lambda _: level * rng.uniform(0.8, 1.2)))
+    assert not flat.grows
+    [growing] = trends(samples(kind, lambda n: level * (1 + n / 10) * rng.uniform(0.8, 1.2)))
+    assert growing.grows
+    assert growing.per_hour == pytest.approx(36 * level, rel=0.1)
+
+
+def test_what_fills_at_first_and_then_stays_is_flat():
+    [filled] = trends(samples("memory", lambda n: 100.0 + 5 * min(n, 35)))
+    assert not filled.grows
+
+
+def test_a_process_that_was_not_there_throughout_is_not_judged():
+    points = samples("memory", lambda _: 100.0)
+    points[-1] = points[-1][0], {("memory", "another"): 1e6}
+    assert trends(points) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_short_soak_looks_at_everything():
+    command = [sys.executable, "-m", "aaiclick", "chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    records = json.loads(ran.stdout)
+    grows = any(each["grows"] == "YES" for each in records)  # within seconds pools still open: it may well be so
+    assert ran.returncode == int(grows), ran.stderr
+    assert ("it grows" if grows else "nothing grows") in ran.stderr
+    assert {each["figure"].removesuffix(" MB") for each in records} == set(KINDS)
+    watched = {each["of"].split(",")[0] for each in records}
+    assert {"postgres", "clickhouse", "server 1", "worker 1", "worker 2"} <= watched

@@ -1,0 +1,97 @@
+"""The matrix of faults: at each named commit, killed, failing and slow, before it and after it, with nobody told.
+
+Before: nothing has happened. After: everything has. Either way the invariants hold, and saying the same again makes it
+so. `tests/integration/worker/test_commits.py` does some of this to whole workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import aaiclick
+from aaiclick import faults
+from aaiclick.store.doctor import check_invariants
+from aaiclick.store.engine import connect
+from tests.integration.engine.points import SCENARIOS
+
+HOW = ("before-kill", "before-error", "before-delay:0.01", "after-kill", "after-error")
+CASES = [(f"{name}.{moment}", mode) for name in SCENARIOS for moment, mode in (how.split("-") for how in HOW)]
+hit: set[tuple[str, str]] = set()
+
+
+def named_commits() -> set[str]:
+    """Every name in the code."""
+    call = re.compile(r'faults\.(?:statement|transaction)\((?:\w+, )?"(\w+)"\)')
+    sources = Path(aaiclick.__file__).parent.rglob("*.py")
+    return {name for source in sources for name in call.findall(source.read_text())}
+
+
+def test_every_named_commit_has_a_scenario():
+    assert named_commits() == set(SCENARIOS)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that may be killed, each forked from one that has imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.integration.engine.points"])
+    return context
+
+
+async def act(target, place: str, state, fault: str, marks: str) -> None:
+    db = await connect(target)
+    faults.arm(f"{place}={fault}" if fault else "", marks)
+    try:
+        await SCENARIOS[place.partition(".")[0]].act(db, state)
+    finally:
+        faults.arm("")
+        db.terminate()
+
+
+def act_and_die(*arguments) -> None:
+    asyncio.run(act(*arguments))
+
+
+@pytest.mark.parametrize(("place", "mode"), CASES)
+async def test_a_commit_has_happened_or_not(aaiclick_postgres, processes, tmp_path, place, mode):
+    name, _, moment = place.partition(".")
+    scenario = SCENARIOS[name]
+    db = await connect(aaiclick_postgres)
+    try:
+        state = await scenario.prepare(db)
+        assert not await scenario.done(db, state)
+        order = (aaiclick_postgres, place, state, mode, str(tmp_path))
+        if mode == "kill":
+            process = processes.Process(target=act_and_die, args=order)
+            process.start()
+            await asyncio.to_thread(process.join)
+            assert process.exitcode == -signal.SIGKILL
+        elif mode == "error":
+            with pytest.raises(faults.FaultError):
+                await act(*order)
+        else:
+            await act(*order)
+        assert (tmp_path / place).exists()
+        hit.add((place, mode))
+        happened = moment == "after" or mode.startswith("delay") or scenario.happened_before
+        assert await scenario.done(db, state) == happened
+        assert await check_invariants(db) == []
+        await act(aaiclick_postgres, place, state, "", "")
+        assert await scenario.done(db, state)
+        assert await check_invariants(db) == []
+    finally:
+        await db.close()
+
+
+def test_all_were_hit(request):
+    """This file runs in one process, in its order; who chose among the tests above has not hit all."""
+    chosen = sum(item.name.startswith("test_a_commit_has_happened") for item in request.session.items)
+    if chosen < len(CASES):
+        pytest.skip("not all were asked for")
+    assert hit == set(CASES)

@@ -1,0 +1,154 @@
+"""Backup and restore as docs/operations.md has it: of one moment, everything is as it was; of two, it is said what is
+missing, and a job whose tables are missing can be run again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aaiclick.cli.main import cli
+from aaiclick.data import DataContext, create_object_from_value, open_reference
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.errors import NotFoundError
+from aaiclick.local.postgres import binaries, environment
+from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
+from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.settings import get_settings
+from aaiclick.store.engine import connect
+from aaiclick.store.revival import clear
+from aaiclick.store.tables import release_jobs
+
+ROWS = {"shop": ["n", "s"], "price": [2, 3]}
+
+
+async def give() -> object:
+    return await create_object_from_value(ROWS)
+
+
+async def run_job(name: str):
+    async with OrchContext():
+        made = await create_job(name, create_task(give))
+    ended = await asyncio.to_thread(run_job_test, made)
+    assert ended.status == "COMPLETED"
+    return ended.id
+
+
+async def rows_of(job_id: int):
+    db = await connect(get_settings().postgres)
+    try:
+        result = await db.fetchval("SELECT result FROM tasks WHERE job_id = $1", job_id)
+    finally:
+        await db.close()
+    async with DataContext():
+        return await (await open_reference(json.loads(result))).data()
+
+
+async def doctor():
+    """Its exit code, and what it found."""
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, ["doctor", "-o", "json"], standalone_mode=False)
+    return ran.return_value, {each["check"]: each for each in json.loads(ran.stdout)}
+
+
+class Vault:
+    """Backups of both servers, and the databases that they are restored into."""
+
+    def __init__(self, postgres, clickhouse, directory: Path) -> None:
+        self._postgres, self._clickhouse = postgres, clickhouse
+        self._dump = directory / "postgres.dump"
+        self._name = f"backup-{uuid.uuid4().hex}"
+        self.restored_postgres = postgres.with_database(f"restored_{uuid.uuid4().hex}")
+        self.restored_clickhouse = clickhouse.with_database(f"restored_{uuid.uuid4().hex}")
+
+    def back_up_postgres(self) -> None:
+        _program("pg_dump", "--format=custom", f"--file={self._dump}", self._postgres.dsn)
+
+    async def back_up_clickhouse(self) -> None:
+        client = await connect_clickhouse(self._clickhouse)
+        await client.run(f"BACKUP DATABASE `{self._clickhouse.database}` TO File('{self._name}')")
+
+    async def restore(self, monkeypatch) -> None:
+        db = await connect(self._postgres)
+        try:
+            await db.execute(f"CREATE DATABASE {self.restored_postgres.database}")
+        finally:
+            await db.close()
+        _program("pg_restore", "--exit-on-error", f"--dbname={self.restored_postgres.dsn}", str(self._dump))
+        client, to = await connect_clickhouse(self._clickhouse), self.restored_clickhouse.database
+        await client.run(f"RESTORE DATABASE `{self._clickhouse.database}` AS `{to}` FROM File('{self._name}')")
+        monkeypatch.setenv("AAICLICK_DATABASE_URL", self.restored_postgres.dsn)
+        monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", self.restored_clickhouse.url)
+        get_settings.cache_clear()
+
+    async def forget(self) -> None:
+        db = await connect(self._postgres)
+        try:
+            await db.execute(f"DROP DATABASE IF EXISTS {self.restored_postgres.database} WITH (FORCE)")
+        finally:
+            await db.close()
+        client = await connect_clickhouse(self._clickhouse)
+        await client.run(f"DROP DATABASE IF EXISTS `{self.restored_clickhouse.database}` SYNC")
+
+
+def _program(name: str, *arguments: str) -> None:
+    ran = subprocess.run(
+        [binaries() / name, *arguments], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture
+async def vault(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+    made = Vault(aaiclick_postgres, aaiclick_clickhouse, tmp_path)
+    yield made
+    await made.forget()
+
+
+async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
+    kept = await run_job("kept")
+    vault.back_up_postgres()
+    await vault.back_up_clickhouse()
+    await vault.restore(monkeypatch)
+    code, found = await doctor()
+    assert code == 0, found
+    assert await rows_of(kept) == ROWS
+    assert await rows_of(await run_job("new")) == ROWS
+
+
+async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypatch):
+    """PostgreSQL is saved; a job's table is dropped and another's is made; then ClickHouse is saved."""
+    early = await run_job("early")
+    vault.back_up_postgres()
+    late = await run_job("late")
+    db = await connect(get_settings().postgres)
+    await release_jobs(db, [early])
+    await db.close()
+    assert await PgCleanupWorker().run_once() == 1
+    await vault.back_up_clickhouse()
+    await vault.restore(monkeypatch)
+
+    code, found = await doctor()
+    assert code == 1
+    assert found["invariants"]["state"] == "ok", "PostgreSQL by itself is of one moment"
+    assert found["tables"]["state"] == "failed"
+    assert "I7" in found["tables"]["detail"]
+    async with OrchContext():
+        with pytest.raises(NotFoundError):
+            await get_job(late)
+
+    db = await connect(get_settings().postgres)
+    try:
+        await clear(db, await db.fetchval("SELECT id FROM tasks WHERE job_id = $1", early))
+        async with OrchContext():
+            again = await get_job(early)
+    finally:
+        await db.close()
+    assert (await asyncio.to_thread(run_job_test, again)).status == "COMPLETED"
+    assert await rows_of(early) == ROWS
+    code, found = await doctor()
+    assert code == 0, found

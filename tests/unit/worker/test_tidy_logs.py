@@ -1,0 +1,25 @@
+"""Old logs of tasks go, and nothing else does."""
+
+import os
+import time
+
+from aaiclick.orchestration.loops import tidy_logs
+
+
+def test_logs_go_when_nobody_has_written_to_them_for_as_long_as_tasks_are_kept(tmp_path):
+    names = ("12345.log", "999.log", "worker.log", "12345.txt", "12345.log.1")
+    for name in names:
+        (tmp_path / name).write_text("said")
+    (tmp_path / "777.log").mkdir()
+    (tmp_path / "888.log").symlink_to(tmp_path / "worker.log")
+    old = time.time() - 100
+    for name in (*names, "777.log"):
+        if name != "999.log":
+            os.utime(tmp_path / name, (old, old))
+    assert tidy_logs.run_once(tmp_path, keep_seconds=60) == 1
+    assert not (tmp_path / "12345.log").exists()
+    assert {each.name for each in tmp_path.iterdir()} == {*names, "777.log", "888.log"} - {"12345.log"}
+
+
+def test_a_directory_that_is_not_there_yet_has_no_logs(tmp_path):
+    assert tidy_logs.run_once(tmp_path / "none", keep_seconds=60) == 0
