@@ -17,13 +17,16 @@ import asyncpg
 from aaiclick import faults
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
-from aaiclick.catalog.dags.load import load_dag
+from aaiclick.catalog.dags.load import load_dag, located
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
-from aaiclick.catalog.errors import DeployError
+from aaiclick.catalog.dags.runtimes import HERE, unknown_runtimes
+from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.schedule import parse_schedule
+from aaiclick.settings import get_settings
 from aaiclick.store import catalog_dags as store
 from aaiclick.store.cancel import cancel_tasks
+from aaiclick.store.orgs import get_org
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ async def deploy(
 ) -> Deployed:
     """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended."""
     dag = load_dag(text, file)
+    await _check_runtimes(connection, dag, text, file, org_id)
     async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
@@ -188,6 +192,17 @@ async def _prepare(
     definitions = [_definition(job, ids, external) for job in dag.jobs]
     await store.add_definitions(connection, org_id, dag.name, added, definitions)
     return added, True, tuple(built)
+
+
+async def _check_runtimes(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
+    """Refuse jobs whose runtime is set up nowhere: their tasks would wait for ever."""
+    wanted = {job.runtime for job in dag.jobs} - set(HERE)
+    if not wanted:
+        return
+    org = await get_org(connection, org_id)
+    problems = located(text, unknown_runtimes(dag, get_settings().runtimes, org["slug"]))
+    if problems:
+        raise DagError(file, problems)
 
 
 async def _external(connection: Connection, org_id: UUID, dag: Dag) -> dict[str, UUID]:

@@ -218,19 +218,20 @@ async def touched(context: DataContext, target: str, rows: Staged, slice_key: st
     return set(found.column(0).to_pylist())
 
 
-async def put_in_place(context: DataContext, target: str, rows: Staged, slice_key: str = "") -> None:
+async def put_in_place(client: Client, target: str, rows: Staged, slice_key: str = "", query_id: str = "") -> None:
     """The staged rows become the target's, all at once; done twice, nothing changes."""
     there, staging = quote_name(target), quote_name(rows.table)
-    await _run(context, f"CREATE TABLE IF NOT EXISTS {there} AS {staging}")
+    await client.run(f"CREATE TABLE IF NOT EXISTS {there} AS {staging}", query_id=query_id)
     if rows.layout.mode == "replace":
-        await _run(context, f"EXCHANGE TABLES {there} AND {staging}")
+        change = f"EXCHANGE TABLES {there} AND {staging}"
     elif rows.layout.mode == "append":
-        if rows.rows:
-            await _run(context, f"ALTER TABLE {there} ATTACH PARTITION tuple() FROM {staging}")
+        change = f"ALTER TABLE {there} ATTACH PARTITION tuple() FROM {staging}" if rows.rows else ""
     elif rows.rows:
-        await _run(context, f"ALTER TABLE {there} REPLACE PARTITION {quote_text(slice_key)} FROM {staging}")
+        change = f"ALTER TABLE {there} REPLACE PARTITION {quote_text(slice_key)} FROM {staging}"
     else:
-        await _run(context, f"ALTER TABLE {there} DROP PARTITION {quote_text(slice_key)}")
+        change = f"ALTER TABLE {there} DROP PARTITION {quote_text(slice_key)}"
+    if change:
+        await client.run(change, query_id=query_id)
 
 
 async def empty(context: DataContext, target: str) -> None:

@@ -18,15 +18,14 @@ from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.operators.built_in import default_registry
 from aaiclick.catalog.running import storage
+from aaiclick.catalog.running.ledger import Ledger, ledger_of
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
 from aaiclick.catalog.running.runners import MEMOIZED, RUNNERS, Runner
 from aaiclick.catalog.running.secrets import filled_in
-from aaiclick.catalog.running.work import Place, Work, find_work
+from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
 from aaiclick.data.types import quote_name
-from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
-from aaiclick.store import catalog_runs
 from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
 
 BOOTSTRAP = "aaiclick bootstrap"
@@ -40,9 +39,8 @@ async def run_definition(definition: str, event: dict[str, Any]) -> Record:
     """What every task of a DAG runs."""
     scope = current_scope()
     assert scope is not None  # noqa: S101
-    async with get_current_context().connection() as connection:
-        work = await find_work(connection, UUID(definition))
-    task = _Task(work, event, scope)
+    ledger = ledger_of(scope)
+    task = _Task(await ledger.work(UUID(definition)), event, scope, ledger)
     await task.run()
     scope.effects = task.effects.to_json()
     return Record(task.effects.outputs)
@@ -52,10 +50,11 @@ run_definition.__aaiclick_task__ = True  # pyright: ignore[reportFunctionMemberA
 
 
 class _Task:
-    def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope) -> None:
+    def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope, ledger: Ledger) -> None:
         self.work = work
         self.event = event
         self.scope = scope
+        self.ledger = ledger
         self.effects = Effects(definition=str(work.id), build=event.get("build"))
         self.states: dict[str, dict[str, Any]] = {}
         self.updates: dict[str, Update] = {}
@@ -72,7 +71,7 @@ class _Task:
         await self._reset()
         driver, keys = await self._slices()
         for key in keys:
-            run = OperatorRun(self.work, settings, self.event, self.scope, key, driver, self.states)
+            run = OperatorRun(self.work, settings, self.event, self.scope, self.ledger, key, driver, self.states)
             try:
                 await self._run_slice(run, runner)
             except NotYet as reason:
@@ -84,8 +83,7 @@ class _Task:
         self._note_inputs(keys if driver is not None else [""], driver)
 
     async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
-        async with get_current_context().connection() as connection:
-            ticket = await catalog_runs.take_ticket(connection)
+        ticket = await self.ledger.take_ticket()
         made_of = await self._made_of(run)
         if made_of is not None and await self._reuse(run.partition, made_of):
             return
@@ -122,9 +120,8 @@ class _Task:
         context = get_data_context()
         keys = await storage.partitions(context.client, driver.layout, driver.table, context.query_id())
         if self.work.mode == "slice":
-            async with get_current_context().connection() as connection:
-                for _, place in self.work.outputs.values():
-                    keys |= set(await catalog_runs.partitions_of(connection, place.generation))
+            for _, place in self.work.outputs.values():
+                keys |= set(await self.ledger.partitions(place.generation))
         return keys
 
     async def _reset(self) -> None:
@@ -132,8 +129,7 @@ class _Task:
         bootstrap = self.work.spec.bootstrap
         if bootstrap is None or not bootstrap.reset_outputs:
             return
-        async with get_current_context().connection() as connection:
-            done = await catalog_runs.get_state(connection, self.work.org_id, self.work.id, BOOTSTRAP)
+        done = await self.ledger.state(self.work, self.work.id, BOOTSTRAP)
         if done is None:
             for _, place in self.work.outputs.values():
                 await storage.empty(get_data_context(), place.table)
@@ -147,15 +143,13 @@ class _Task:
         if spec.operator not in MEMOIZED or not self.work.inputs or not self.work.outputs:
             return None
         parts: list[Any] = [self.work.config_hash, run.partition]
-        async with get_current_context().connection() as connection:
-            for name, place in sorted(self.work.inputs.items()):
-                content = None
-                if name == run.driver and run.partition:
-                    known = await catalog_runs.partitions_of(connection, place.generation, [run.partition])
-                    row = known.get(run.partition)
-                    content = row and (row["digest"] or str(row["recorded_ticket"]))
-                content = content or await catalog_runs.input_digest(connection, place.generation)
-                parts.append([name, str(place.generation), content])
+        for name, place in sorted(self.work.inputs.items()):
+            content = None
+            if name == run.driver and run.partition:
+                row = (await self.ledger.partitions(place.generation, [run.partition])).get(run.partition)
+                content = row and (row["digest"] or str(row["recorded_ticket"]))
+            content = content or await self.ledger.input_digest(place.generation)
+            parts.append([name, str(place.generation), content])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     async def _reuse(self, key: str, made_of: str) -> bool:
@@ -163,12 +157,11 @@ class _Task:
         if not self.work.spec.memoize:
             return False
         by: set[int] = set()
-        async with get_current_context().connection() as connection:
-            for _, place in self.work.outputs.values():
-                row = (await catalog_runs.partitions_of(connection, place.generation, [key])).get(key)
-                if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
-                    return False
-                by.add(row["task_id"])
+        for _, place in self.work.outputs.values():
+            row = (await self.ledger.partitions(place.generation, [key])).get(key)
+            if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
+                return False
+            by.add(row["task_id"])
         reused = self.effects.outputs.setdefault("reused", [])
         reused.append({"partition": key, "made_by": [str(each) for each in sorted(by)]})
         return True
@@ -196,15 +189,7 @@ class _Task:
         slice_key = key if layout.mode == "slice" else ""
         async with storage.staged(context, select, layout, place.table, ticket, slice_key) as staging:
             touched = await storage.touched(context, place.table, staging, slice_key)
-            async with (
-                get_current_context().connection() as connection,
-                catalog_runs.publishing(connection, self.scope.lease, place.generation, slice_key, ticket) as newest,
-            ):
-                # Whoever comes later replaces; but rows that are added are added, and of a key the newest is read.
-                counts = newest or layout.mode == "append"
-                if counts:
-                    await storage.put_in_place(context, place.table, staging, slice_key)
-            if not counts:
+            if not await self.ledger.publish(place, staging, ticket, slice_key):
                 self.effects.outputs[name] = {"superseded": True}
                 return
             await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)
@@ -222,8 +207,7 @@ class _Task:
         touched: set[str],
     ) -> None:
         layout = staging.layout
-        async with get_current_context().connection() as connection:
-            known = await catalog_runs.partitions_of(connection, place.generation)
+        known = await self.ledger.partitions(place.generation)
         partitions: list[PartitionUpdate]
         rows: int | None = None
         if layout.mode == "append":

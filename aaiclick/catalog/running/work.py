@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,11 @@ async def find_work(connection: Connection, definition_id: UUID) -> Work:
     definition, datasets = await catalog_runs.find_work(connection, definition_id)
     if definition is None:
         raise DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
+    return make_work(definition, datasets)
+
+
+def make_work(definition: asyncpg.Record | Mapping[str, Any], datasets: Sequence[Any]) -> Work:
+    """A definition out of the rows that are known of it."""
     spec = JobSpec.model_validate(json.loads(definition["spec"]))
     names = [each.output or str(each.dataset) for each in spec.inputs]
     found = {(row["role"], int(row["nth"]) - 1): row for row in datasets}
@@ -85,7 +90,7 @@ async def find_work(connection: Connection, definition_id: UUID) -> Work:
     )
 
 
-def _place(name: str, row: asyncpg.Record) -> Place:
+def _place(name: str, row: Any) -> Place:
     columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
     layout = None if columns is None else Layout.from_json(columns)
     return Place(name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"])
