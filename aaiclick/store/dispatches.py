@@ -1,8 +1,8 @@
 """Tasks that wait for a runtime, and what it was told of them.
 
 What is to be told is read from the rows of the tasks: a ready task of a queue `runtime:NAME` is all it takes, whatever
-made it ready (an event, a retry, a resume, a redrive). So nothing is lost when whoever tells it dies: the next one finds
-the same rows. That a runtime was told is noted (`dispatches`) before it is: a crash in between costs a while, and
+made it ready (an event, a retry, a resume, a redrive). So nothing is lost when whoever tells it dies: the next one
+finds the same rows. That a runtime was told is noted (`dispatches`) before it is: a crash in between costs a while, and
 telling twice changes nothing, since it is the claim that decides.
 """
 
@@ -45,7 +45,7 @@ async def take(
     now: datetime | None = None,
 ) -> list[int]:
     """Tasks that a runtime is to be told of now, noted as told."""
-    async with faults.statement("dispatch"):
+    async with faults.statement("take_dispatches"):
         rows = await connection.fetch(
             statement("take_dispatches"), queue, limit, org_id, list(without), again_seconds, now
         )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -153,9 +152,3 @@ class _Invocation:
 
     def _said(self, word: str) -> dict[str, str]:
         return {"task_id": str(self._lease.task_id), "attempt": str(self._lease.attempt), "outcome": word}
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(json.dumps(handle(json.load(sys.stdin))))  # noqa: T201  (an event by hand, as Lambda would give it)

@@ -179,17 +179,8 @@ class Supervisor:
 
     async def run(self) -> None:
         """Work until all processes have ended for good."""
-        keepers = [
-            asyncio.create_task(work)
-            for work in (
-                self._keep_leases(),
-                self._end_overdue(),
-                self._lead(),
-                self._route(),
-                self._dispatch(),
-                self._hurry(),
-            )
-        ]
+        beside = (self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._hurry)
+        keepers = [asyncio.create_task(work()) for work in beside]
         try:
             await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
         finally:

@@ -87,7 +87,7 @@ class OutboxRow(Row, table=True):
 
 
 class Dispatch(Row, table=True):
-    """That a runtime was told of a task which is ready for it: after which attempt, how often, when, and what came of it.
+    """That a runtime was told of a task which is ready for it: after which attempt, how often, when, and why not.
 
     The row of the task decides what is to be told; this one only keeps it from being told all the time. So it may be
     lost, and goes when the task no longer waits.
