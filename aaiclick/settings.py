@@ -244,6 +244,11 @@ class Settings(BaseSettings):
         "Where tasks of other runtimes go, with commas: ecs_NAME=SQS_QUEUE_URL, lambda=FUNCTION (of one organisation: "
         "ecs_NAME@ORG=…)",
     )  # fmt: skip
+    parquet_prefixes: Annotated[tuple[tuple[str, str], ...], NoDecode] = _variable(
+        "AAICLICK_PARQUET_PREFIXES", (),
+        "Where datasets may be kept as Parquet, with commas: s3://bucket/prefix/ or /directory/ (of another "
+        "organisation: ORG=s3://…)",
+    )  # fmt: skip
     runtime_again_seconds: Seconds = _variable(
         "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which a runtime is told again of a task that nobody took"
     )
@@ -307,6 +312,13 @@ class Settings(BaseSettings):
             )
         return names
 
+    @field_validator("parquet_prefixes", mode="before")
+    @classmethod
+    def _prefixes(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(_prefix(entry.strip()) for entry in value.split(",") if entry.strip())
+
     @field_validator("runtimes", mode="before")
     @classmethod
     def _runtimes(cls, value: object) -> object:
@@ -369,6 +381,13 @@ class Settings(BaseSettings):
     def clickhouse(self) -> ClickHouseTarget | None:
         """The remote ClickHouse, or None for the embedded one."""
         return parse_clickhouse_url(self.clickhouse_url.get_secret_value()) if self.clickhouse_url else None
+
+
+def _prefix(entry: str) -> tuple[str, str]:
+    org, _, place = entry.partition("=") if "=" in entry.partition("/")[0] else ("", "", entry)
+    if not place.startswith(("s3://", "/")) or not place.endswith("/"):
+        raise ValueError(f"{entry!r:.80} is not s3://bucket/prefix/ or /directory/: begin and end it so")
+    return org or "default", place
 
 
 def _runtime(entry: str) -> RuntimeTarget:
@@ -523,6 +542,8 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
         return str(settings.clickhouse)
     if attribute in ("task_modules", "oidc_algorithms"):
         return ",".join(getattr(settings, attribute))
+    if attribute == "parquet_prefixes":
+        return ",".join(f"{org}={place}" for org, place in settings.parquet_prefixes)
     if attribute == "runtimes":
         return ",".join(str(each) for each in settings.runtimes)
     if isinstance(value, tuple):

@@ -19,7 +19,7 @@ from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
 from aaiclick.catalog.dags.load import load_dag, located
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
-from aaiclick.catalog.dags.runtimes import HERE, unknown_runtimes
+from aaiclick.catalog.dags.runtimes import HERE, foreign_prefixes, unknown_runtimes
 from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.schedule import parse_schedule
@@ -61,7 +61,7 @@ async def deploy(
 ) -> Deployed:
     """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended."""
     dag = load_dag(text, file)
-    await _check_runtimes(connection, dag, text, file, org_id)
+    await _check_settings(connection, dag, text, file, org_id)
     async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
@@ -194,13 +194,13 @@ async def _prepare(
     return added, True, tuple(built)
 
 
-async def _check_runtimes(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
-    """Refuse jobs whose runtime is set up nowhere: their tasks would wait for ever."""
-    wanted = {job.runtime for job in dag.jobs} - set(HERE)
-    if not wanted:
+async def _check_settings(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
+    """Refuse jobs whose runtime is set up nowhere (their tasks would wait for ever), and files in places of others."""
+    if all(job.runtime in HERE and not _in_files(job) for job in dag.jobs):
         return
-    org = await get_org(connection, org_id)
-    problems = located(text, unknown_runtimes(dag, get_settings().runtimes, org["slug"]))
+    settings, org = get_settings(), (await get_org(connection, org_id))["slug"]
+    problems = located(text, unknown_runtimes(dag, settings.runtimes, org))
+    problems += located(text, foreign_prefixes(dag, settings.parquet_prefixes, org))
     if problems:
         raise DagError(file, problems)
 
@@ -225,6 +225,10 @@ def _location(output: Output, generation: UUID) -> str:
     return f"dataset_{generation.hex}"
 
 
+def _in_files(job: JobSpec) -> bool:
+    return any(output.storage.kind == "parquet" for output in job.outputs)
+
+
 def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -> store.NewDefinition:
     def dumped(part: Any) -> dict[str, Any] | None:
         return None if part is None else part.model_dump(mode="json")
@@ -233,7 +237,7 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
     return store.NewDefinition(
         name=job.name,
         activation=job.activation,
-        runtime=job.runtime,
+        runtime="dispatcher" if job.runtime == "pool" and _in_files(job) else job.runtime,
         operator=job.operator,
         source=dumped(job.source),
         bootstrap=dumped(job.bootstrap),

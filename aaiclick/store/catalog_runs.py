@@ -83,7 +83,7 @@ async def find_work(connection: Connection, definition_id: UUID) -> tuple[asyncp
 
 
 WORK_FIELDS = ("id", "org_id", "dag_name", "name", "config_hash", "spec", "memory")
-DATASET_FIELDS = ("role", "nth", "dataset", "generation", "storage_location", "columns", "updated_at")
+DATASET_FIELDS = ("role", "nth", "dataset", "generation", "storage_location", "columns", "files", "updated_at")
 PARTITION_FIELDS = ("partition_key", "ticket", "recorded_ticket", "rows", "digest", "inputs_hash", "task_id")
 _UUIDS = frozenset({"id", "org_id", "memory", "dataset", "generation"})
 _LONG = frozenset({"ticket", "recorded_ticket", "task_id"})
@@ -168,6 +168,22 @@ async def publishing(
             )
         await connection.execute(statement("lock_generation"), generation)
         yield await connection.fetchval(statement("mark_update"), generation, partition, ticket) is not None
+
+
+async def point_files(
+    connection: Connection,
+    generation: UUID,
+    mode: str,
+    partition: str,
+    merged: Sequence[str],
+    files: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Any],
+) -> None:
+    """Say which files a generation is from now on; within `publishing`, so by the holder of the lease alone."""
+    gone = [*merged, *(str(each["name"]) for each in files)]
+    await connection.execute(
+        statement("point_files"), generation, mode, partition, gone, json.dumps(list(files)), json.dumps(columns)
+    )
 
 
 async def leave_behind(

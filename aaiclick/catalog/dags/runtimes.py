@@ -1,4 +1,4 @@
-"""Which runtimes of a DAG are set up, as far as the settings of this process say."""
+"""Which runtimes and places of files that a DAG names are set up, as far as the settings of this process say."""
 
 from __future__ import annotations
 
@@ -33,3 +33,15 @@ def _takes(target: RuntimeTarget, runtime: str, org: str) -> bool:
     if target.org is None:
         return runtime != "lambda" or org == DEFAULT_ORG_SLUG
     return target.org == org
+
+
+def foreign_prefixes(dag: Dag, prefixes: Sequence[tuple[str, str]], org: str) -> Iterator[Finding]:
+    """Outputs that would be kept where the organisation has no place: a file must not say where we may write."""
+    own = [place for whose, place in prefixes if whose == org]
+    remedy = f"Use a place below {', '.join(own)}." if own else "Set AAICLICK_PARQUET_PREFIXES; see docs/dags.md."
+    for index, job in enumerate(dag.jobs):
+        for nth, output in enumerate(job.outputs):
+            prefix = f"{output.storage.prefix or ''}".rstrip("/") + "/"
+            if output.storage.kind == "parquet" and not any(prefix.startswith(place) for place in own):
+                path = ("jobs", index, "outputs", nth, "storage", "prefix")
+                yield Finding(path, f"The organisation {org!r} may not keep files there.", remedy)

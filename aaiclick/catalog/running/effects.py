@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.work import Work, find_work
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ async def checked_effects(connection: Connection, task: asyncpg.Record | None, e
 def foreign(work: Work, build: str | None, effects: Mapping[str, Any]) -> str | None:
     """The first thing among the effects that is not the definition's; None if all is well."""
     inputs = {str(place.dataset) for place in work.inputs.values()}
-    outputs = {str(place.dataset): str(place.generation) for _, place in work.outputs.values()}
+    tables = [place for _, place in work.outputs.values() if not is_prefix(place.table)]  # files are not from afar
+    outputs = {str(place.dataset): str(place.generation) for place in tables}
     if effects["definition"] != str(work.id) or effects["build"] != build:
         return "in the name of another definition or version"
     own = {str(work.id), str(work.memory)}

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.running import storage
+from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.work import Place, Work, find_work, make_work
 from aaiclick.data.context import get_data_context
 from aaiclick.orchestration.context import get_current_context
@@ -104,7 +106,12 @@ async def publish(
     async with catalog_runs.publishing(connection, lease, place.generation, slice_key, ticket) as newest:
         # Whoever comes later replaces; but rows that are added are added, and of a key the newest is read.
         counts = newest or staged.layout.mode == "append"
-        if counts:
+        if counts and is_prefix(place.table):
+            layout, files = staged.layout, [] if staged.file is None else [staged.file.to_json()]
+            await catalog_runs.point_files(
+                connection, place.generation, layout.mode, slice_key, staged.merged, files, layout.to_json()
+            )
+        elif counts:
             await storage.put_in_place(client, place.table, staged, slice_key, query_id)
     return counts
 
@@ -136,6 +143,11 @@ class RemoteLedger(Ledger):
         return (await self._ask("digest", generation=str(generation)))["digest"]
 
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
+        if is_prefix(place.table):
+            raise DatasetError(
+                f"The output {place.name!r} is kept in files, which workers beside the databases write.",
+                remedy="Leave its job's runtime out, or keep the output in ClickHouse.",
+            )
         answer = await self._ask(
             "publish", generation=str(place.generation), partition=slice_key, ticket=str(ticket), table=staged.table,
             rows=staged.rows,

@@ -57,7 +57,7 @@ class OperatorRun:
         place = self._input(name)
         if place.layout is None:
             raise NotYet(f"The input {name!r} has no rows yet.")
-        return place.layout.physical(place.table, self.partition if name == self.driver else None)
+        return place.physical(self.partition if name == self.driver else None)
 
     async def input(self, name: str) -> Object:
         """An input as an Object: a copy of its rows as they are now."""

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from aaiclick.catalog.dags.model import JobSpec, Output
 from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.catalog.running.parquet import File
 from aaiclick.catalog.running.storage import Layout, Mode
 from aaiclick.store import catalog_runs
 
@@ -30,6 +32,12 @@ class Place:
     table: str
     layout: Layout | None
     updated_at: datetime | None
+    files: tuple[File, ...] = ()
+    """Those of a generation that is kept in files; `table` is their prefix."""
+
+    def physical(self, partition: str | None = None) -> PhysicalTable:
+        assert self.layout is not None  # noqa: S101
+        return self.layout.physical(self.table, partition, self.files)
 
 
 @dataclass(frozen=True)
@@ -93,4 +101,11 @@ def make_work(definition: asyncpg.Record | Mapping[str, Any], datasets: Sequence
 def _place(name: str, row: Any) -> Place:
     columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
     layout = None if columns is None else Layout.from_json(columns)
-    return Place(name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"])
+    return Place(
+        name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"], files_of(row)
+    )
+
+
+def files_of(row: Any) -> tuple[File, ...]:
+    """The files that the registry says are a generation."""
+    return tuple(File.from_json(each) for each in json.loads(row["files"]))

@@ -21,7 +21,7 @@ import uvloop
 
 from aaiclick.errors import EntrypointError, SettingsError
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.runtimes.sqs import WAIT_SECONDS, TaskQueue
+from aaiclick.orchestration.runtimes.sqs import TaskQueue
 from aaiclick.orchestration.worker.isolated import Isolation, work_alone
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
@@ -33,8 +33,6 @@ from aaiclick.settings import PostgresTarget
 
 ORDER_BYTES = 16_000_000
 LEFT_ALONE = 6
-DRAIN_SECONDS = 1
-"""How long a worker that is to end when its queue is empty waits for a message."""
 SUSPECTS = 8
 """Tasks that may have killed a process, run alone, at once; each has a process of its own."""
 
@@ -52,7 +50,7 @@ async def serve(template: Template) -> None:
     isolation = Isolation(setup, places, executor.transport, template)
     summons = None
     if duty.called_by is not None:
-        summons = Summons(TaskQueue(duty.called_by), DRAIN_SECONDS if duty.drain else WAIT_SECONDS)
+        summons = Summons(TaskQueue(duty.called_by), until_silent=duty.drain)
     process = WorkerProcess(duty, executor.transport, executor, isolation, summons)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)

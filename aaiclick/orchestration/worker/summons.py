@@ -17,27 +17,38 @@ from aaiclick.orchestration.runtimes.sqs import WAIT_SECONDS, TaskQueue
 
 PAUSE_SECONDS = 1.0
 FULL_SECONDS = 0.05
+SHORT_SECONDS = 1
+"""How long a worker that is to end when its queue is silent waits for a message."""
 
 
 class Summons:
     """What was heard, and not answered yet."""
 
-    def __init__(self, queue: TaskQueue, wait_seconds: int = WAIT_SECONDS) -> None:
+    def __init__(self, queue: TaskQueue, *, until_silent: bool = False) -> None:
         self._queue = queue
-        self._wait_seconds = wait_seconds
+        self._until_silent = until_silent
+        self._wait_seconds = SHORT_SECONDS if until_silent else WAIT_SECONDS
         self._receipts: deque[str] = deque()
         self._deleting: set[asyncio.Task[None]] = set()
-        self.silent = False
-        """Whether the queue had nothing to say when it was last listened to."""
+        self._silent = False
 
     @property
     def heard(self) -> int:
         """Messages that no claim was made for."""
         return len(self._receipts)
 
+    @property
+    def silent(self) -> bool:
+        """Whether the queue had nothing to say when it was last listened to, and all was answered that it said."""
+        return self._silent and not self.heard
+
     async def listen(self, free: Callable[[], int], wake: Callable[[], None]) -> None:
-        """Hear as many messages as there are places; `wake` says that there are new ones, or none."""
-        while True:
+        """Hear as many messages as there are places; `wake` says that there are new ones, or none.
+
+        A poll that nobody waits for any more may yet take a message, which then comes again late: so whoever is to end
+        with the messages listens no more after the last.
+        """
+        while not (self._silent and self._until_silent):
             places = free() - self.heard
             if places <= 0:
                 await asyncio.sleep(FULL_SECONDS)
@@ -48,7 +59,7 @@ class Summons:
                 await asyncio.sleep(PAUSE_SECONDS)  # a queue that is away is no reason to end
                 continue
             self._receipts.extend(receipts)
-            self.silent = not receipts
+            self._silent = not receipts
             wake()
 
     def answered(self, count: int) -> None:

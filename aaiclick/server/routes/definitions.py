@@ -12,10 +12,11 @@ from uuid import UUID
 from fastapi import Response
 
 from aaiclick.catalog.running.ledger import publish as publish_rows
+from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.storage import Layout, Staged
 from aaiclick.catalog.running.work import Place, Work, find_work
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.server import protocol
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import reading
@@ -83,6 +84,8 @@ async def publish(call: Caller, body: protocol.Publication) -> protocol.Publishe
     async with reading(call) as connection:
         work = await _work(connection, lease)
         place = _output(work, body.generation)
+        if is_prefix(place.table):
+            raise RequestError("Files are written and published by workers beside the databases.")
         if not await tables.is_held(connection, body.table, lease):
             raise NotFoundError(f"The attempt has staged no table {body.table!r:.60}.")
         # How rows are put in place depends on the mode alone; their columns are those of the tables.

@@ -309,6 +309,7 @@ CREATE TABLE dataset_versions (
     range_end bigint,
     dag_version_id uuid,
     columns jsonb,
+    files jsonb NOT NULL DEFAULT '[]',
     rows bigint,
     ticket bigint NOT NULL DEFAULT 0,
     updated_at timestamptz,
