@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARK
 
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 OIDC_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+_RUNTIME = re.compile(r"lambda|ecs_[a-z0-9_]{1,40}")
 CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}
 
 
@@ -125,6 +127,22 @@ class ServerTarget:
 
     def __str__(self) -> str:
         return f"the server at {self.url}"
+
+
+@dataclass(frozen=True)
+class RuntimeTarget:
+    """Where tasks of a runtime go: the URL of an SQS queue (`ecs_…`) or the name of a function (`lambda`).
+
+    `org` names the organisation whose tasks do; none: `ecs_…` takes those of every other one, `lambda` those of the
+    default one, since a function has the key of one organisation.
+    """
+
+    name: str
+    place: str
+    org: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}{'' if self.org is None else '@' + self.org}={self.place}"
 
 
 WorkTarget = PostgresTarget | ServerTarget
@@ -231,6 +249,19 @@ class Settings(BaseSettings):
         "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Algorithms its tokens may be signed with, with commas"
     )
 
+    runtimes: Annotated[tuple[RuntimeTarget, ...], NoDecode] = _variable(
+        "AAICLICK_RUNTIMES", (),
+        "Where tasks of other runtimes go, with commas: ecs_NAME=SQS_QUEUE_URL, lambda=FUNCTION (of one organisation: "
+        "ecs_NAME@ORG=…)",
+    )  # fmt: skip
+    parquet_prefixes: Annotated[tuple[tuple[str, str], ...], NoDecode] = _variable(
+        "AAICLICK_PARQUET_PREFIXES", (),
+        "Where datasets may be kept as Parquet, with commas: s3://bucket/prefix/ or /directory/ (of another "
+        "organisation: ORG=s3://…)",
+    )  # fmt: skip
+    runtime_again_seconds: Seconds = _variable(
+        "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which a runtime is told again of a task that nobody took"
+    )
     job_max_tasks: int = _variable(
         "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Tasks a job may have; one that its own tasks grow further is ended", ge=1
     )
@@ -291,6 +322,23 @@ class Settings(BaseSettings):
             )
         return names
 
+    @field_validator("parquet_prefixes", mode="before")
+    @classmethod
+    def _prefixes(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return tuple(_prefix(entry.strip()) for entry in value.split(",") if entry.strip())
+
+    @field_validator("runtimes", mode="before")
+    @classmethod
+    def _runtimes(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = tuple(_runtime(entry.strip()) for entry in value.split(",") if entry.strip())
+        if len({(each.name, each.org) for each in found}) < len(found):
+            raise ValueError("a runtime is named twice")
+        return found
+
     @field_validator("server", "server_public_url", "oidc_issuer", "oidc_jwks_url")
     @classmethod
     def _http_url(cls, value: str | None) -> str | None:
@@ -345,6 +393,25 @@ class Settings(BaseSettings):
     def clickhouse(self) -> ClickHouseTarget | None:
         """The remote ClickHouse, or None for the embedded one."""
         return parse_clickhouse_url(self.clickhouse_url.get_secret_value()) if self.clickhouse_url else None
+
+
+def _prefix(entry: str) -> tuple[str, str]:
+    org, _, place = entry.partition("=") if "=" in entry.partition("/")[0] else ("", "", entry)
+    if not place.startswith(("s3://", "/")) or not place.endswith("/"):
+        raise ValueError(f"{entry!r:.80} is not s3://bucket/prefix/ or /directory/: begin and end it so")
+    return org or "default", place
+
+
+def _runtime(entry: str) -> RuntimeTarget:
+    names, _, place = (part.strip() for part in entry.partition("="))
+    name, _, org = names.partition("@")
+    if not _RUNTIME.fullmatch(name) or not place or ("@" in names and not org):
+        raise ValueError(f"{entry!r:.80} is not ecs_NAME=SQS_QUEUE_URL or lambda=FUNCTION")
+    if name != "lambda" and not urlsplit(place).hostname:
+        raise ValueError(
+            f"{name} needs the URL of an SQS queue, such as https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE"
+        )
+    return RuntimeTarget(name, place, org or None)
 
 
 def parse_postgres_url(url: str) -> PostgresTarget:
@@ -487,6 +554,10 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
         return str(settings.clickhouse)
     if attribute in ("task_modules", "oidc_algorithms"):
         return ",".join(getattr(settings, attribute))
+    if attribute == "parquet_prefixes":
+        return ",".join(f"{org}={place}" for org, place in settings.parquet_prefixes)
+    if attribute == "runtimes":
+        return ",".join(str(each) for each in settings.runtimes)
     if isinstance(value, tuple):
         return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, float):

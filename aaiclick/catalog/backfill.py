@@ -157,11 +157,12 @@ async def _partitions(
 ) -> Plan:
     work = await find_work(connection, definition["id"])
     driver = next((each for each in work.inputs.values() if each.layout and each.layout.partition_by), None)
-    if driver is None or driver.layout is None:
+    if driver is None or driver.layout is None or driver.layout.partition_by is None:
         raise ConflictError(
             f"No input of {definition['type']} has partitions yet.", remedy="Its first update makes them."
         )
-    keys = partitions_between(await storage.partitions(clickhouse, driver.layout, driver.table), first, last)
+    found = await storage.partitions(clickhouse, driver.layout.partition_by, driver.physical().select())
+    keys = partitions_between(found, first, last)
     held = await catalog_runs.partitions_of(connection, driver.generation, keys)
     wanted: list[store.Wanted] = []
     for key in keys:

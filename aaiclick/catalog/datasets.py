@@ -15,6 +15,7 @@ from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, prepare_query
 from aaiclick.catalog.queries.parse import datasets_read
 from aaiclick.catalog.running.storage import Layout
+from aaiclick.catalog.running.work import files_of
 from aaiclick.data.client import Client
 from aaiclick.store import catalog_datasets as store
 from aaiclick.store.catalog_datasets import Reader
@@ -45,11 +46,17 @@ async def query(
 async def _tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
     tables: dict[str, PhysicalTable] = {}
     for row in await store.visible(connection, reader, names):
-        layout = layout_of(row)
-        if layout is None:
+        table = physical_of(row)
+        if table is None:
             raise DatasetError(f"The dataset {row['name']!r} has no rows yet.", remedy="Its first update makes it.")
-        tables[row["name"]] = layout.physical(row["storage_location"])
+        tables[row["name"]] = table
     return tables
+
+
+def physical_of(row: asyncpg.Record) -> PhysicalTable | None:
+    """Where the rows of a generation are; None if it was never updated."""
+    layout = layout_of(row)
+    return None if layout is None else layout.physical(row["storage_location"], files=files_of(row))
 
 
 def layout_of(row: asyncpg.Record) -> Layout | None:
@@ -59,19 +66,19 @@ def layout_of(row: asyncpg.Record) -> Layout | None:
 
 async def count_rows(clickhouse: Client, row: asyncpg.Record) -> int | None:
     """How many rows a dataset has: as recorded, else counted now."""
-    layout = layout_of(row)
-    if row["rows"] is not None or layout is None:
+    table = physical_of(row)
+    if row["rows"] is not None or table is None:
         return row["rows"]
-    found = await clickhouse.read_text(f"SELECT count() FROM ({layout.select(row['storage_location'])})")  # noqa: S608
+    found = await clickhouse.read_text(f"SELECT count() FROM ({table.select()})")  # noqa: S608
     return int(found.column(0)[0].as_py())
 
 
 async def preview(clickhouse: Client, row: asyncpg.Record, count: int) -> list[dict[str, Any]]:
     """Some rows of a dataset that the caller found it may read; none if it was never updated."""
-    layout = layout_of(row)
-    if layout is None:
+    table = physical_of(row)
+    if table is None:
         return []
-    text = f"{layout.select(row['storage_location'])} LIMIT {int(count)}"
+    text = f"SELECT * FROM ({table.select()}) LIMIT {int(count)}"  # noqa: S608
     found = await clickhouse.read_text(text, settings=PREVIEW.settings())
     return found.to_pylist()
 

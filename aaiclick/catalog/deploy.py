@@ -17,13 +17,16 @@ import asyncpg
 from aaiclick import faults
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
-from aaiclick.catalog.dags.load import load_dag
+from aaiclick.catalog.dags.load import load_dag, located
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
-from aaiclick.catalog.errors import DeployError
+from aaiclick.catalog.dags.runtimes import HERE, foreign_prefixes, unknown_runtimes
+from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.schedule import parse_schedule
+from aaiclick.settings import get_settings
 from aaiclick.store import catalog_dags as store
 from aaiclick.store.cancel import cancel_tasks
+from aaiclick.store.orgs import get_org
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
@@ -58,6 +61,7 @@ async def deploy(
 ) -> Deployed:
     """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended."""
     dag = load_dag(text, file)
+    await _check_settings(connection, dag, text, file, org_id)
     async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
@@ -190,6 +194,17 @@ async def _prepare(
     return added, True, tuple(built)
 
 
+async def _check_settings(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
+    """Refuse jobs whose runtime is set up nowhere (their tasks would wait for ever), and files in places of others."""
+    if all(job.runtime in HERE and not _in_files(job) for job in dag.jobs):
+        return
+    settings, org = get_settings(), (await get_org(connection, org_id))["slug"]
+    problems = located(text, unknown_runtimes(dag, settings.runtimes, org))
+    problems += located(text, foreign_prefixes(dag, settings.parquet_prefixes, org))
+    if problems:
+        raise DagError(file, problems)
+
+
 async def _external(connection: Connection, org_id: UUID, dag: Dag) -> dict[str, UUID]:
     """The datasets of other DAGs that this one reads."""
     wanted = sorted({each.dataset for job in dag.jobs for each in job.inputs if each.dataset})
@@ -210,6 +225,10 @@ def _location(output: Output, generation: UUID) -> str:
     return f"dataset_{generation.hex}"
 
 
+def _in_files(job: JobSpec) -> bool:
+    return any(output.storage.kind == "parquet" for output in job.outputs)
+
+
 def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -> store.NewDefinition:
     def dumped(part: Any) -> dict[str, Any] | None:
         return None if part is None else part.model_dump(mode="json")
@@ -218,7 +237,7 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
     return store.NewDefinition(
         name=job.name,
         activation=job.activation,
-        runtime=job.runtime,
+        runtime="dispatcher" if job.runtime == "pool" and _in_files(job) else job.runtime,
         operator=job.operator,
         source=dumped(job.source),
         bootstrap=dumped(job.bootstrap),

@@ -26,6 +26,7 @@ from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
+from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import catalog_dags, catalog_sources, reads
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
 
     async def work(connection: Connection) -> tuple[backfills.Plan, list[int]]:
         org_id = await org_id_of(connection, org)
-        plan = await backfills.plan(connection, _clickhouse, org_id, name, job, first, last)
+        plan = await backfills.plan(connection, lambda: _clickhouse(org_id), org_id, name, job, first, last)
         return plan, [] if dry_run else await backfills.begin(connection, plan)
 
     plan, jobs = with_database(work)
@@ -305,8 +306,8 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
         note(f"{count} of {plan.job_name} run.{kept}{watch}")
 
 
-async def _clickhouse() -> DataClient:
-    return await connect_clickhouse(await clickhouse_target())
+async def _clickhouse(org_id: UUID) -> DataClient:
+    return await connect_clickhouse(await Tenants(await clickhouse_target()).ready(org_id))
 
 
 def _step_line(step: backfills.Step, dry_run: bool) -> dict[str, Any]:

@@ -15,11 +15,13 @@ from pathlib import Path
 import click
 
 from aaiclick.cli.output import note
+from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
 from aaiclick.orchestration.structured import json_handler
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
-from aaiclick.settings import PostgresTarget, ServerTarget, get_logs_dir, get_settings
+from aaiclick.settings import PostgresTarget, RuntimeTarget, ServerTarget, get_logs_dir, get_settings
+from aaiclick.store.dispatches import queue_of
 from aaiclick.store.migrate import prepare
 
 
@@ -34,6 +36,10 @@ def worker() -> None:
     "--concurrency", type=click.IntRange(1, 1000), default=16, show_default=True, help="Tasks at once in each."
 )
 @click.option("--queue", "queues", multiple=True, help="Queue to serve; may be given several times [default: all].")
+@click.option(
+    "--runtime", default=None, metavar="NAME[@ORG]",
+    help="Be a worker of this runtime: take its tasks alone, when a message of its queue (AAICLICK_RUNTIMES) says so.",
+)  # fmt: skip
 @click.option("--import", "imports", multiple=True, help="Module to import first, for its handlers.")
 @click.option(
     "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
@@ -63,6 +69,7 @@ def start(
     processes: int | None,
     concurrency: int,
     queues: tuple[str, ...],
+    runtime: str | None,
     imports: tuple[str, ...],
     isolation: str,
     memory_mb: int | None,
@@ -81,6 +88,12 @@ def start(
     if get_settings().log_format == "json":
         logging.getLogger().addHandler(json_handler(sys.stderr))
     work = server_target(server, key)
+    called_by = None
+    if runtime is not None:
+        if queues:
+            raise click.UsageError("--runtime and --queue exclude each other: a runtime has a queue of its own.")
+        target = runtime_target(runtime)
+        queues, called_by = (queue_of(target.name),), target.place
     spool = None if work is None or shared_logs else tempfile.TemporaryDirectory(prefix="aaiclick-logs-")
     plan = make_plan(
         work=work,
@@ -88,6 +101,7 @@ def start(
         processes=processes or os.cpu_count() or 1,
         concurrency=concurrency,
         queues=queues,
+        called_by=called_by,
         imports=imports,
         isolate=isolation == "process",
         memory_mb=memory_mb,
@@ -110,6 +124,19 @@ def server_target(url: str | None, key: str | None) -> ServerTarget | None:
     return ServerTarget(url.rstrip("/"), secret)
 
 
+def runtime_target(text: str) -> RuntimeTarget:
+    """The runtime that a worker is to be of, by its name and that of its organisation."""
+    name, _, org = text.partition("@")
+    if name == "lambda":
+        raise click.UsageError("Functions of Lambda are not started here: docs/runtimes.md says how they are set up.")
+    for target in get_settings().runtimes:
+        if (target.name, target.org) == (name, org or None):
+            return target
+    raise SettingsError(
+        f"The runtime {text!r:.80} has no queue.", remedy=f"Set AAICLICK_RUNTIMES={text}=SQS_QUEUE_URL."
+    )
+
+
 def make_plan(
     *,
     processes: int,
@@ -117,6 +144,7 @@ def make_plan(
     spool: Path | None = None,
     concurrency: int = 16,
     queues: tuple[str, ...] = (),
+    called_by: str | None = None,
     imports: tuple[str, ...] = (),
     isolate: bool = False,
     memory_mb: int | None = None,
@@ -140,12 +168,16 @@ def make_plan(
         isolate=isolate,
         max_tasks=max_tasks,
         drain=drain,
+        called_by=called_by,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
     setup = Setup(
         source, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory, spool is not None
     )
-    return Plan(processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds)
+    return Plan(
+        processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds, settings.runtimes,
+        settings.runtime_again_seconds,
+    )  # fmt: skip
 
 
 async def _run(plan: Plan) -> None:

@@ -26,6 +26,7 @@ from aaiclick.server.shapes import (
 )
 
 Words = Annotated[str, StringConstraints(max_length=20_000), AfterValidator(storable)]
+Short = Annotated[str, StringConstraints(max_length=1_000), AfterValidator(storable)]
 TableName = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(storable)]
 Queues = Annotated[list[Name], Field(max_length=1_000)]
 Lasting = Annotated[float, Field(gt=0, le=30 * 86_400, description="How long a lease lasts unless it is kept")]
@@ -42,6 +43,48 @@ class LeaseForm(Sent):
     linked: bool = Field(default=False, description="A hint that comes with the claim")
 
 
+class PartitionForm(Sent):
+    """What a partition has now, and what that was made of."""
+
+    key: Words
+    rows: Annotated[int, Field(ge=0, le=2**63 - 1)] | None
+    digest: Short | None = None
+    inputs_hash: Short | None = None
+
+
+class UpdateForm(Sent):
+    """New rows of a generation, which were published before."""
+
+    dataset: UUID
+    generation: UUID
+    ticket: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    columns: dict[str, Any]
+    schema_hash: Short
+    partitions: Annotated[list[PartitionForm], Field(max_length=MANY + 1)]
+    rows: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
+    whole: bool = False
+    changed: Annotated[list[Words], Field(max_length=MANY + 1)] | None = None
+
+
+class EffectsForm(Sent):
+    """What the completion of a task of a DAG writes: only about what its definition reads and makes."""
+
+    outputs: dict[str, Any] = Field(default_factory=dict)
+    input_versions: dict[str, Any] = Field(default_factory=dict)
+    inputs: Annotated[list[tuple[UUID, Words, AwareDatetime]], Field(max_length=MANY * 10)] = Field(
+        default_factory=list, description="Dataset, partition and when that was updated"
+    )
+    states: Annotated[list[tuple[UUID, Words, dict[str, Any]]], Field(max_length=MANY)] = Field(
+        default_factory=list, description="Definition, key and state"
+    )
+    updates: Annotated[list[UpdateForm], Field(max_length=1_000)] = Field(default_factory=list)
+    lineage: dict[UUID, list[tuple[Words, UUID, Words]]] = Field(
+        default_factory=dict, description="Of each output dataset: column, input dataset, input column"
+    )
+    definition: UUID
+    build: UUID | None = None
+
+
 class Completed(Sent):
     """The attempt succeeded."""
 
@@ -55,6 +98,7 @@ class Completed(Sent):
     tables: Annotated[list[TableName], Field(max_length=MANY)] | None = Field(
         default=None, description="Tables within the result; an empty list if it only used some"
     )
+    effects: EffectsForm | None = Field(default=None, description="What a task of a DAG leaves behind")
 
 
 class Failed(Sent):
@@ -151,6 +195,58 @@ class Fetched(BaseModel):
 
 class OneLease(Sent):
     lease: LeaseForm
+
+
+class DefinitionAsk(OneLease):
+    definition: UUID
+
+
+class StateAsk(DefinitionAsk):
+    key: Words
+
+
+class GenerationAsk(OneLease):
+    generation: UUID
+
+
+class PartitionsAsk(GenerationAsk):
+    keys: Annotated[list[Words], Field(max_length=MANY)] | None = Field(default=None, description="None named: all")
+
+
+class Publication(GenerationAsk):
+    """Rows that an attempt has staged in a table of its own, to be put in place."""
+
+    partition: Words = ""
+    ticket: Id
+    table: TableName
+    rows: Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class DefinitionOut(BaseModel):
+    """What a task of a DAG is to do: its definition, and the generations that it reads and makes."""
+
+    definition: dict[str, Any]
+    datasets: list[dict[str, Any]]
+
+
+class TicketOut(BaseModel):
+    ticket: Id
+
+
+class StateOut(BaseModel):
+    state: dict[str, Any] | None
+
+
+class PartitionsOut(BaseModel):
+    partitions: list[dict[str, Any]]
+
+
+class DigestOut(BaseModel):
+    digest: str
+
+
+class Published(BaseModel):
+    published: bool = Field(description="False: newer rows are there")
 
 
 class Leases(Sent):

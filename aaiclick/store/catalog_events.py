@@ -22,6 +22,7 @@ import asyncpg
 from aaiclick import faults
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.claims import notify_ready
+from aaiclick.store.dispatches import queue_of
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 
@@ -116,7 +117,7 @@ class _Routed:
             (
                 task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"], ENTRYPOINT,
                 f'{{"definition": "{definition["id"]}", "event": {told}}}',
-                "default" if runtime in ("pool", "dispatcher") else runtime, definition["max_attempts"],
+                queue_of(runtime), definition["max_attempts"],
                 definition["timeout_seconds"], key, limit, None if partition is None else [partition],
                 "READY" if key is None else "HELD",
             )

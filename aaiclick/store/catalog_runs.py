@@ -82,6 +82,56 @@ async def find_work(connection: Connection, definition_id: UUID) -> tuple[asyncp
         return definition, await connection.fetch(statement("definition_datasets"), definition_id)
 
 
+WORK_FIELDS = ("id", "org_id", "dag_name", "name", "config_hash", "spec", "memory")
+DATASET_FIELDS = ("role", "nth", "dataset", "generation", "storage_location", "columns", "files", "updated_at")
+PARTITION_FIELDS = ("partition_key", "ticket", "recorded_ticket", "rows", "digest", "inputs_hash", "task_id")
+_UUIDS = frozenset({"id", "org_id", "memory", "dataset", "generation"})
+_LONG = frozenset({"ticket", "recorded_ticket", "task_id"})
+"""Numbers that are text in JSON."""
+
+
+def work_form(definition: asyncpg.Record, datasets: Sequence[asyncpg.Record]) -> dict[str, Any]:
+    """What `find_work` found, as JSON."""
+    return {
+        "definition": _form(definition, WORK_FIELDS),
+        "datasets": [_form(each, DATASET_FIELDS) for each in datasets],
+    }
+
+
+def work_of(form: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    return _row(form["definition"]), [_row(each) for each in form["datasets"]]
+
+
+def partition_form(row: asyncpg.Record) -> dict[str, Any]:
+    return _form(row, PARTITION_FIELDS)
+
+
+def partition_of(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _row(form)
+
+
+def _form(row: asyncpg.Record, fields: Sequence[str]) -> dict[str, Any]:
+    return {name: None if row[name] is None else _plain(row[name], name in _LONG) for name in fields}
+
+
+def _plain(value: Any, long: bool) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if long or isinstance(value, UUID) else value
+
+
+def _row(form: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if value is None else _value(name, value) for name, value in form.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in _UUIDS:
+        return UUID(value)
+    if name in _LONG:
+        return int(value)
+    return datetime.fromisoformat(value) if name == "updated_at" else value
+
+
 async def take_ticket(connection: Connection) -> int:
     """Taken before anything is read: who has the higher one has read later."""
     ticket: int = await connection.fetchval(statement("take_ticket"))
@@ -118,6 +168,22 @@ async def publishing(
             )
         await connection.execute(statement("lock_generation"), generation)
         yield await connection.fetchval(statement("mark_update"), generation, partition, ticket) is not None
+
+
+async def point_files(
+    connection: Connection,
+    generation: UUID,
+    mode: str,
+    partition: str,
+    merged: Sequence[str],
+    files: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Any],
+) -> None:
+    """Say which files a generation is from now on; within `publishing`, so by the holder of the lease alone."""
+    gone = [*merged, *(str(each["name"]) for each in files)]
+    await connection.execute(
+        statement("point_files"), generation, mode, partition, gone, json.dumps(list(files)), json.dumps(columns)
+    )
 
 
 async def leave_behind(

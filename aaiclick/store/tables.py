@@ -66,6 +66,11 @@ def _wishes(wishes: Sequence[tuple[str, Lease]]) -> tuple[list[object], ...]:
     return ([name for name, _ in wishes], *leases)
 
 
+async def is_held(connection: Connection, table_name: str, lease: Lease) -> bool:
+    """Whether an attempt holds a table."""
+    return bool(await connection.fetchval(statement("is_held"), table_name, lease.task_id, lease.attempt))
+
+
 async def release(connection: Connection, tables: Sequence[tuple[str, Lease]]) -> None:
     """Attempts have no use for these tables any more."""
     names, ids, attempts, _ = _wishes(tables)

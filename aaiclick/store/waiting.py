@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
 from aaiclick.store.statements import statement
+from aaiclick.store.words import DISPATCHER_QUEUE, RUNTIME_QUEUE
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -116,15 +117,32 @@ def _limits(facts: dict[str, Any]) -> list[Reason]:
 
 
 def _workers(facts: dict[str, Any]) -> list[Reason]:
-    heard_at: datetime | None = facts["worker_heard_at"]
+    queue, heard_at = facts["queue"], facts["worker_heard_at"]
+    if queue.startswith(RUNTIME_QUEUE) and queue != DISPATCHER_QUEUE:
+        return [_runtime(facts, queue.removeprefix(RUNTIME_QUEUE))]
     if heard_at is None:
-        words = f"no worker serves queue {facts['queue']!r}: start one with 'aaiclick worker start'"
-        return [Reason("no_worker", words)]
+        near = queue == DISPATCHER_QUEUE
+        what = "no worker beside the databases is there" if near else f"no worker serves queue {queue!r}"
+        return [Reason("no_worker", f"{what}: start one with 'aaiclick worker start'")]
     silent = (facts["now"] - heard_at).total_seconds()
     if silent < get_settings().worker_timeout_seconds:
         return []
-    words = f"no worker of queue {facts['queue']!r} has been heard of for {silent:.0f} s: start one with"
+    words = f"no worker of queue {queue!r} has been heard of for {silent:.0f} s: start one with"
     return [Reason("no_worker", f"{words} 'aaiclick worker start'")]
+
+
+def _runtime(facts: dict[str, Any], name: str) -> Reason:
+    """What a task of a runtime elsewhere waits for: to be told to it, or to be taken by it."""
+    what = f"waits for the runtime {name!r}"
+    if facts["told"] is None:
+        return Reason("runtime", f"{what}, which was not told yet: a worker with AAICLICK_RUNTIMES={name}=… does that")
+    when = facts["told_at"].isoformat(timespec="seconds")
+    if facts["telling_error"] is not None:
+        return Reason("runtime", f"{what}, which could not be told at {when}: {facts['telling_error']}")
+    times = "once" if facts["told"] == 1 else f"{facts['told']} times"
+    start = "" if name == "lambda" else f": start 'aaiclick worker start --runtime {name}' where it runs"
+    here = "" if facts["worker_heard_at"] is not None else f"; nobody is there{start}"
+    return Reason("runtime", f"{what}, which was told {times}, last at {when}{here}")
 
 
 def _no_slot(facts: dict[str, Any]) -> Reason:

@@ -14,6 +14,12 @@ DEFAULT_ORG_ID = UUID("00000000-0000-4000-8000-000000000001")
 DEFAULT_ORG_SLUG = "default"
 DEFAULT_QUEUE = "default"
 
+RUNTIME_QUEUE = "runtime:"
+"""How queues begin whose tasks wait for a runtime: no worker takes them unless it names the queue (`claim.sql`)."""
+
+DISPATCHER_QUEUE = "runtime:dispatcher"
+"""The exception: workers with a database of their own take these, those of a server do not."""
+
 
 class JobStatus(StrEnum):
     """PENDING → RUNNING → an end."""

@@ -8,6 +8,7 @@ from aaiclick.errors import SettingsError
 from aaiclick.settings import (
     ClickHouseTarget,
     PostgresTarget,
+    RuntimeTarget,
     Settings,
     describe_settings,
     get_logs_dir,
@@ -197,3 +198,36 @@ def test_a_log_directory_that_cannot_be_is_refused(monkeypatch, tmp_path):
     settings = settings_with(monkeypatch, AAICLICK_LOG_DIR=str(tmp_path / "file" / "logs"))
     with pytest.raises(SettingsError, match=r"AAICLICK_LOG_DIR: task logs cannot be kept in .*: Not a directory"):
         get_logs_dir(settings)
+
+
+def test_runtimes_and_places_of_files_are_read_and_shown(monkeypatch):
+    settings = settings_with(
+        monkeypatch,
+        AAICLICK_RUNTIMES="ecs_udf=https://sqs.eu-west-1.amazonaws.com/1/q, lambda@acme=crunch",
+        AAICLICK_PARQUET_PREFIXES="/srv/lake/,acme=s3://lake/a=b/",
+    )
+    assert settings.runtimes == (
+        RuntimeTarget("ecs_udf", "https://sqs.eu-west-1.amazonaws.com/1/q"),
+        RuntimeTarget("lambda", "crunch", "acme"),
+    )
+    assert settings.parquet_prefixes == (("default", "/srv/lake/"), ("acme", "s3://lake/a=b/"))
+    shown = {each.name: each.value for each in describe_settings(settings)}
+    assert shown["AAICLICK_RUNTIMES"].endswith(",lambda@acme=crunch")
+    assert shown["AAICLICK_PARQUET_PREFIXES"] == "default=/srv/lake/,acme=s3://lake/a=b/"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("AAICLICK_RUNTIMES", "cloud=x", "is not ecs_NAME="),
+        ("AAICLICK_RUNTIMES", "lambda=", "is not ecs_NAME="),
+        ("AAICLICK_RUNTIMES", "lambda@=f", "is not ecs_NAME="),
+        ("AAICLICK_RUNTIMES", "ecs_udf=queue", "needs the URL of an SQS queue"),
+        ("AAICLICK_RUNTIMES", "lambda=a,lambda=b", "named twice"),
+        ("AAICLICK_PARQUET_PREFIXES", "lake/", "begin and end it so"),
+        ("AAICLICK_PARQUET_PREFIXES", "s3://lake", "begin and end it so"),
+    ],
+)
+def test_runtimes_and_places_that_cannot_be_are_named(monkeypatch, name, value, words):
+    with pytest.raises(SettingsError, match=words):
+        settings_with(monkeypatch, **{name: value})

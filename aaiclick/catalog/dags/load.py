@@ -73,6 +73,12 @@ def _shape(data: Data, root: Node) -> list[Problem]:
     return []
 
 
+def located(content: bytes | str, found: Iterator[Finding]) -> list[Problem]:
+    """What was found about a text that is a DAG, with its places."""
+    root = read_tree(content).root
+    return [] if root is None else [_located(finding, root) for finding in found]
+
+
 def _located(finding: Finding, root: Node) -> Problem:
     place, found = locate(root, finding.path, key=finding.at_key)
     return Problem(place, field_of(found), finding.what, finding.remedy)

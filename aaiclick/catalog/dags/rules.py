@@ -6,6 +6,7 @@ they take nothing for granted, and leave what has the wrong shape to the model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -26,6 +27,7 @@ class Finding:
 
 
 Data = dict[str, Any]
+_PREFIX = re.compile(r"(?!.*\.\.)(s3://[A-Za-z0-9][A-Za-z0-9.-]+/|/)[A-Za-z0-9/_.=-]*")
 
 
 def mapping(value: Any) -> Data:
@@ -97,6 +99,16 @@ def _updates(base: Path, dag: Data, job: Data) -> Iterator[Finding]:
         if storage.get("kind") == "parquet" and not storage.get("prefix"):
             path = (*base, "outputs", index, "storage")
             yield Finding(path, "parquet needs a prefix.", "Add prefix: s3://bucket/path/ or a directory.")
+        elif storage.get("kind") == "parquet" and not _PREFIX.fullmatch(str(storage["prefix"])):
+            path = (*base, "outputs", index, "storage", "prefix")
+            yield Finding(
+                path,
+                "A prefix is s3://bucket/path/ or /directory/, of letters, digits and / _ . = -.",
+                "Write it so, without '..'.",
+            )
+        if storage.get("kind") == "parquet" and effective(dag, job, "runtime") == "lambda":
+            path = (*base, "outputs", index, "storage")
+            yield Finding(path, "Functions write no files.", "Use another runtime, or keep the output in ClickHouse.")
 
 
 def _inputs(base: Path, job: Data) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ hidden.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -38,6 +38,8 @@ class PhysicalTable:
     final: bool = False
     hidden: bool = False
     only: tuple[str, str] | None = None
+    source: str = field(default="", repr=False)
+    """The SELECT that `table` stands for, if it is none; written last, since no query may say what is in it."""
 
     def tree(self, alias: str) -> exp.Expr:
         if self.hidden or self.only is not None:
@@ -46,7 +48,11 @@ class PhysicalTable:
 
     def select(self) -> str:
         """A SELECT of the columns, as text."""
-        return sql.to_text(self._subquery())
+        return self.filled_in(sql.to_text(self._subquery()))
+
+    def filled_in(self, text: str) -> str:
+        """A query with the source in the place of the table."""
+        return text.replace(sql.to_text(sql.table(self.table)), f"({self.source})") if self.source else text
 
     def _table(self, alias: str | None) -> exp.Expr:
         table = sql.table(self.table, alias)
@@ -111,6 +117,8 @@ def prepare_query(text: str, tables: Mapping[str, PhysicalTable], limits: Limits
         lineage = trace_tree(tree, {name: each.columns for name, each in tables.items()})
         written = _written(tree, tables)
         check_words(written)
+        for each in tables.values():
+            written = each.filled_in(written)
     return PreparedQuery(written, (limits or Limits()).settings(), lineage)
 
 

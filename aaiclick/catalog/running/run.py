@@ -11,13 +11,12 @@ from pydantic import BaseModel
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.queries.dataset_sql import PhysicalTable
 from aaiclick.catalog.queries.lineage import Lineage
+from aaiclick.catalog.running.ledger import Ledger
 from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data import Object, create_object_from_query, create_object_from_value
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.types import quote_name
-from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import TaskScope
-from aaiclick.store import catalog_runs
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class OperatorRun:
     settings: BaseModel
     event: Mapping[str, Any]
     scope: TaskScope
+    ledger: Ledger
     partition: str = ""
     driver: str | None = None
     states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -57,7 +57,7 @@ class OperatorRun:
         place = self._input(name)
         if place.layout is None:
             raise NotYet(f"The input {name!r} has no rows yet.")
-        return place.layout.physical(place.table, self.partition if name == self.driver else None)
+        return place.physical(self.partition if name == self.driver else None)
 
     async def input(self, name: str) -> Object:
         """An input as an Object: a copy of its rows as they are now."""
@@ -67,8 +67,7 @@ class OperatorRun:
         """What was remembered under a key, by the last task that completed."""
         if key in self.states:
             return self.states[key]
-        async with get_current_context().connection() as connection:
-            return await catalog_runs.get_state(connection, self.work.org_id, self.work.memory, key)
+        return await self.ledger.state(self.work, self.work.memory, key)
 
     def remember(self, state: dict[str, Any], key: str = "default") -> None:
         self.states[key] = state

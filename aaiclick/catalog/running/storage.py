@@ -9,7 +9,8 @@ ClickHouse does as a whole:
 - *replace* of one slice (a job per partition of its input): the partition is replaced. A hidden column says which slice
   a row belongs to.
 
-Readers name the columns they want, so hidden ones stay hidden, and see the table before or after an update.
+Readers name the columns they want, so hidden ones stay hidden, and see the table before or after an update. Generations
+of Parquet files are staged alike; which files they are `parquet` says.
 """
 
 # pyarrow ships no types.
@@ -23,9 +24,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from uuid import uuid4
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.catalog.running import parquet
+from aaiclick.catalog.running.parquet import File
 from aaiclick.data.client import Client
 from aaiclick.data.context import DataContext
 from aaiclick.data.tables import new_table_name
@@ -40,6 +44,7 @@ NO_VALUE = "\\N"
 MAX_PARTITIONS = 10_000
 
 Mode = Literal["append", "replace", "slice"]
+Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +77,23 @@ class Layout:
     def schema_hash(self) -> str:
         return hashlib.sha256(json.dumps([list(each) for each in self.columns]).encode()).hexdigest()
 
-    def physical(self, table: str, partition: str | None = None) -> PhysicalTable:
-        """The table as queries see it: all of it, or the rows of one partition."""
+    @property
+    def stored(self) -> tuple[tuple[str, str], ...]:
+        """The columns with the one that says which row of a key is the newest."""
+        return (*self.columns, (VERSION, "UInt64")) if self.mode == "append" else self.columns
+
+    def physical(self, table: str, partition: str | None = None, files: Sequence[File] = ()) -> PhysicalTable:
+        """The table, or the files of a prefix, as queries see it: all of it, or the rows of one partition."""
         only = (self.partition_by, partition) if self.partition_by is not None and partition else None
+        if parquet.is_prefix(table):
+            keys = self.unique_key if self.mode == "append" else ()
+            source = parquet.select_of(table, files, self.columns, keys, VERSION)
+            return PhysicalTable(f"files {uuid4().hex}", self.names, hidden=True, only=only, source=source)
         return PhysicalTable(table, self.names, final=self.mode == "append", hidden=self.mode != "replace", only=only)
 
-    def select(self, table: str, partition: str | None = None) -> str:
+    def select(self, table: str, partition: str | None = None, files: Sequence[File] = ()) -> str:
         """A SELECT of the columns."""
-        return self.physical(table, partition).select()
+        return self.physical(table, partition, files).select()
 
 
 def partition_of(column: str) -> str:
@@ -87,11 +101,10 @@ def partition_of(column: str) -> str:
     return f"ifNull(toString({quote_name(column)}), {quote_text(NO_VALUE)})"
 
 
-async def partitions(client: Client, layout: Layout, table: str, query_id: str = "") -> set[str]:
-    """Every partition that a table has rows of."""
-    assert layout.partition_by is not None  # noqa: S101
+async def partitions(client: Client, partition_by: str, select: str, query_id: str = "") -> set[str]:
+    """Every partition that a SELECT of a dataset has rows of."""
     found = await client.read_text(
-        f"SELECT DISTINCT {partition_of(layout.partition_by)} AS k FROM ({layout.select(table)})",  # noqa: S608
+        f"SELECT DISTINCT {partition_of(partition_by)} AS k FROM ({select})",  # noqa: S608
         query_id=query_id,
     )
     return set(found.column(0).to_pylist())
@@ -105,6 +118,10 @@ class Staged:
     layout: Layout
     rows: int
     partitions: dict[str, tuple[int, str]]
+    file: File | None = None
+    """The file that has them, if the generation is kept in files; none if there are no rows."""
+    merged: tuple[str, ...] = ()
+    """Files whose rows are in that one, too."""
 
 
 async def describe(context: DataContext, select: str) -> tuple[tuple[str, str], ...]:
@@ -126,10 +143,14 @@ async def existing(context: DataContext, table: str) -> tuple[tuple[str, str], .
 
 @asynccontextmanager
 async def staged(
-    context: DataContext, select: str, layout: Layout, target: str, ticket: int, slice_key: str = ""
+    context: DataContext,
+    select: str,
+    layout: Layout,
+    there: tuple[tuple[str, str], ...],
+    ticket: int,
+    slice_key: str = "",
 ) -> AsyncGenerator[Staged]:
-    """The rows of a SELECT, in a table that can be put in the place of `target`'s; it is gone afterwards."""
-    there = () if layout.mode == "replace" else await existing(context, target)
+    """The rows of a SELECT, in a table that is gone afterwards; `there` are the columns of the rows that they join."""
     if there:
         if {name for name, _ in there} != set(layout.names):
             raise DatasetError(
@@ -199,38 +220,58 @@ async def _look(context: DataContext, name: str, layout: Layout) -> tuple[int, d
     return sum(count for count, _ in partitions.values()), partitions
 
 
-async def touched(context: DataContext, target: str, rows: Staged, slice_key: str = "") -> set[str]:
-    """Partitions in which rows of the target are about to be replaced by the staged ones."""
+async def touched(context: DataContext, before: str, rows: Staged) -> set[str]:
+    """Partitions in which rows are about to be replaced by the staged ones; `before` is a SELECT of those there are,
+    of the same slice.
+    """
     layout = rows.layout
-    if layout.mode == "replace" or layout.partition_by is None or not await existing(context, target):
+    if layout.mode == "replace" or layout.partition_by is None or not before:
         return set()
-    key = partition_of(layout.partition_by)
+    where = "true"
     if layout.mode == "append":
         keys = ", ".join(quote_name(each) for each in layout.unique_key)
         where = f"({keys}) IN (SELECT {keys} FROM {quote_name(rows.table)})"  # noqa: S608
-        source = f"{quote_name(target)} FINAL"
-    else:
-        where, source = f"{SLICE} = {quote_text(slice_key)}", quote_name(target)
     found = await context.client.read_text(
-        f"SELECT DISTINCT {key} AS k FROM {source} WHERE {where}",  # noqa: S608
+        f"SELECT DISTINCT {partition_of(layout.partition_by)} AS k FROM ({before}) WHERE {where}",  # noqa: S608
         query_id=context.query_id(),
     )
     return set(found.column(0).to_pylist())
 
 
-async def put_in_place(context: DataContext, target: str, rows: Staged, slice_key: str = "") -> None:
+def slice_select(layout: Layout, table: str, slice_key: str) -> str:
+    """A SELECT of the rows of one slice of a table."""
+    names = ", ".join(quote_name(each) for each in layout.names)
+    return f"SELECT {names} FROM {quote_name(table)} WHERE {SLICE} = {quote_text(slice_key)}"  # noqa: S608
+
+
+def stored_select(rows: Staged) -> str:
+    """A SELECT of staged rows as files keep them; of a key the newest alone."""
+    names = ", ".join(quote_name(name) for name, _ in rows.layout.stored)
+    final = " FINAL" if rows.layout.mode == "append" else ""
+    return f"SELECT {names} FROM {quote_name(rows.table)}{final}"  # noqa: S608
+
+
+async def join(context: DataContext, rows: Staged, location: str, files: Sequence[File]) -> None:
+    """Have the rows of files beside the staged ones."""
+    stored = rows.layout.stored
+    names = ", ".join(quote_name(name) for name, _ in stored)
+    await _run(context, f"INSERT INTO {quote_name(rows.table)} ({names}) {parquet.rows_of(location, files, stored)}")
+
+
+async def put_in_place(client: Client, target: str, rows: Staged, slice_key: str = "", query_id: str = "") -> None:
     """The staged rows become the target's, all at once; done twice, nothing changes."""
     there, staging = quote_name(target), quote_name(rows.table)
-    await _run(context, f"CREATE TABLE IF NOT EXISTS {there} AS {staging}")
+    await client.run(f"CREATE TABLE IF NOT EXISTS {there} AS {staging}", query_id=query_id)
     if rows.layout.mode == "replace":
-        await _run(context, f"EXCHANGE TABLES {there} AND {staging}")
+        change = f"EXCHANGE TABLES {there} AND {staging}"
     elif rows.layout.mode == "append":
-        if rows.rows:
-            await _run(context, f"ALTER TABLE {there} ATTACH PARTITION tuple() FROM {staging}")
+        change = f"ALTER TABLE {there} ATTACH PARTITION tuple() FROM {staging}" if rows.rows else ""
     elif rows.rows:
-        await _run(context, f"ALTER TABLE {there} REPLACE PARTITION {quote_text(slice_key)} FROM {staging}")
+        change = f"ALTER TABLE {there} REPLACE PARTITION {quote_text(slice_key)} FROM {staging}"
     else:
-        await _run(context, f"ALTER TABLE {there} DROP PARTITION {quote_text(slice_key)}")
+        change = f"ALTER TABLE {there} DROP PARTITION {quote_text(slice_key)}"
+    if change:
+        await client.run(change, query_id=query_id)
 
 
 async def empty(context: DataContext, target: str) -> None:
@@ -242,12 +283,9 @@ async def drop(context: DataContext, tables: Sequence[str]) -> None:
         await _run(context, f"DROP TABLE IF EXISTS {quote_name(table)}")
 
 
-async def count(context: DataContext, target: str, layout: Layout) -> int:
+async def count(context: DataContext, select: str) -> int:
     """How many rows readers see."""
-    found = await context.client.read_text(
-        f"SELECT count() FROM ({layout.select(target)})",  # noqa: S608
-        query_id=context.query_id(),
-    )
+    found = await context.client.read_text(f"SELECT count() FROM ({select})", query_id=context.query_id())  # noqa: S608
     return int(found.column(0)[0].as_py())
 
 

@@ -17,16 +17,16 @@ from uuid import UUID
 from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.operators.built_in import default_registry
-from aaiclick.catalog.running import storage
+from aaiclick.catalog.running import parquet, storage
+from aaiclick.catalog.running.ledger import Ledger, ledger_of
+from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
 from aaiclick.catalog.running.runners import MEMOIZED, RUNNERS, Runner
 from aaiclick.catalog.running.secrets import filled_in
-from aaiclick.catalog.running.work import Place, Work, find_work
+from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
 from aaiclick.data.types import quote_name
-from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
-from aaiclick.store import catalog_runs
 from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
 
 BOOTSTRAP = "aaiclick bootstrap"
@@ -40,9 +40,8 @@ async def run_definition(definition: str, event: dict[str, Any]) -> Record:
     """What every task of a DAG runs."""
     scope = current_scope()
     assert scope is not None  # noqa: S101
-    async with get_current_context().connection() as connection:
-        work = await find_work(connection, UUID(definition))
-    task = _Task(work, event, scope)
+    ledger = ledger_of(scope)
+    task = _Task(await ledger.work(UUID(definition)), event, scope, ledger)
     await task.run()
     scope.effects = task.effects.to_json()
     return Record(task.effects.outputs)
@@ -52,10 +51,11 @@ run_definition.__aaiclick_task__ = True  # pyright: ignore[reportFunctionMemberA
 
 
 class _Task:
-    def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope) -> None:
+    def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope, ledger: Ledger) -> None:
         self.work = work
         self.event = event
         self.scope = scope
+        self.ledger = ledger
         self.effects = Effects(definition=str(work.id), build=event.get("build"))
         self.states: dict[str, dict[str, Any]] = {}
         self.updates: dict[str, Update] = {}
@@ -72,7 +72,7 @@ class _Task:
         await self._reset()
         driver, keys = await self._slices()
         for key in keys:
-            run = OperatorRun(self.work, settings, self.event, self.scope, key, driver, self.states)
+            run = OperatorRun(self.work, settings, self.event, self.scope, self.ledger, key, driver, self.states)
             try:
                 await self._run_slice(run, runner)
             except NotYet as reason:
@@ -84,8 +84,10 @@ class _Task:
         self._note_inputs(keys if driver is not None else [""], driver)
 
     async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
-        async with get_current_context().connection() as connection:
-            ticket = await catalog_runs.take_ticket(connection)
+        ticket = await self.ledger.take_ticket()
+        if any(is_prefix(place.table) for place in self._places()):
+            # Which files there are is read after the ticket is taken: who has the higher one has read later.
+            run.work = self.work = await self.ledger.work(self.work.id)
         made_of = await self._made_of(run)
         if made_of is not None and await self._reuse(run.partition, made_of):
             return
@@ -99,6 +101,9 @@ class _Task:
             rows = rows or self._no_rows(name)
             if rows is not None:
                 await self._update(name, rows, ticket, run.partition, made_of)
+
+    def _places(self) -> list[Place]:
+        return [*self.work.inputs.values(), *(place for _, place in self.work.outputs.values())]
 
     # --- what to do ---------------------------------------------------------------------------------------------------
 
@@ -120,11 +125,12 @@ class _Task:
         """Every partition that the input has, or that an output still has."""
         assert driver.layout is not None  # noqa: S101
         context = get_data_context()
-        keys = await storage.partitions(context.client, driver.layout, driver.table, context.query_id())
+        assert driver.layout.partition_by is not None  # noqa: S101
+        select = driver.physical().select()
+        keys = await storage.partitions(context.client, driver.layout.partition_by, select, context.query_id())
         if self.work.mode == "slice":
-            async with get_current_context().connection() as connection:
-                for _, place in self.work.outputs.values():
-                    keys |= set(await catalog_runs.partitions_of(connection, place.generation))
+            for _, place in self.work.outputs.values():
+                keys |= set(await self.ledger.partitions(place.generation))
         return keys
 
     async def _reset(self) -> None:
@@ -132,11 +138,14 @@ class _Task:
         bootstrap = self.work.spec.bootstrap
         if bootstrap is None or not bootstrap.reset_outputs:
             return
-        async with get_current_context().connection() as connection:
-            done = await catalog_runs.get_state(connection, self.work.org_id, self.work.id, BOOTSTRAP)
+        done = await self.ledger.state(self.work, self.work.id, BOOTSTRAP)
         if done is None:
             for _, place in self.work.outputs.values():
-                await storage.empty(get_data_context(), place.table)
+                if not is_prefix(place.table):
+                    await storage.empty(get_data_context(), place.table)
+                elif place.layout is not None:
+                    nothing = storage.Staged("", replace(place.layout, mode="replace"), 0, {})
+                    await self.ledger.publish(place, nothing, await self.ledger.take_ticket(), "")
             self.was_reset = True
 
     # --- reuse --------------------------------------------------------------------------------------------------------
@@ -147,15 +156,13 @@ class _Task:
         if spec.operator not in MEMOIZED or not self.work.inputs or not self.work.outputs:
             return None
         parts: list[Any] = [self.work.config_hash, run.partition]
-        async with get_current_context().connection() as connection:
-            for name, place in sorted(self.work.inputs.items()):
-                content = None
-                if name == run.driver and run.partition:
-                    known = await catalog_runs.partitions_of(connection, place.generation, [run.partition])
-                    row = known.get(run.partition)
-                    content = row and (row["digest"] or str(row["recorded_ticket"]))
-                content = content or await catalog_runs.input_digest(connection, place.generation)
-                parts.append([name, str(place.generation), content])
+        for name, place in sorted(self.work.inputs.items()):
+            content = None
+            if name == run.driver and run.partition:
+                row = (await self.ledger.partitions(place.generation, [run.partition])).get(run.partition)
+                content = row and (row["digest"] or str(row["recorded_ticket"]))
+            content = content or await self.ledger.input_digest(place.generation)
+            parts.append([name, str(place.generation), content])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     async def _reuse(self, key: str, made_of: str) -> bool:
@@ -163,12 +170,11 @@ class _Task:
         if not self.work.spec.memoize:
             return False
         by: set[int] = set()
-        async with get_current_context().connection() as connection:
-            for _, place in self.work.outputs.values():
-                row = (await catalog_runs.partitions_of(connection, place.generation, [key])).get(key)
-                if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
-                    return False
-                by.add(row["task_id"])
+        for _, place in self.work.outputs.values():
+            row = (await self.ledger.partitions(place.generation, [key])).get(key)
+            if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
+                return False
+            by.add(row["task_id"])
         reused = self.effects.outputs.setdefault("reused", [])
         reused.append({"partition": key, "made_by": [str(each) for each in sorted(by)]})
         return True
@@ -180,36 +186,53 @@ class _Task:
         _, place = self.work.outputs[name]
         if self.work.mode == "append" or self.work.spec.activation == "source" or place.layout is None:
             return None
-        names = ", ".join(quote_name(each) for each in place.layout.names)
-        return Rows(f"SELECT {names} FROM {quote_name(place.table)} WHERE false")  # noqa: S608
+        return Rows(f"SELECT * FROM ({place.physical().select()}) WHERE false")  # noqa: S608
 
     async def _update(self, name: str, rows: Rows, ticket: int, key: str, made_of: str | None) -> None:
         output, place = self.work.outputs[name]
-        if output.storage.kind != "clickhouse":
-            raise DatasetError(
-                f"The output {name!r} is kept as {output.storage.kind}, which is not written yet.",
-                remedy="Leave its storage out.",
-            )
         context = get_data_context()
         select = await _promised(context, rows.select, output)
         layout = _layout(await storage.describe(context, select), output, self.work)
         slice_key = key if layout.mode == "slice" else ""
-        async with storage.staged(context, select, layout, place.table, ticket, slice_key) as staging:
-            touched = await storage.touched(context, place.table, staging, slice_key)
-            async with (
-                get_current_context().connection() as connection,
-                catalog_runs.publishing(connection, self.scope.lease, place.generation, slice_key, ticket) as newest,
-            ):
-                # Whoever comes later replaces; but rows that are added are added, and of a key the newest is read.
-                counts = newest or layout.mode == "append"
-                if counts:
-                    await storage.put_in_place(context, place.table, staging, slice_key)
-            if not counts:
+        there, before = await self._there(place, layout, slice_key)
+        async with storage.staged(context, select, layout, there, ticket, slice_key) as staging:
+            touched = await storage.touched(context, before, staging)
+            if is_prefix(place.table):
+                staging = await self._written(place, staging, ticket, slice_key)
+            if not await self.ledger.publish(place, staging, ticket, slice_key):
                 self.effects.outputs[name] = {"superseded": True}
                 return
             await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)
         if place.layout is None or place.layout.columns != staging.layout.columns:
             self._note_lineage(output, place, rows)
+
+    async def _there(self, place: Place, layout: storage.Layout, slice_key: str) -> tuple[storage.Columns, str]:
+        """The columns of the rows that an update joins, and a SELECT of those that it may replace; none: ''."""
+        if layout.mode == "replace":
+            return (), ""
+        if not is_prefix(place.table):
+            columns = await storage.existing(get_data_context(), place.table)
+            if not columns or layout.mode == "append":
+                return columns, layout.select(place.table) if columns else ""
+            return columns, storage.slice_select(layout, place.table, slice_key)
+        if place.layout is None:
+            return (), ""
+        files = [each for each in place.files if layout.mode == "append" or each.slice == slice_key]
+        return place.layout.columns, place.layout.select(place.table, files=files)
+
+    async def _written(self, place: Place, staging: storage.Staged, ticket: int, slice_key: str) -> storage.Staged:
+        """The staged rows in a file of their own; with those of all files, when there are many."""
+        if not staging.rows:
+            return staging
+        context, layout, merged = get_data_context(), staging.layout, ()
+        if layout.mode == "append" and len(place.files) >= parquet.MOST_FILES:
+            merged = tuple(each.name for each in place.files)
+            await storage.join(context, staging, place.table, place.files)
+        name = f"{ticket}-{self.scope.lease.task_id}-{self.scope.lease.attempt}.parquet"
+        select = storage.stored_select(staging)
+        await parquet.write(context, place.table, name, select, layout.stored)
+        count = staging.rows if not merged else await storage.count(context, select)
+        return replace(staging, file=parquet.File(name, slice_key, count), merged=merged)
 
     async def _note_update(
         self,
@@ -222,8 +245,7 @@ class _Task:
         touched: set[str],
     ) -> None:
         layout = staging.layout
-        async with get_current_context().connection() as connection:
-            known = await catalog_runs.partitions_of(connection, place.generation)
+        known = await self.ledger.partitions(place.generation)
         partitions: list[PartitionUpdate]
         rows: int | None = None
         if layout.mode == "append":
@@ -257,13 +279,15 @@ class _Task:
 
     async def _appended_rows(self, place: Place, layout: storage.Layout) -> int | None:
         context = get_data_context()
+        if is_prefix(place.table):
+            return None  # counted when somebody asks
         found = await context.client.read_text(
             "SELECT sum(rows) FROM system.parts WHERE database = currentDatabase() AND table = {t:String} AND active",
             {"t": place.table},
             query_id=context.query_id(),
         )
         stored = int(found.column(0)[0].as_py() or 0)
-        return await storage.count(context, place.table, layout) if stored <= COUNTED_ROWS else None
+        return await storage.count(context, layout.select(place.table)) if stored <= COUNTED_ROWS else None
 
     # --- records ------------------------------------------------------------------------------------------------------
 

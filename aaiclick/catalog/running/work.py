@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from uuid import UUID
 
 from aaiclick.catalog.dags.model import JobSpec, Output
 from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.catalog.running.parquet import File
 from aaiclick.catalog.running.storage import Layout, Mode
 from aaiclick.store import catalog_runs
 
@@ -30,6 +32,12 @@ class Place:
     table: str
     layout: Layout | None
     updated_at: datetime | None
+    files: tuple[File, ...] = ()
+    """Those of a generation that is kept in files; `table` is their prefix."""
+
+    def physical(self, partition: str | None = None) -> PhysicalTable:
+        assert self.layout is not None  # noqa: S101
+        return self.layout.physical(self.table, partition, self.files)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,11 @@ async def find_work(connection: Connection, definition_id: UUID) -> Work:
     definition, datasets = await catalog_runs.find_work(connection, definition_id)
     if definition is None:
         raise DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
+    return make_work(definition, datasets)
+
+
+def make_work(definition: asyncpg.Record | Mapping[str, Any], datasets: Sequence[Any]) -> Work:
+    """A definition out of the rows that are known of it."""
     spec = JobSpec.model_validate(json.loads(definition["spec"]))
     names = [each.output or str(each.dataset) for each in spec.inputs]
     found = {(row["role"], int(row["nth"]) - 1): row for row in datasets}
@@ -85,7 +98,14 @@ async def find_work(connection: Connection, definition_id: UUID) -> Work:
     )
 
 
-def _place(name: str, row: asyncpg.Record) -> Place:
+def _place(name: str, row: Any) -> Place:
     columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
     layout = None if columns is None else Layout.from_json(columns)
-    return Place(name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"])
+    return Place(
+        name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"], files_of(row)
+    )
+
+
+def files_of(row: Any) -> tuple[File, ...]:
+    """The files that the registry says are a generation."""
+    return tuple(File.from_json(each) for each in json.loads(row["files"]))

@@ -51,8 +51,7 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
 
 
 def success_form(success: Success) -> Form:
-    """Effects are for processes of this machine: no server takes them from afar."""
-    effects = {} if success.effects is None else {"effects": success.effects}
+    effects = {} if success.effects is None else {"effects": json.loads(success.effects)}
     return effects | {
         "lease": lease_form(success.lease),
         "result": loaded(success.result),
@@ -71,7 +70,7 @@ def success_of(form: Mapping[str, Any]) -> Success:
         moment(form["started_at"]),
         tuple(int(task_id) for task_id in form["awaits"]),
         None if form["tables"] is None else tuple(form["tables"]),
-        form.get("effects"),
+        dumped(form.get("effects")),
     )
 
 

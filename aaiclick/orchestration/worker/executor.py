@@ -73,7 +73,7 @@ class Running:
     started_at: datetime | None = None
     announced: bool = False
     begun: bool = False
-    job: asyncio.Task[None] | None = None
+    job: asyncio.Task[Any] | None = None
     thread: int | None = None
     ending: Ending | None = None
     log_sent: int = 0

@@ -19,13 +19,15 @@ from typing import Any
 
 import uvloop
 
-from aaiclick.errors import EntrypointError
+from aaiclick.errors import EntrypointError, SettingsError
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.runtimes.sqs import TaskQueue
 from aaiclick.orchestration.worker.isolated import Isolation, work_alone
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.orchestration.worker.template import Template
 from aaiclick.settings import PostgresTarget, get_settings
 
@@ -48,7 +50,10 @@ async def serve(template: Template) -> None:
     places = duty.concurrency if duty.isolate else min(duty.concurrency, SUSPECTS)
     at_once = places if duty.isolate else SUSPECTS_AT_ONCE
     isolation = Isolation(setup, places, executor.transport, template, at_once=at_once)
-    process = WorkerProcess(duty, executor.transport, executor, isolation)
+    summons = None
+    if duty.called_by is not None:
+        summons = Summons(TaskQueue(duty.called_by), until_silent=duty.drain)
+    process = WorkerProcess(duty, executor.transport, executor, isolation, summons)
     gc.freeze()  # what was imported stays: looking through it again and again would only cost
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
@@ -84,7 +89,7 @@ def main() -> None:
     with captured_output():
         try:
             uvloop.run(serve(template))
-        except EntrypointError as error:
+        except (EntrypointError, SettingsError) as error:
             os.write(2, f"error: {error}\n".encode())
             code = UNFIT
     sys.stdout.flush()

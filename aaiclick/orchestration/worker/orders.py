@@ -71,6 +71,8 @@ class Duty:
     isolate: bool = False
     max_tasks: int | None = None
     drain: bool = False
+    called_by: str | None = None
+    """The queue of SQS whose messages say when to claim; None: whenever there is room."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)

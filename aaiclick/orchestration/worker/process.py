@@ -8,6 +8,8 @@ spins: an idle pump waits for a notification, for a timer, or for a task to fini
 How many tasks are claimed ahead of running follows the rate at which they finish: many for tasks of microseconds,
 none for tasks of seconds, which other workers could begin meanwhile.
 
+A process of a runtime (`Summons`) claims when it is called: as many tasks as it has heard messages.
+
 The process knows nothing of heartbeats: its supervisor, which runs no code of tasks and so cannot be held up by it,
 keeps the leases and ends a process that does not let go of a task (see `supervisor`).
 """
@@ -26,6 +28,7 @@ from aaiclick.orchestration.transport.line import GONE, patience
 from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
+from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 
 TICK_SECONDS = 0.05
@@ -42,8 +45,16 @@ PUMPS = 2
 class WorkerProcess:
     """Holds tasks, and what has come of them until the queue knows."""
 
-    def __init__(self, duty: Duty, transport: Transport, executor: Executor, isolation: Isolation) -> None:
+    def __init__(
+        self,
+        duty: Duty,
+        transport: Transport,
+        executor: Executor,
+        isolation: Isolation,
+        summons: Summons | None = None,
+    ) -> None:
         self._duty = duty
+        self._summons = summons
         self._transport = transport
         self._executor = executor
         self._isolation = isolation
@@ -67,6 +78,8 @@ class WorkerProcess:
     async def run(self) -> None:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
         beside = [asyncio.create_task(work) for work in (self._tick(), self._attend())]
+        if self._summons is not None:
+            beside.append(asyncio.create_task(self._summons.listen(self._free, self._wake.set)))
         try:
             async with asyncio.TaskGroup() as pumps:
                 for _ in range(PUMPS):
@@ -75,6 +88,8 @@ class WorkerProcess:
             for work in beside:
                 work.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            if self._summons is not None:
+                await self._summons.close()
 
     def stop(self) -> None:
         """Claim nothing more; give back what has not begun; let the rest finish."""
@@ -92,7 +107,8 @@ class WorkerProcess:
         """Whether nothing is held, nothing is under way and nothing more is wanted."""
         if self._running or self._ahead or self._outcomes or self._talking:
             return False
-        return self._stopping or self._enough or (self._duty.drain and self._empty)
+        nothing_left = self._empty if self._summons is None else self._summons.silent
+        return self._stopping or self._enough or (self._duty.drain and nothing_left)
 
     @property
     def _enough(self) -> bool:
@@ -179,11 +195,20 @@ class WorkerProcess:
         room = self._duty.concurrency + ahead - len(self._running) - len(self._ahead) - self._asking
         if self._duty.max_tasks is not None:
             room = min(room, self._duty.max_tasks - self._taken - self._asking)
+        if self._summons is not None:
+            room = min(room, self._summons.heard - self._asking)
         return max(0, room)
+
+    def _free(self) -> int:
+        """How many more tasks could begin at once."""
+        return 0 if self._stopping or self._enough else self._duty.concurrency - len(self._running) - len(self._ahead)
 
     def _take(self, claims: Sequence[Claim], wanted: int) -> None:
         self._taken += len(claims)
         self._empty = len(claims) < wanted
+        if self._summons is not None:
+            self._empty = False  # what was not there for one message may be there for the next
+            self._summons.answered(wanted)
         now = time.monotonic()
         for claim in claims:
             if len(self._running) < self._duty.concurrency:

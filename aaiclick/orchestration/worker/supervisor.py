@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -37,7 +38,7 @@ from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
-from aaiclick.settings import PostgresTarget, get_settings
+from aaiclick.settings import PostgresTarget, RuntimeTarget, get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
 
@@ -67,6 +68,9 @@ class Plan:
     setup: Setup
     heartbeat_seconds: float
     stop_seconds: float
+    runtimes: tuple[RuntimeTarget, ...] = ()
+    """Runtimes elsewhere that are told of their tasks from here."""
+    again_seconds: float = 60.0
 
 
 @dataclass
@@ -158,9 +162,10 @@ class Supervisor:
         self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
         absence = Absence()
         lease = plan.duty.lease_seconds
-        self._births, self._leases, self._limits, self._loops, self._events = (
+        house = max(lease, HOUSE_SECONDS)
+        self._births, self._leases, self._limits, self._loops, self._events, self._runtimes = (
             Insistent(self._transport, absence, self._stopping, seconds)
-            for seconds in (lease, lease / 3, lease, max(lease, HOUSE_SECONDS), max(lease, HOUSE_SECONDS))
+            for seconds in (lease, lease / 3, lease, house, house, house)
         )
         self._bell = router.Bell()
 
@@ -178,7 +183,9 @@ class Supervisor:
 
     async def run(self) -> None:
         """Work until all processes have ended for good."""
-        beside = (self._keep_leases, self._end_overdue, self._lead, self._route, self._tidy, self._hurry)
+        beside = (
+            self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
+        )  # fmt: skip
         keepers = [asyncio.create_task(work()) for work in beside]
         try:
             await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
@@ -186,7 +193,7 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for line in (self._births, self._leases, self._limits, self._loops, self._events):
+            for line in (self._births, self._leases, self._limits, self._loops, self._events, self._runtimes):
                 line.close()
             await self._transport.close()
 
@@ -315,6 +322,20 @@ class Supervisor:
     async def _route_once(self, line: Line) -> None:
         await self._bell.listen(line.connection)
         await router.run_once(line.connection)
+
+    async def _dispatch(self) -> None:
+        """Tell runtimes elsewhere of their tasks."""
+        if not self._plan.runtimes or not isinstance(self._plan.setup.work, PostgresTarget):
+            return
+        loop = importlib.import_module("aaiclick.orchestration.loops.dispatcher")  # for those who have runtimes
+        dispatcher = loop.Dispatcher(
+            self._plan.runtimes,
+            again_seconds=self._plan.again_seconds,
+            lease_seconds=self._plan.duty.lease_seconds,
+        )
+        while True:
+            await self._runtimes.do(lambda line: dispatcher.run_once(line.connection))
+            await asyncio.sleep(loop.POLL_SECONDS)
 
     async def _overdue(self, line: Line) -> list[supervision.Overdue]:
         duty = self._plan.duty

@@ -7,6 +7,7 @@ from aaiclick.server.routes import (
     dags,
     datasets,
     dead_letters,
+    definitions,
     health,
     jobs,
     keys,
@@ -45,5 +46,6 @@ ALL = (
     health.routes,
     metrics.routes,
     work.routes,
+    definitions.routes,
     supervision.routes,
 )

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
 
-from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
+from aaiclick.catalog.errors import CatalogError
+from aaiclick.catalog.running.effects import checked_effects
+from aaiclick.errors import AaiclickError, LeaseLost, RequestError, UnreachableError
 from aaiclick.orchestration.context import job_limits
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.transport import forms
@@ -29,6 +31,7 @@ from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import add_to_job
+from aaiclick.store.words import DISPATCHER_QUEUE
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -43,14 +46,16 @@ LOOK_SECONDS = 1.0
 async def exchange(call: Caller, body: protocol.Exchange) -> Response:
     """Say what came of attempts, and claim more: one request for many tasks."""
     async with _working(call, body.worker_id) as connection:
+        ended = [await _success(call, connection, each) for each in body.completed]
+        refused = [each for each in ended if isinstance(each, Failure)]
         accepted, claims = await queue.acknowledge_and_claim(
             connection,
             worker_id=int(body.worker_id),
-            successes=[_success(call, each) for each in body.completed],
-            failures=[await _failure(call, connection, each) for each in body.failed],
-            releases=[_lease(each) for each in body.released],
+            successes=[each for each in ended if isinstance(each, Success)],
+            failures=[*refused, *[await _failure(call, connection, each) for each in body.failed]],
+            releases=[lease_of(each) for each in body.released],
             limit=body.limit,
-            queues=body.queues,
+            queues=_queues(body),
             lease_seconds=body.lease_seconds,
             org_id=call.principal.org_id,
         )
@@ -67,7 +72,7 @@ async def claim(call: Caller, body: protocol.ClaimAsk) -> Response:
                 connection,
                 worker_id=int(body.worker_id),
                 limit=body.limit,
-                queues=body.queues,
+                queues=_queues(body),
                 lease_seconds=body.lease_seconds,
                 org_id=call.principal.org_id,
             )
@@ -80,8 +85,8 @@ async def claim(call: Caller, body: protocol.ClaimAsk) -> Response:
 @routes.post("/internal/task-fetch", Permission.WORKER, response_model=protocol.Fetched)
 async def fetch(call: Caller, body: protocol.OneLease) -> Response:
     """Show a claimed task with its arguments complete: results of other tasks are in their places."""
-    lease = _lease(body.lease)
-    job_id = await _require(call, lease)
+    lease = lease_of(body.lease)
+    job_id = await require_lease(call, lease)
     async with reading(call) as connection:
         row = await reads.get_task(connection, lease.task_id)
         assert row is not None  # noqa: S101  (it has just been found)
@@ -101,7 +106,7 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
 async def start(call: Caller, body: protocol.Leases) -> protocol.Holds:
     """Say that tasks run."""
     async with call.service.owner() as connection:
-        held = await queue.start(connection, [_lease(each) for each in body.leases])
+        held = await queue.start(connection, [lease_of(each) for each in body.leases])
     return protocol.Holds(ids=[str(task_id) for task_id in sorted(held)])
 
 
@@ -112,7 +117,7 @@ async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.Heartbea
         heard = await queue.heartbeat(
             connection,
             worker_id=int(body.worker_id),
-            leases=[_lease(each) for each in body.leases],
+            leases=[lease_of(each) for each in body.leases],
             lease_seconds=body.lease_seconds,
         )
     return protocol.HeartbeatOut(
@@ -125,8 +130,11 @@ async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.Heartbea
 async def complete(call: Caller, body: protocol.Completed) -> None:
     """Say that an attempt succeeded."""
     async with call.service.owner() as connection:
-        success = _success(call, body)
-        _accepted(success.lease, await queue.acknowledge(connection, worker_id=0, successes=[success]))
+        ended = await _success(call, connection, body)
+        if isinstance(ended, Failure):
+            _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, failures=[ended]))
+            raise RequestError(ended.error, remedy="Nothing of it was kept.")
+        _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, successes=[ended]))
 
 
 @routes.post("/v1/task/fail", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -140,7 +148,7 @@ async def fail(call: Caller, body: protocol.Failed) -> None:
 @routes.post("/v1/task/release", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def release(call: Caller, body: protocol.OneLease) -> None:
     """Give a task back, as if it had not been tried."""
-    lease = _lease(body.lease)
+    lease = lease_of(body.lease)
     async with call.service.owner() as connection:
         _accepted(lease, await queue.acknowledge(connection, worker_id=0, releases=[lease]))
 
@@ -148,8 +156,8 @@ async def release(call: Caller, body: protocol.OneLease) -> None:
 @routes.post("/v1/task/add", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def add(call: Caller, body: protocol.Addition) -> None:
     """Add tasks to the job of a running task; they begin when it has completed, and not at all if it does not."""
-    lease = _lease(body.lease)
-    job_id = await _require(call, lease)
+    lease = lease_of(body.lease)
+    job_id = await require_lease(call, lease)
     if job_id is None:
         raise LeaseLost(f"Task {lease.task_id} has no job that anything could be added to.")
     plan, names = forms.plan_of(body.model_dump())
@@ -162,7 +170,7 @@ async def add(call: Caller, body: protocol.Addition) -> None:
 @routes.post("/v1/task/results", Permission.WORKER)
 async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
     """Read what other tasks of the same job returned."""
-    job_id = await _require(call, _lease(body.lease))
+    job_id = await require_lease(call, lease_of(body.lease))
     found: list[protocol.Result] = []
     async with reading(call) as connection:
         if body.task_ids and job_id is not None:
@@ -187,7 +195,7 @@ async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
 @routes.post("/v1/task/tables", Permission.WORKER)
 async def wish(call: Caller, body: protocol.Wishes) -> protocol.WishesOut:
     """Refer to tables, or no more; an attempt's references end with it."""
-    wishes = [(each.table, _lease(each.lease)) for each in body.tables]
+    wishes = [(each.table, lease_of(each.lease)) for each in body.tables]
     held: list[tables.Held] = []
     async with call.service.owner() as connection:
         if body.deed == "release":
@@ -200,8 +208,8 @@ async def wish(call: Caller, body: protocol.Wishes) -> protocol.WishesOut:
 @routes.post("/v1/task/name", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def name(call: Caller, body: protocol.Naming) -> None:
     """Keep a table by a name, or no more."""
-    lease = _lease(body.lease)
-    await _require(call, lease)
+    lease = lease_of(body.lease)
+    await require_lease(call, lease)
     async with call.service.owner() as connection:
         if body.name is None:
             await tables.unname_table(connection, body.table, lease)
@@ -212,8 +220,8 @@ async def name(call: Caller, body: protocol.Naming) -> None:
 @routes.post("/v1/task/log", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def log(call: Caller, body: protocol.LogPart) -> None:
     """Pass on a part of what an attempt says."""
-    lease = _lease(body.lease)
-    await _require(call, lease)
+    lease = lease_of(body.lease)
+    await require_lease(call, lease)
     await write_part(call.service.settings, lease.task_id, lease.attempt, body.offset, body.text)
 
 
@@ -235,7 +243,7 @@ async def _working(call: Call, worker_id: str) -> AsyncGenerator[Connection]:
         yield connection
 
 
-async def _require(call: Call, lease: Lease) -> int | None:
+async def require_lease(call: Call, lease: Lease) -> int | None:
     """The job of a lease that holds; raises LeaseLost."""
     async with reading(call) as connection:
         row = await connection.fetchrow(
@@ -258,24 +266,43 @@ def _lost(lease: Lease) -> LeaseLost:
     )
 
 
-def _lease(form: protocol.LeaseForm) -> Lease:
+def lease_of(form: protocol.LeaseForm) -> Lease:
     return Lease(int(form.task_id), form.attempt, form.token, form.linked)
 
 
-def _success(call: Call, form: protocol.Completed) -> Success:
-    lease = _lease(form.lease)
+def _queues(body: protocol.Ask) -> list[str]:
+    if DISPATCHER_QUEUE in body.queues:
+        raise RequestError(
+            f"The queue {DISPATCHER_QUEUE!r} is for workers beside the databases.", remedy="Name other queues."
+        )
+    return body.queues
+
+
+async def _success(call: Call, connection: Connection, form: protocol.Completed) -> Success | Failure:
+    """What an attempt came to; a failure if it would leave behind what is not its own."""
+    lease = lease_of(form.lease)
+    path = None if form.log_path is None else str(log_path(call.service.settings, lease.task_id))
+    effects = None
+    if form.effects is not None:
+        row = await reads.get_task(connection, lease.task_id)
+        mine = row is not None and row["org_id"] == call.principal.org_id
+        try:
+            effects = await checked_effects(connection, row if mine else None, form.effects.model_dump(mode="json"))
+        except CatalogError as error:
+            return Failure(lease, error.what, "effects refused", True, 0.0, path, form.started_at)
     return Success(
         lease,
         forms.dumped(form.result),
-        None if form.log_path is None else str(log_path(call.service.settings, lease.task_id)),
+        path,
         form.started_at,
         tuple(int(task_id) for task_id in form.awaits),
         None if form.tables is None else tuple(form.tables),
+        effects,
     )
 
 
 async def _failure(call: Call, connection: Connection, form: protocol.Failed) -> Failure:
-    lease = _lease(form.lease)
+    lease = lease_of(form.lease)
     delay = form.delay_seconds
     if delay is None:
         row = await reads.get_task(connection, lease.task_id)

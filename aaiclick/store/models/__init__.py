@@ -16,6 +16,7 @@ from aaiclick.store.models.catalog import (
 )
 from aaiclick.store.models.records import (
     ColumnLineage,
+    Dispatch,
     ForgottenFigure,
     OperatorState,
     OutboxRow,
@@ -51,6 +52,7 @@ __all__ = [
     "DatasetPartition",
     "DatasetVersion",
     "Dependency",
+    "Dispatch",
     "ForgottenFigure",
     "Group",
     "IdempotencyKey",

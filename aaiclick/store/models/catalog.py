@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Sequence, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from aaiclick.store.models.base import (
     Row,
@@ -170,6 +171,8 @@ class DatasetVersion(Row, table=True):
     range_end: int | None = column(BigInteger(), null=True)
     dag_version_id: UUID | None = uuid("dag_versions.id", null=True, on_delete="SET NULL")
     columns: dict[str, Any] | None = document(null=True)
+    files: list[dict[str, Any]] = column(JSONB(), default=list, server="'[]'")
+    """Of a generation that is kept in files: which ones it is. Nothing else says so, least of all what lies there."""
     rows: int | None = column(BigInteger(), null=True)
     ticket: int = column(BigInteger(), default=0, server="0")
     updated_at: datetime | None = moment()

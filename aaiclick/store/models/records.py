@@ -24,7 +24,19 @@ from sqlalchemy import (
 )
 from sqlmodel import Field
 
-from aaiclick.store.models.base import Row, busy, column, document, moment, now, org, snowflake, uuid, words
+from aaiclick.store.models.base import (
+    Row,
+    busy,
+    column,
+    document,
+    moment,
+    now,
+    org,
+    snowflake,
+    snowflake_key,
+    uuid,
+    words,
+)
 from aaiclick.store.models.status import OUTBOX_STATUS, REFERENCE_OWNER
 from aaiclick.store.words import DEFAULT_ORG_ID, OutboxStatus, ReferenceOwner
 
@@ -70,6 +82,28 @@ class OutboxRow(Row, table=True):
             postgresql_where=text("ordering_key IS NOT NULL AND status IN ('Pending', 'Processing')"),
         ),
         Index("outbox_job", "job_id", postgresql_where=text("job_id IS NOT NULL")),
+        busy(),
+    )
+
+
+class Dispatch(Row, table=True):
+    """That a runtime was told of a task which is ready for it: after which attempt, how often, when, and why not.
+
+    The row of the task decides what is to be told; this one only keeps it from being told all the time. So it may be
+    lost, and goes when the task no longer waits.
+    """
+
+    __tablename__ = "dispatches"
+
+    task_id: int = snowflake_key()
+    org_id: UUID = org()
+    attempt: int = column(Integer())
+    sent: int = column(Integer(), default=1, server="1")
+    sent_at: datetime = now()
+    error: str | None = words(null=True)
+
+    __table_args__ = (
+        CheckConstraint("sent >= 1", name="sent"),
         busy(),
     )
 

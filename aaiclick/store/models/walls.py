@@ -44,6 +44,7 @@ POLICIES = {
     ),
     "workers": OWN,
     "outbox": OWN,
+    "dispatches": OWN,
     "task_inputs": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
     "column_lineage": "EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid)",
     "operator_state": OWN,

@@ -1,4 +1,5 @@
 -- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1, if only one lane has something ready.
+-- All but those of runtimes: `runtime:…` is for whoever names it, and `runtime:dispatcher` for us.
 --
 -- A lane is an org's queue. With several of them, with limits or with anything paused, one row without an id says so,
 -- and `claim_fair.sql` does it: an installation with one org pays two probes of the ready index for fairness.
@@ -12,7 +13,8 @@ WITH clock AS MATERIALIZED (
 lane AS MATERIALIZED (
     SELECT f.org_id, f.queue,
         NOT EXISTS (SELECT FROM tasks t WHERE t.readiness = 'READY' AND (t.org_id, t.queue) > (f.org_id, f.queue))
-        AND ($3::text[] = '{}' OR f.queue = ANY ($3::text[]))
+        AND CASE WHEN $3::text[] <> '{}' THEN f.queue = ANY ($3::text[])
+            ELSE NOT starts_with(f.queue, 'runtime:') OR f.queue = 'runtime:dispatcher' END
         AND EXISTS (SELECT FROM orgs o WHERE o.id = f.org_id AND o.paused_at IS NULL AND o.max_running IS NULL
             AND o.rate_per_second IS NULL)
         AND NOT EXISTS (SELECT FROM queues q WHERE q.org_id = f.org_id AND q.name = f.queue

@@ -1,4 +1,5 @@
 -- Claim up to $2 tasks of the queues $3 (none named: all of them) for worker $1; those of the org $7 alone, if it is named.
+-- All but those of runtimes: `runtime:…` is for whoever names it, and `runtime:dispatcher` for those who name no org.
 --
 -- A lane is an org's queue that has something ready. Lanes are found by skipping through the ready index, one probe
 -- each, from a random org on and around, at most 64: the cost follows the number of lanes, never that of tasks. A lone
@@ -45,7 +46,9 @@ lane AS MATERIALIZED (
     FROM (SELECT org_id, queue FROM above UNION ALL SELECT org_id, queue FROM below) l
     JOIN orgs o ON o.id = l.org_id
     LEFT JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
-    WHERE ($3::text[] = '{}' OR l.queue = ANY ($3::text[])) AND o.paused_at IS NULL AND q.paused_at IS NULL
+    WHERE CASE WHEN $3::text[] <> '{}' THEN l.queue = ANY ($3::text[])
+        ELSE NOT starts_with(l.queue, 'runtime:') OR (l.queue = 'runtime:dispatcher' AND $7::uuid IS NULL) END
+      AND o.paused_at IS NULL AND q.paused_at IS NULL
 ),
 limited_org AS MATERIALIZED (
     SELECT o.id, o.max_running, o.rate_per_second, o.claim_xid,

@@ -1,6 +1,7 @@
 -- The datasets that the definition $1 reads and makes, in the generations that its version points to; those of another
 -- DAG as they are served now.
-SELECT n.role, n.nth, s.id AS dataset, s.name, v.id AS generation, v.storage_location, v.columns, v.ticket, v.updated_at
+SELECT n.role, n.nth, s.id AS dataset, s.name, v.id AS generation, v.storage_location, v.columns, v.files,
+    v.ticket, v.updated_at
 FROM job_definitions d
 CROSS JOIN LATERAL (
     SELECT 'input' AS role, u.id, u.nth FROM unnest(d.input_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)

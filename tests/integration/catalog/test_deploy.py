@@ -13,6 +13,7 @@ from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
+from aaiclick.settings import get_settings
 from aaiclick.store import catalog_dags
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -44,6 +45,14 @@ jobs:
 publish: [{output: daily, name: shop_daily}]
 """
 CHANGED = SHOP.replace("id > 0", "id > 1")
+
+
+@pytest.fixture(autouse=True)
+def _places(monkeypatch):
+    monkeypatch.setenv("AAICLICK_PARQUET_PREFIXES", "s3://bucket/")
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
 
 
 @pytest.fixture

@@ -6,9 +6,6 @@ import asyncio
 import gzip
 import json
 import logging
-import os
-import subprocess
-import sys
 import traceback
 from dataclasses import replace
 
@@ -27,34 +24,16 @@ from aaiclick.data import (
 )
 from aaiclick.data.errors import DataError, ForbiddenAddressError, IngestError
 from aaiclick.errors import AaiclickError
+from tests.integration.amazon import VARIABLES, moto_server
 
 pytestmark = pytest.mark.usefixtures("data")
 
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-server.stop()
-"""
 SECRET, TOKEN = "aaiclick-test-secret", "aaiclick-test-token"
-VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION",
-             "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    """moto's server in a process of its own; it ends with its standard input."""
-    environ = {key: value for key, value in os.environ.items() if key not in VARIABLES}
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, env=environ,
-    ) as server:  # fmt: skip
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
-        server.stdin.close()
-        server.wait(timeout=30)
+    yield from moto_server()
 
 
 @pytest.fixture

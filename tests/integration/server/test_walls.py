@@ -43,6 +43,7 @@ INSERT INTO dependencies (previous_id, next_id, previous_type, next_type) VALUES
 INSERT INTO task_attempts (task_id, attempt, charged, outcome) VALUES ($n02, 1, true, 'FAILED');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
+INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());
 INSERT INTO column_lineage (output_dataset_uuid, output_column, input_dataset_uuid, input_column)
     VALUES ($u, 'a', $u, 'b');

@@ -26,6 +26,9 @@ FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+UDF = {"queue": "runtime:ecs_udf", "told": None, "told_at": None, "telling_error": None}
+
+
 def test_every_statement_is_used_and_every_used_one_exists() -> None:
     files = {path.stem for path in (PACKAGE / "store" / "sql").glob("*.sql")}
     source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
@@ -41,6 +44,11 @@ def test_every_statement_is_used_and_every_used_one_exists() -> None:
         ({}, "ready", "3 tasks of queue 'q' come first"),
         ({"worker_heard_at": None}, "no_worker", "no worker serves queue 'q'"),
         ({"worker_heard_at": NOW - timedelta(minutes=5)}, "no_worker", "has been heard of for 300 s"),
+        ({"queue": "runtime:dispatcher", "worker_heard_at": None}, "no_worker", "no worker beside the databases"),
+        (UDF, "runtime", "'ecs_udf', which was not told yet"),
+        (UDF | {"told": 2, "told_at": NOW}, "runtime", "told 2 times, last at 2026-01-01"),
+        (UDF | {"told": 1, "told_at": NOW, "worker_heard_at": None}, "runtime", "worker start --runtime ecs_udf"),
+        (UDF | {"told": 1, "told_at": NOW, "telling_error": "It is away."}, "runtime", "could not be told"),
         ({"queue_paused_at": NOW}, "paused", "queue 'q' is paused"),
         ({"org_max": 2, "org_running": 2}, "limited", "runs 2 tasks, the most it may"),
         ({"queue_rate": 1.5}, "rate", "1.5 tasks a second"),

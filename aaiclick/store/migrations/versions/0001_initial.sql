@@ -309,6 +309,7 @@ CREATE TABLE dataset_versions (
     range_end bigint,
     dag_version_id uuid,
     columns jsonb,
+    files jsonb NOT NULL DEFAULT '[]',
     rows bigint,
     ticket bigint NOT NULL DEFAULT 0,
     updated_at timestamptz,
@@ -636,6 +637,18 @@ CREATE INDEX outbox_order ON outbox (ordering_key, id)
 
 CREATE INDEX outbox_pending ON outbox (kind, id) WHERE status = 'Pending';
 
+CREATE TABLE dispatches (
+    task_id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    sent integer NOT NULL DEFAULT 1,
+    sent_at timestamptz NOT NULL DEFAULT now(),
+    error text,
+    CONSTRAINT dispatches_pkey PRIMARY KEY (task_id),
+    CONSTRAINT dispatches_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT dispatches_sent CHECK (sent >= 1)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
 CREATE TABLE task_inputs (
     task_id bigint NOT NULL,
     input_dataset_uuid uuid NOT NULL,
@@ -866,6 +879,8 @@ ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE column_lineage ENABLE ROW LEVEL SECURITY;
@@ -931,6 +946,8 @@ CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
 CREATE POLICY shared ON workers FOR SELECT USING (org_id IS NULL);
 
 CREATE POLICY org ON outbox USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON dispatches USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 

@@ -1,0 +1,50 @@
+"""Whether what a task from afar would leave behind is its own business.
+
+A worker without a database says itself what its completion writes. It may say so of what its definition reads and
+makes, and of nothing else: not of other datasets, not of other definitions' states, not of other versions being filled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.catalog.errors import DatasetError
+from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.work import Work, find_work
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+
+
+async def checked_effects(connection: Connection, task: asyncpg.Record | None, effects: Mapping[str, Any]) -> str:
+    """The effects of a task as its completion takes them; raises DatasetError for those that are not its own."""
+    if task is None or task["definition_id"] is None:
+        raise DatasetError("Only tasks of a DAG leave anything behind in datasets.")
+    work = await find_work(connection, task["definition_id"])
+    event: Mapping[str, Any] = json.loads(task["kwargs"]).get("event") or {}
+    strange = foreign(work, event.get("build"), effects)
+    if strange is not None:
+        raise DatasetError(f"The task {task['id']} of {work.dag_name}.{work.name} may not write {strange}.")
+    return json.dumps(effects)
+
+
+def foreign(work: Work, build: str | None, effects: Mapping[str, Any]) -> str | None:
+    """The first thing among the effects that is not the definition's; None if all is well."""
+    inputs = {str(place.dataset) for place in work.inputs.values()}
+    tables = [place for _, place in work.outputs.values() if not is_prefix(place.table)]  # files are not from afar
+    outputs = {str(place.dataset): str(place.generation) for place in tables}
+    if effects["definition"] != str(work.id) or effects["build"] != build:
+        return "in the name of another definition or version"
+    own = {str(work.id), str(work.memory)}
+    checks = (
+        ("the state of definition", [of for of, _, _ in effects["states"] if of not in own]),
+        ("inputs of dataset", [of for of, _, _ in effects["inputs"] if of not in inputs]),
+        ("lineage of dataset", [of for of in effects["lineage"] if of not in outputs]),
+        ("lineage from dataset", [of for e in effects["lineage"].values() for _, of, _ in e if of not in inputs]),
+        ("the dataset", [e["dataset"] for e in effects["updates"] if outputs.get(e["dataset"]) != e["generation"]]),
+    )  # fmt: skip
+    return next((f"{what} {found[0]}" for what, found in checks if found), None)

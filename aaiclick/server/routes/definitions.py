@@ -1,0 +1,133 @@
+"""What tasks of DAGs ask for that have no database: their definition, tickets, states, and to have rows put in place.
+
+Everything is asked under the lease of the attempt, and seen behind the wall of its organisation.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from fastapi import Response
+
+from aaiclick.catalog.running.ledger import publish as publish_rows
+from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.storage import Layout, Staged
+from aaiclick.catalog.running.work import Place, Work, find_work
+from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.server import protocol
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routes.common import reading
+from aaiclick.server.routes.work import lease_of, require_lease
+from aaiclick.server.routing import Call, Caller, Routes
+from aaiclick.store import catalog_runs, reads, tables
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+    from aaiclick.store.leases import Lease
+
+routes = Routes("definitions")
+
+
+@routes.post("/v1/task/definition", Permission.WORKER, response_model=protocol.DefinitionOut)
+async def definition(call: Caller, body: protocol.DefinitionAsk) -> Response:
+    """Show what a task of a DAG is to do."""
+    lease = await _held(call, body)
+    async with reading(call) as connection:
+        await _own(connection, lease, body.definition)
+        found, datasets = await catalog_runs.find_work(connection, body.definition)
+    if found is None:
+        raise NotFoundError("There is no such definition.")
+    return _respond(catalog_runs.work_form(found, datasets))
+
+
+@routes.post("/v1/task/ticket", Permission.WORKER)
+async def ticket(call: Caller, body: protocol.OneLease) -> protocol.TicketOut:
+    """Take a number: who has the higher one has read later."""
+    await _held(call, body)
+    async with call.service.owner() as connection:
+        return protocol.TicketOut(ticket=str(await catalog_runs.take_ticket(connection)))
+
+
+@routes.post("/v1/task/state", Permission.WORKER)
+async def state(call: Caller, body: protocol.StateAsk) -> protocol.StateOut:
+    """Read what an operator remembers."""
+    await _held(call, body)
+    async with reading(call) as connection:
+        found = await catalog_runs.get_state(connection, call.principal.org_id, body.definition, body.key)
+    return protocol.StateOut(state=found)
+
+
+@routes.post("/v1/task/partitions", Permission.WORKER, response_model=protocol.PartitionsOut)
+async def partitions(call: Caller, body: protocol.PartitionsAsk) -> Response:
+    """Read what is known of the partitions of a generation."""
+    await _held(call, body)
+    async with reading(call) as connection:
+        rows = await catalog_runs.partitions_of(connection, body.generation, body.keys)
+    return _respond({"partitions": [catalog_runs.partition_form(row) for row in rows.values()]})
+
+
+@routes.post("/v1/task/digest", Permission.WORKER)
+async def digest(call: Caller, body: protocol.GenerationAsk) -> protocol.DigestOut:
+    """Read a word that is the same for the same content of a generation."""
+    await _held(call, body)
+    async with reading(call) as connection:
+        return protocol.DigestOut(digest=await catalog_runs.input_digest(connection, body.generation))
+
+
+@routes.post("/v1/task/publish", Permission.WORKER)
+async def publish(call: Caller, body: protocol.Publication) -> protocol.Published:
+    """Put rows in place that an attempt has staged in a table of its own; all of them at once, or none."""
+    lease = await _held(call, body)
+    async with reading(call) as connection:
+        work = await _work(connection, lease)
+        place = _output(work, body.generation)
+        if is_prefix(place.table):
+            raise RequestError("Files are written and published by workers beside the databases.")
+        if not await tables.is_held(connection, body.table, lease):
+            raise NotFoundError(f"The attempt has staged no table {body.table!r:.60}.")
+        # How rows are put in place depends on the mode alone; their columns are those of the tables.
+        staged = Staged(body.table, Layout((), work.mode), body.rows, {})
+        client = await connect_clickhouse(await call.service.clickhouse(call.principal.org_id))
+        done = await publish_rows(connection, client, lease, place, staged, int(body.ticket), body.partition)
+    return protocol.Published(published=done)
+
+
+# --- the parts ----------------------------------------------------------------------------------------------------
+
+
+async def _held(call: Call, body: protocol.OneLease) -> Lease:
+    """The lease of a request, which holds; raises LeaseLost."""
+    lease = lease_of(body.lease)
+    await require_lease(call, lease)
+    return lease
+
+
+async def _definition_of(connection: Connection, lease: Lease) -> UUID | None:
+    row = await reads.get_task(connection, lease.task_id)
+    return None if row is None else row["definition_id"]
+
+
+async def _own(connection: Connection, lease: Lease, definition_id: UUID) -> None:
+    if await _definition_of(connection, lease) != definition_id:
+        raise NotFoundError("There is no such definition.", remedy="A task sees the one that it is of.")
+
+
+async def _work(connection: Connection, lease: Lease) -> Work:
+    found = await _definition_of(connection, lease)
+    if found is None:
+        raise NotFoundError(f"Task {lease.task_id} is of no definition.")
+    return await find_work(connection, found)
+
+
+def _output(work: Work, generation: UUID) -> Place:
+    for _, place in work.outputs.values():
+        if place.generation == generation:
+            return place
+    raise NotFoundError("There is no such generation.", remedy="A task publishes what its definition makes.")
+
+
+def _respond(content: Any) -> Response:
+    return Response(json.dumps(content), media_type="application/json")

@@ -1,0 +1,178 @@
+"""Functions of Lambda: invoked by the dispatcher through moto's API, run here in a process that has no database.
+
+moto runs no code without containers, so what it accepted is handed to the handler in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from aaiclick.catalog.errors import DagError
+from aaiclick.orchestration.loops.dispatcher import Dispatcher
+from aaiclick.orchestration.runtimes import functions
+from aaiclick.orchestration.worker.trial import run_until_job_ends
+from aaiclick.settings import get_settings
+from aaiclick.store.waiting import why_waiting
+from tests.integration.catalog.conftest import JOBS, order
+from tests.integration.runtimes.conftest import SECRET
+from tests.integration.worker.conftest import served
+
+FAR = f"""
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {{kind: manual}}
+    runtime: dispatcher
+    outputs: [{{name: orders, partition_by: day}}]
+    update_strategy: append
+    unique_key: [id]
+    config: {{function: "{JOBS}:fetch"}}
+  - name: sums
+    activation: reactive
+    operator: sql
+    execution_strategy: PerPartition
+    runtime: lambda
+    outputs: [daily]
+    config: {{query: "SELECT day, sum(amount) AS total FROM orders GROUP BY day"}}
+  - name: twice
+    activation: reactive
+    operator: python
+    runtime: lambda
+    inputs: [orders]
+    outputs: [doubled]
+    config: {{function: "{JOBS}:double"}}
+  - name: ranges
+    activation: reactive
+    operator: range_aggregator
+    runtime: lambda
+    inputs: [ids]
+    outputs: [whole]
+    update_strategy: append
+    unique_key: [start]
+    config: {{size: 2, start: 1}}
+  - name: ids
+    activation: reactive
+    operator: sql
+    runtime: lambda
+    outputs: [ids]
+    config: {{query: "SELECT id AS position FROM doubled"}}
+"""
+
+
+FUNCTION = """
+import json, sys
+from aaiclick.orchestration.worker.invoked import handle
+for line in sys.stdin:
+    print(json.dumps(handle(json.loads(line))), flush=True)
+"""
+
+
+class Functions:
+    """Runs what moto was asked to invoke."""
+
+    def __init__(self, cloud, process, db) -> None:
+        self.cloud = cloud
+        self.process = process
+        self.dispatcher = Dispatcher(get_settings().runtimes, again_seconds=60, lease_seconds=60)
+        self.db = db
+        self.done = 0
+        self.said: list[dict] = []
+
+    async def run_once(self) -> None:
+        """One pass; after the first task events are too small for arguments."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(functions, "EVENT_BYTES", 10 if self.done else functions.EVENT_BYTES)
+            await self.dispatcher.run_once(self.db)
+        for event in self.cloud.events()[self.done :]:
+            self.done += 1
+            self.said.append(await self.invoke(event))
+
+    async def invoke(self, event) -> dict:
+        return await asyncio.to_thread(self._ask, json.dumps(event))
+
+    def _ask(self, event: str) -> dict:
+        self.process.stdin.write(event + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@pytest.fixture
+def server(aaiclick_env, aaiclick_postgres):
+    with served(aaiclick_postgres) as environment:
+        yield environment
+
+
+@pytest.fixture
+def far(cloud, runtimes, server, shop):
+    with subprocess.Popen(
+        [sys.executable, "-c", FUNCTION], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=server
+    ) as process:
+        yield Functions(cloud, process, shop.db)
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+async def test_a_dag_runs_on_functions_that_know_no_database(far, shop, cloud, server):
+    cloud.function("crunch")
+    await shop.deploy(FAR)
+    job_id = await shop.fire({"rows": [order(1, 1, 10), order(2, 1, 5), order(3, 2, 7)]})
+    work = asyncio.create_task(run_until_job_ends(job_id))
+    async with asyncio.timeout(100):
+        while not work.done():
+            await far.run_once()
+            await asyncio.sleep(0.02)
+    assert work.result().status.value == "COMPLETED", await shop.errors()
+    assert await shop.rows("shop.daily") == [("2026-01-01", 15), ("2026-01-02", 7)]
+    assert await shop.rows("shop.doubled") == [(1, 20), (2, 10), (3, 14)]
+    assert await shop.rows("shop.whole") == [(1, 2)]
+    assert {each["outcome"] for each in far.said} == {"completed"}
+    assert await shop.db.fetchval("SELECT count(*) FROM tasks WHERE attempt <> 1") == 0
+    state = json.loads(await shop.db.fetchval("SELECT state FROM operator_state"))
+    assert state == {"cursor": 3, "pending": [[3, 3]]}
+    await shop.check()
+
+    assert {event["task"]["kwargs"] is None for event in cloud.events()} == {True, False}
+
+    # What went over the wire has the task and no secret; what comes again finds nothing to do.
+    settings = get_settings()
+    secrets = [settings.clickhouse.password, settings.postgres.password, server["AAICLICK_API_KEY"], SECRET]
+    assert not [secret for secret in secrets if secret and any(secret.encode() in each for each in cloud.heard)]
+    before = await shop.db.fetch("SELECT * FROM tasks ORDER BY id")
+    assert (await far.invoke(cloud.events()[0]))["outcome"] == "lost"
+    assert await shop.db.fetch("SELECT * FROM tasks ORDER BY id") == before
+    workers = await shop.db.fetch("SELECT status::text FROM workers WHERE hostname = 'lambda:crunch'")
+    assert [row["status"] for row in workers] == ["STOPPED"] * len(cloud.heard)
+
+
+async def test_a_function_that_is_not_there_costs_no_attempt_and_is_the_reason(shop, runtimes, cloud):
+    await shop.deploy(FAR)
+    await shop.db.execute("UPDATE job_definitions SET runtime = 'lambda' WHERE name = 'fetch'")
+    job_id = await shop.fire()
+    told = Dispatcher(runtimes, again_seconds=60, lease_seconds=60)
+    assert (await told.run_once(shop.db))["invocations"] == 0
+    task = await shop.db.fetchrow("SELECT * FROM tasks WHERE job_id = $1", job_id)
+    assert (task["readiness"], task["failures"]) == ("READY", 0)
+    (reason,) = await why_waiting(shop.db, task["id"])
+    assert "could not be told" in reason.words
+    assert "'crunch'" in reason.words
+    cloud.function("crunch")
+    assert (await told.run_once(shop.db))["invocations"] == 0  # it is left alone for a moment
+    again = Dispatcher(runtimes, again_seconds=60, lease_seconds=60)
+    assert (await again.run_once(shop.db))["invocations"] == 1
+    await shop.check()
+
+
+async def test_a_runtime_that_is_not_set_up_is_refused_with_its_place(shop, cloud, monkeypatch):
+    with pytest.raises(DagError) as caught:
+        await shop.deploy(FAR)
+    assert "dag.yaml:17:14: jobs[1].runtime: The runtime 'lambda' is not set up" in str(caught.value)
+    assert "AAICLICK_RUNTIMES=lambda=FUNCTION" in str(caught.value)
+    assert len(caught.value.problems) == 4
+    assert await shop.db.fetchval("SELECT count(*) FROM dag_versions") == 0
