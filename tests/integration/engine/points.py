@@ -14,7 +14,7 @@ from typing import Any
 from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import catalog_backfill, catalog_events, control, queue, supervision, workers
+from aaiclick.store import catalog_backfill, catalog_events, control, dispatches, queue, supervision, workers
 from aaiclick.store.catalog_runs import publishing
 from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.claims import heartbeat, promote
@@ -197,6 +197,10 @@ SCENARIOS = {
         claimed(job), add, asks("SELECT count(*) > 0 FROM task_additions WHERE task_id = $1", "task")
     ),
     "claim": Scenario(item, claim, status("CLAIMED")),
+    "take_dispatches": Scenario(
+        item, lambda db, _: dispatches.take(db, "default", limit=10, again_seconds=60),
+        asks("SELECT count(*) FROM dispatches WHERE task_id = $1", "task", is_=1),
+    ),
     "start": Scenario(claimed(item), lambda db, state: queue.start(db, [state["lease"]]), status("RUNNING")),
     "heartbeat": Scenario(claimed(item), beat, EXTENDED),
     "keep_leases": Scenario(
