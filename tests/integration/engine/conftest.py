@@ -110,11 +110,11 @@ class Engine:
     async def db_quiet(self, watcher: Engine, work: asyncio.Task[None]) -> None:
         """Return when this session has done what it can: it idles in its transaction, waits for a lock, or is done."""
         pid = self.db.get_server_pid()
-        while not work.done():
-            row = await watcher.db.fetchrow("SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $1", pid)
-            if row["wait_event_type"] == "Lock" or (row["state"] == "idle in transaction" and self.waits):
+        while not work.done() and not self.waits:
+            await asyncio.sleep(0.002)
+            event = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
+            if not self.waits and await watcher.db.fetchval(event, pid) == "Lock":
                 return
-            await asyncio.sleep(0)
 
     async def check(self) -> None:
         """All invariants hold."""
