@@ -28,6 +28,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.keys import create_key
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.hatchery import Hatched, Hatchery
 from tests.integration.worker.nursery import Nursery
 
 TASKS = """
@@ -63,7 +64,7 @@ async def gather(path, seconds=0.0):
 class Worker:
     """One `aaiclick worker start`."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Hatched | subprocess.Popen[str]) -> None:
         self.process = process
 
     def children(self) -> list[psutil.Process]:
@@ -80,31 +81,20 @@ class Worker:
 class Bench:
     """This test's database, a directory of tasks, and workers on them."""
 
-    def __init__(self, target, directory: Path, environment: dict[str, str]) -> None:
+    def __init__(self, hatchery: Hatchery, target, directory: Path, environment: dict[str, str]) -> None:
+        self.hatchery = hatchery
         self.target = target
         self.directory = directory
         self.environment = environment
         self.workers: list[Worker] = []
 
-    def start(self, *options: str, **variables: str) -> Worker:
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "aaiclick",
-                "worker",
-                "start",
-                "--processes",
-                "1",
-                "--grace-seconds",
-                "0.5",
-                *options,
-            ],
-            env=self.environment | variables,
-            cwd=self.directory,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *options: str, forked: bool = True, **variables: str) -> Worker:
+        arguments = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5", *options]
+        how = {"env": self.environment | variables, "cwd": self.directory, "stderr": subprocess.PIPE}
+        if forked:
+            process = self.hatchery.start(arguments, **how)
+        else:
+            process = subprocess.Popen([sys.executable, "-m", "aaiclick", *arguments], text=True, **how)
         assert process.stderr is not None
         assert "Worker of" in process.stderr.readline()
         self.workers.append(Worker(process))
@@ -158,7 +148,7 @@ over_both = pytest.mark.parametrize("bench", ["direct", "server"], indirect=True
 
 
 @pytest.fixture
-def bench(request, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
+def bench(request, hatchery, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
@@ -166,7 +156,7 @@ def bench(request, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
         environment = dict(os.environ)
         if getattr(request, "param", "direct") == "server":
             environment = stack.enter_context(served(aaiclick_postgres))
-        yield from _bench(aaiclick_postgres, tmp_path, environment)
+        yield from _bench(hatchery, aaiclick_postgres, tmp_path, environment)
 
 
 @contextlib.contextmanager
@@ -196,8 +186,8 @@ async def _worker_key(target) -> str:
     return made.text
 
 
-def _bench(target, directory, environment):
-    made = Bench(target, directory, environment)
+def _bench(hatchery, target, directory, environment):
+    made = Bench(hatchery, target, directory, environment)
     yield made
     for worker in made.workers:
         if worker.process.poll() is None:

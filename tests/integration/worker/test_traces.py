@@ -52,8 +52,9 @@ async def test_every_attempt_is_a_span_and_a_line(bench, collector, isolation: s
         job = await create_job("nightly", task)
     item = await bench.enqueue("speak")
     worker = bench.start(
-        "--isolation", isolation, OTEL_EXPORTER_OTLP_ENDPOINT=url, AAICLICK_LOG_FORMAT="json", NO_PROXY="127.0.0.1"
-    )
+        "--isolation", isolation, forked=False,
+        OTEL_EXPORTER_OTLP_ENDPOINT=url, AAICLICK_LOG_FORMAT="json", NO_PROXY="127.0.0.1",
+    )  # fmt: skip
     await bench.until(task.id, lambda row: row["completed_at"] is not None)
     await bench.until(item, lambda row: row["completed_at"] is not None)
     assert worker.stop() == 0

@@ -1,0 +1,262 @@
+"""Commands by the hundred: one process that has imported everything and forks a real one whenever it is asked.
+
+Starting Python and importing takes a second or two of a core, forking milliseconds. What is forked runs `python -m
+aaiclick` with its own arguments, environment, directory and streams; it is a process like any other, to be signalled
+and waited for. A worker's supervisor that was forked forks its processes in turn, where one that was started starts
+them. Tests of starting itself (`test_cli_start_up`, `test_readme`, `test_wheel`, all of `up`) do without.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+ROOT = Path(__file__).parents[1]
+LENGTH = struct.Struct("=q")
+MODULES = ("aaiclick.orchestration.worker.main", "aaiclick.server.run", "aaiclick.server.app", "uvicorn.protocols.http")
+"""What the commands import when they are called, beside `aaiclick.cli`."""
+
+
+class Hatched:
+    """A forked command, as `subprocess.Popen` would show it."""
+
+    def __init__(self, pid: int, ending: socket.socket, arguments: list[str], stdout: IO[str] | None, stderr: Any):
+        self.pid = pid
+        self.args = arguments
+        self.stdout = stdout
+        self.stderr = stderr
+        self.returncode: int | None = None
+        self._ending = ending
+
+    def poll(self) -> int | None:
+        return self._look(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._look(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str | None, str | None]:
+        self.wait(timeout)
+        return tuple(stream and stream.read() for stream in (self.stdout, self.stderr))  # pyright: ignore
+
+    def send_signal(self, sign: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sign)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _look(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._ending], [], [], timeout)[0]:
+            said = self._ending.recv(LENGTH.size)
+            self.returncode = LENGTH.unpack(said)[0] if said else -signal.SIGKILL
+            self._ending.close()
+        return self.returncode
+
+
+class Hatchery:
+    """The test's side; its process is started when the first command is."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def start(
+        self, arguments: list[str], env: dict[str, str], cwd: str | Path | None = None,
+        stdout: Any = None, stderr: Any = None,
+    ) -> Hatched:  # fmt: skip
+        """A command with these streams: a file, `subprocess.PIPE`, or None for ours."""
+        ours, theirs = socket.socketpair()
+        shown: list[IO[str] | None] = []
+        given = [os.open(os.devnull, os.O_RDONLY), *(self._stream(n, s, shown) for n, s in ((1, stdout), (2, stderr)))]
+        order = {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())}
+        with theirs:
+            pid = self._ask(order, [*given, theirs.fileno()])
+        for handle in given:
+            os.close(handle)
+        return Hatched(pid, ours, arguments, *shown)
+
+    def run(
+        self, arguments: list[str], env: dict[str, str], cwd: str | Path | None = None, timeout: float = 100
+    ) -> subprocess.CompletedProcess[str]:
+        """A command from its start to its end, and what it said."""
+        with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+            hatched = self.start(arguments, env, cwd, stdout, stderr)
+            try:
+                code = hatched.wait(timeout)
+            finally:
+                hatched.kill()
+            stdout.seek(0)
+            stderr.seek(0)
+            return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
+
+    def close(self) -> None:
+        if self._process is not None and self._control is not None:
+            self._control.close()
+            self._process.wait(30)
+
+    def _ask(self, order: dict[str, Any], handles: list[int]) -> int:
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.hatchery", str(theirs.fileno())],
+                    cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+        said = json.dumps(order).encode()
+        socket.send_fds(self._control, [LENGTH.pack(len(said))], handles)
+        self._control.sendall(said)
+        return LENGTH.unpack(self._control.recv(LENGTH.size))[0]
+
+    @staticmethod
+    def _stream(number: int, wanted: Any, shown: list[IO[str] | None]) -> int:
+        if wanted != subprocess.PIPE:
+            shown.append(None)
+            return os.dup(number if wanted is None else wanted.fileno())
+        reading, writing = os.pipe()
+        shown.append(os.fdopen(reading))
+        return writing
+
+
+# --- its process ------------------------------------------------------------------------------------------------------
+
+
+def serve(control: socket.socket) -> None:
+    """Fork commands, and say of each how it ended, until nobody asks any more."""
+    import importlib
+    import pkgutil
+
+    import aaiclick.cli
+
+    names = [found.name for found in pkgutil.iter_modules(aaiclick.cli.__path__)]
+    for module in (*MODULES, *(f"aaiclick.cli.{name}" for name in names)):
+        importlib.import_module(module)
+    woken, waking = socket.socketpair()
+    waking.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking.fileno())
+    endings: dict[int, int] = {}
+    while True:
+        ready = select.select([control, woken], [], [])[0]
+        if woken in ready:
+            woken.recv(4096)
+            _bury(endings)
+        if control in ready:
+            said, handles, *_ = socket.recv_fds(control, LENGTH.size, 4)
+            if not said:
+                break
+            order = json.loads(_exactly(control, LENGTH.unpack(said)[0]))
+            pid = os.fork()
+            if not pid:
+                _be(order, handles[:3])
+            for handle in handles[:3]:
+                os.close(handle)
+            endings[pid] = handles[3]
+            control.sendall(LENGTH.pack(pid))
+    for pid in endings:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _exactly(control: socket.socket, count: int) -> bytes:
+    said = b""
+    while len(said) < count:
+        said += control.recv(count - len(said))
+    return said
+
+
+def _bury(endings: dict[int, int]) -> None:
+    for pid in list(endings):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            with socket.socket(fileno=endings.pop(pid)) as ending:
+                ending.send(LENGTH.pack(os.waitstatus_to_exitcode(status)), socket.MSG_NOSIGNAL)
+
+
+def _be(order: dict[str, Any], handles: list[int]) -> NoReturn:
+    os.environ.clear()
+    os.environ.update(order["env"])
+    os.chdir(order["cwd"])
+    sys.path[0] = order["cwd"]
+    sys.argv = ["aaiclick", *order["arguments"]]
+    subprocess._fork_exec = _forking(subprocess._fork_exec)  # pyright: ignore
+
+    def work() -> None:
+        from aaiclick.cli.main import main
+
+        main()
+
+    _begin_anew(handles, work)
+
+
+def _forking(otherwise: Callable[..., int]) -> Callable[..., int]:
+    """Worker processes are forked: see `subprocess.Popen._execute_child`, whose arguments these are."""
+
+    def fork_exec(*given: Any) -> int:
+        arguments = [os.fsdecode(word) for word in given[0]]
+        if arguments[1:] != ["-m", "aaiclick.orchestration.worker.main"]:
+            return otherwise(*given)
+        p2cread, c2pwrite, errwrite = given[6], given[9], given[11]
+        pid = os.fork()
+        if not pid:
+            os.setsid()
+            from aaiclick.orchestration.worker.main import main
+
+            streams = [old if old >= 0 else number for number, old in enumerate((p2cread, c2pwrite, errwrite))]
+            _begin_anew(streams, main)
+        return pid
+
+    return fork_exec
+
+
+def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
+    """Run something with these streams as if the interpreter had started for it."""
+    import atexit
+    import fcntl
+    import threading
+
+    signal.set_wakeup_fd(-1)
+    for sign in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    kept = [fcntl.fcntl(handle, fcntl.F_DUPFD, 1000) for handle in handles]
+    for number, handle in enumerate(kept):
+        os.dup2(handle, number)
+    os.closerange(3, 2000)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    code: Any = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # pyright: ignore
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
