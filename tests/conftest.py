@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from tests.hatchery import Hatchery
+from tests.hatchery import HATCHERY
 
 
-@pytest.fixture(scope="session")
-def hatchery() -> Iterator[Hatchery]:
-    """Where commands are forked."""
-    made = Hatchery()
-    yield made
-    made.close()
+def pytest_unconfigure() -> None:
+    HATCHERY.close()

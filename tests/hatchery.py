@@ -3,7 +3,7 @@
 Starting Python and importing takes a second or two of a core, forking milliseconds. What is forked runs `python -m
 aaiclick` with its own arguments, environment, directory and streams; it is a process like any other, to be signalled
 and waited for. A worker's supervisor that was forked forks its processes in turn, where one that was started starts
-them. Tests of starting itself (`test_cli_start_up`, `test_readme`, `test_wheel`, all of `up`) do without.
+them. What `up`, `run` and `--detach` start is started as ever; tests of starting itself do without forks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Hatched:
 
     def communicate(self, timeout: float | None = None) -> tuple[str | None, str | None]:
         self.wait(timeout)
-        return tuple(stream and stream.read() for stream in (self.stdout, self.stderr))  # pyright: ignore
+        said = [stream and stream.read() for stream in (self.stdout, self.stderr)]
+        return said[0], said[1]
 
     def send_signal(self, sign: int) -> None:
         if self.poll() is None:
@@ -80,7 +81,7 @@ class Hatchery:
         self, arguments: list[str], env: dict[str, str], cwd: str | Path | None = None,
         stdout: Any = None, stderr: Any = None,
     ) -> Hatched:  # fmt: skip
-        """A command with these streams: a file, `subprocess.PIPE`, or None for ours."""
+        """A command with these streams: a file, `PIPE` or `DEVNULL` of `subprocess`, or None for ours."""
         ours, theirs = socket.socketpair()
         shown: list[IO[str] | None] = []
         given = [os.open(os.devnull, os.O_RDONLY), *(self._stream(n, s, shown) for n, s in ((1, stdout), (2, stderr)))]
@@ -109,6 +110,7 @@ class Hatchery:
         if self._process is not None and self._control is not None:
             self._control.close()
             self._process.wait(30)
+            self._process = self._control = None
 
     def _ask(self, order: dict[str, Any], handles: list[int]) -> int:
         if self._control is None:
@@ -125,12 +127,18 @@ class Hatchery:
 
     @staticmethod
     def _stream(number: int, wanted: Any, shown: list[IO[str] | None]) -> int:
+        if wanted == subprocess.DEVNULL:
+            shown.append(None)
+            return os.open(os.devnull, os.O_WRONLY)
         if wanted != subprocess.PIPE:
             shown.append(None)
-            return os.dup(number if wanted is None else wanted.fileno())
+            return os.dup(number) if wanted is None else os.dup(wanted.fileno())
         reading, writing = os.pipe()
         shown.append(os.fdopen(reading))
         return writing
+
+
+HATCHERY = Hatchery()
 
 
 # --- its process ------------------------------------------------------------------------------------------------------
@@ -193,7 +201,7 @@ def _be(order: dict[str, Any], handles: list[int]) -> NoReturn:
     os.chdir(order["cwd"])
     sys.path[0] = order["cwd"]
     sys.argv = ["aaiclick", *order["arguments"]]
-    subprocess._fork_exec = _forking(subprocess._fork_exec)  # pyright: ignore
+    subprocess._fork_exec = _forking(subprocess._fork_exec)  # pyright: ignore[reportAttributeAccessIssue]
 
     def work() -> None:
         from aaiclick.cli.main import main
@@ -237,21 +245,21 @@ def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
     for number, handle in enumerate(kept):
         os.dup2(handle, number)
     os.closerange(3, 2000)
-    sys.stdin = sys.__stdin__ = open(0, closefd=False)
-    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)
-    sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin = os.fdopen(0)
+    sys.stdout = os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
     code: Any = 1
     try:
         work()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001  (as the interpreter does)
         import traceback
 
         traceback.print_exc()
     finally:
-        threading._shutdown()  # pyright: ignore
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

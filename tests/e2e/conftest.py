@@ -9,13 +9,27 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.hatchery import HATCHERY, Hatched
+
 
 @dataclass
 class Cli:
-    """Runs `python -m aaiclick` in an environment without any of our variables but those given."""
+    """Runs our command in an environment without any of our variables but those given."""
 
     environment: dict[str, str]
     cwd: str
+
+    def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return HATCHERY.run(list(arguments), self.environment | variables, self.cwd)
+
+    def start(self, *arguments: str) -> Hatched:
+        return HATCHERY.start(
+            list(arguments), self.environment, self.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+
+class Started(Cli):
+    """Runs `python -m aaiclick`, for tests of starting itself."""
 
     def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -25,16 +39,6 @@ class Cli:
             capture_output=True,
             text=True,
             timeout=100,
-        )
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "aaiclick", *arguments],
-            env=self.environment,
-            cwd=self.cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
 
 
@@ -48,6 +52,12 @@ def aaiclick(tmp_path):
     cli = Cli(bare | {"AAICLICK_HOME": str(tmp_path / "home"), "AAICLICK_LOCAL_LINGER": "5"}, str(tmp_path))
     yield cli
     cli("down")
+
+
+@pytest.fixture
+def started(aaiclick):
+    """The same, by `python -m aaiclick`."""
+    return Started(aaiclick.environment, aaiclick.cwd)
 
 
 @pytest.fixture

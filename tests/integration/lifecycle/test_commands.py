@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +15,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.orchestration import create_job, create_task, run_job_test
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from tests.hatchery import HATCHERY
 from tests.integration.lifecycle.conftest import new_table, until
 
 
@@ -122,9 +122,9 @@ async def test_a_name_deleted_by_a_plain_context_is_let_go(servers):
 @pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT", "command"])
 async def test_the_background_process_drops_and_stops(servers, tmp_path, monkeypatch, stop):
     monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
-    process = subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, "-m", "aaiclick", "background", "start", "--cleanup-seconds", "0.1", "--sweep-seconds", "0.1"],
-        env=dict(os.environ), stderr=subprocess.PIPE, text=True,
+    process = HATCHERY.start(
+        ["background", "start", "--cleanup-seconds", "0.1", "--sweep-seconds", "0.1"],
+        dict(os.environ), stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
         assert "Cleanup and sweeper" in await asyncio.to_thread(process.stderr.readline)
@@ -137,10 +137,9 @@ async def test_the_background_process_drops_and_stops(servers, tmp_path, monkeyp
 
         await until(clean)
         if stop == "command":
-            again = [sys.executable, "-m", "aaiclick", "background"]
-            second = await asyncio.to_thread(subprocess.run, [*again, "start"], capture_output=True, text=True)
+            second = await asyncio.to_thread(HATCHERY.run, ["background", "start"], dict(os.environ))
             assert f"runs already (pid {process.pid})" in second.stderr
-            stopped = await asyncio.to_thread(subprocess.run, [*again, "stop"], capture_output=True, text=True)
+            stopped = await asyncio.to_thread(HATCHERY.run, ["background", "stop"], dict(os.environ))
             assert "Stopped" in stopped.stderr
         else:
             process.send_signal(getattr(signal, stop))

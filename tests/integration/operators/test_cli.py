@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.hatchery import HATCHERY
 
 ROOT = Path(__file__).parents[3]
 
 
 def aaiclick(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "aaiclick", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=150)
+    done = HATCHERY.run(list(words), dict(os.environ), ROOT, timeout=150)
     assert done.returncode == 0, done.stderr
     return done
 

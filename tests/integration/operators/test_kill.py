@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 
 import psutil
@@ -15,6 +14,7 @@ import pytest
 from aaiclick.data import DataContext, create_object_from_value, open_reference
 from aaiclick.operators import map  # noqa: A004
 from aaiclick.orchestration import OrchContext, create_job, get_job, get_task
+from tests.hatchery import HATCHERY, Hatched
 
 CALLBACKS = """
 import os, time
@@ -30,13 +30,13 @@ def slow(rows: pa.Table, gate: str) -> pa.Table:
 DONE = "SELECT count(*) FROM tasks WHERE job_id = $1 AND type LIKE '%.chunk' AND status = 'COMPLETED'"
 
 
-def start(directory) -> subprocess.Popen[bytes]:
+def start(directory) -> Hatched:
     variables = {"WORKER_HEARTBEAT_INTERVAL": "0.5", "WORKER_TIMEOUT": "2", "AAICLICK_LOG_DIR": str(directory / "logs")}
-    command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
-    return subprocess.Popen(command, cwd=directory, env={**os.environ, **variables}, stderr=subprocess.DEVNULL)
+    command = ["worker", "start", "--processes", "1", "--concurrency", "8"]
+    return HATCHERY.start(command, {**os.environ, **variables}, directory, stderr=subprocess.DEVNULL)
 
 
-def kill(worker: subprocess.Popen[bytes]) -> None:
+def kill(worker: Hatched) -> None:
     for process in [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]:
         process.send_signal(signal.SIGKILL)
     worker.wait()

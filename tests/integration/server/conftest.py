@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from aaiclick.settings import PostgresTarget
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.hatchery import HATCHERY, Hatched
 
 ROLES = ("reader", "writer", "admin", "worker")
 OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
@@ -31,7 +30,7 @@ OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
 class Server:
     """One `aaiclick server start`."""
 
-    process: subprocess.Popen[bytes]
+    process: Hatched
     url: str
     log: Path
     first_key: str | None
@@ -82,12 +81,7 @@ async def _with_connection(target: PostgresTarget, work: Callable[[Any], Any]) -
 def start_server(environment: dict[str, str], log: Path, *options: str) -> Server:
     """Start one and wait until it answers."""
     with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "aaiclick", "server", "start", "--port", "0", *options],
-            env=environment,
-            stderr=stream,
-            stdout=stream,
-        )
+        process = HATCHERY.start(["server", "start", "--port", "0", *options], environment, None, stream, stream)
     while True:
         said = log.read_text()
         time.sleep(0.05)

@@ -7,13 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.settings import get_settings
+from tests.hatchery import HATCHERY
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def place(site, tmp_path, monkeypatch):
     (tmp_path / "far.yaml").write_text(DAG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    start = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
-    worker = subprocess.Popen(start, env=site.environment, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    start = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
+    worker = HATCHERY.start(start, site.environment, tmp_path, stderr=subprocess.DEVNULL)
     yield tmp_path
     worker.send_signal(signal.SIGTERM)
     worker.wait(60)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import threading
 
 import httpx
 import pytest
 
+from tests.hatchery import HATCHERY
 from tests.integration.server.conftest import environment_for, start_server
 
 
@@ -19,8 +19,7 @@ def environment(aaiclick_postgres, aaiclick_stack, tmp_path):
 
 
 def run(environment, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "aaiclick", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    return HATCHERY.run(list(arguments), environment)
 
 
 def test_nobody_outside_is_let_in_without_authentication(environment) -> None:

@@ -28,7 +28,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.keys import create_key
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.hatchery import Hatched, Hatchery
+from tests.hatchery import HATCHERY, Hatched
 from tests.integration.worker.nursery import Nursery
 
 TASKS = """
@@ -81,8 +81,7 @@ class Worker:
 class Bench:
     """This test's database, a directory of tasks, and workers on them."""
 
-    def __init__(self, hatchery: Hatchery, target, directory: Path, environment: dict[str, str]) -> None:
-        self.hatchery = hatchery
+    def __init__(self, target, directory: Path, environment: dict[str, str]) -> None:
         self.target = target
         self.directory = directory
         self.environment = environment
@@ -92,7 +91,7 @@ class Bench:
         arguments = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5", *options]
         how = {"env": self.environment | variables, "cwd": self.directory, "stderr": subprocess.PIPE}
         if forked:
-            process = self.hatchery.start(arguments, **how)
+            process = HATCHERY.start(arguments, **how)
         else:
             process = subprocess.Popen([sys.executable, "-m", "aaiclick", *arguments], text=True, **how)
         assert process.stderr is not None
@@ -148,7 +147,7 @@ over_both = pytest.mark.parametrize("bench", ["direct", "server"], indirect=True
 
 
 @pytest.fixture
-def bench(request, hatchery, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
+def bench(request, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
@@ -156,7 +155,7 @@ def bench(request, hatchery, aaiclick_env, aaiclick_postgres, tmp_path, monkeypa
         environment = dict(os.environ)
         if getattr(request, "param", "direct") == "server":
             environment = stack.enter_context(served(aaiclick_postgres))
-        yield from _bench(hatchery, aaiclick_postgres, tmp_path, environment)
+        yield from _bench(aaiclick_postgres, tmp_path, environment)
 
 
 @contextlib.contextmanager
@@ -186,8 +185,8 @@ async def _worker_key(target) -> str:
     return made.text
 
 
-def _bench(hatchery, target, directory, environment):
-    made = Bench(hatchery, target, directory, environment)
+def _bench(target, directory, environment):
+    made = Bench(target, directory, environment)
     yield made
     for worker in made.workers:
         if worker.process.poll() is None:
