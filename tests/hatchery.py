@@ -8,6 +8,7 @@ them. What `up`, `run` and `--detach` start is started as ever; tests of startin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -23,7 +24,11 @@ from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
 LENGTH = struct.Struct("=q")
-MODULES = ("aaiclick.orchestration.worker.main", "aaiclick.server.run", "aaiclick.server.app", "uvicorn.protocols.http")
+MODULES = (
+    "aaiclick.orchestration.worker.main", "aaiclick.orchestration.transport.remote", "aaiclick.server.run",
+    "aaiclick.store.alembic_commands", "aaiclick.client.synchronous", "uvicorn.protocols.http.h11_impl",
+    "uvicorn.lifespan.on", "rich.table", "rich.progress",
+)  # fmt: skip
 """What the commands import when they are called, beside `aaiclick.cli`."""
 
 
@@ -38,6 +43,15 @@ class Hatched:
         self.returncode: int | None = None
         self._ending = ending
 
+    def __enter__(self) -> Hatched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
     def poll(self) -> int | None:
         return self._look(0)
 
@@ -50,6 +64,7 @@ class Hatched:
     def communicate(self, timeout: float | None = None) -> tuple[str | None, str | None]:
         self.wait(timeout)
         said = [stream and stream.read() for stream in (self.stdout, self.stderr)]
+        self.__exit__()
         return said[0], said[1]
 
     def send_signal(self, sign: int) -> None:
@@ -191,7 +206,7 @@ def _bury(endings: dict[int, int]) -> None:
     for pid in list(endings):
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
-            with socket.socket(fileno=endings.pop(pid)) as ending:
+            with socket.socket(fileno=endings.pop(pid)) as ending, contextlib.suppress(OSError):  # nobody may wait
                 ending.send(LENGTH.pack(os.waitstatus_to_exitcode(status)), socket.MSG_NOSIGNAL)
 
 
@@ -234,6 +249,7 @@ def _forking(otherwise: Callable[..., int]) -> Callable[..., int]:
 def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
     """Run something with these streams as if the interpreter had started for it."""
     import atexit
+    import contextvars
     import fcntl
     import threading
 
@@ -245,12 +261,13 @@ def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
     for number, handle in enumerate(kept):
         os.dup2(handle, number)
     os.closerange(3, 2000)
-    sys.stdin = os.fdopen(0)
-    sys.stdout = os.fdopen(1, "w")
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    # Not to be closed with the last that knows them, as a fork of a fork has done this before.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     code: Any = 1
     try:
-        work()
+        contextvars.Context().run(work)  # what the parent was about is no business of the child's
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
