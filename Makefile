@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What is compiled is kept: every process of the tests would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install browser demo test check format chaos soak audit bench clean
 

@@ -173,7 +173,7 @@ async def test_a_plan_kept_from_an_empty_table_is_as_good(aaiclick_postgres: Pos
         for _ in range(10):
             await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
         await connection.execute(
-            "INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 200000) AS n", timeout=60
+            "INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 50000) AS n", timeout=60
         )
         await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
         async with connection.transaction():
