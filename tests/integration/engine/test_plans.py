@@ -66,6 +66,7 @@ INDEXES = """
     WHERE indrelid IN ('tasks'::regclass, 'dependencies'::regclass)
       AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
 """
+KEY = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'dependencies_pkey'"
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +75,16 @@ def large(aaiclick_stack: Any, _aaiclick_template: None) -> Iterator[PostgresTar
     target = aaiclick_stack.lease.postgres().with_database(name)
 
     async def fill() -> None:
-        """Indexes are made of all rows at once, which takes a third of the time; nothing else tells the difference."""
+        """Indexes are made of all rows at once, which is quicker; nothing else tells the difference."""
         connection = await connect(target)
         await connection.execute(BELIEFS)
         indexes = await connection.fetch(INDEXES)
         for index in indexes:
             await connection.execute(f"DROP INDEX {index['name']}")
+        key = await connection.fetchval(KEY)
+        await connection.execute("ALTER TABLE dependencies DROP CONSTRAINT dependencies_pkey")
         await connection.execute(FILL, timeout=300)
+        await connection.execute(f"ALTER TABLE dependencies ADD CONSTRAINT dependencies_pkey {key}", timeout=300)
         for index in indexes:
             await connection.execute(index["definition"], timeout=300)
         await connection.execute(RESTORED)
