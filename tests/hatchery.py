@@ -216,6 +216,9 @@ def _be(order: dict[str, Any], handles: list[int]) -> NoReturn:
     os.chdir(order["cwd"])
     sys.path[0] = order["cwd"]
     sys.argv = ["aaiclick", *order["arguments"]]
+    from aaiclick import faults
+
+    faults.arm(*(os.environ.get(name, "") for name in faults.VARIABLES))  # as at its import
     subprocess._fork_exec = _forking(subprocess._fork_exec)  # pyright: ignore[reportAttributeAccessIssue]
 
     def work() -> None:
