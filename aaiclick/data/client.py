@@ -163,28 +163,19 @@ class Client:
             (await self._for(text)).command(text, parameters=_bound(parameters), settings=merged), query_id
         )
 
-    async def insert(
-        self,
-        table: str,
-        columns: list[str],
-        body: bytes | AsyncIterable[bytes],
-        format_name: str = "ArrowStream",
-        settings: Mapping[str, Any] | None = None,
-        compression: str | None = None,
-        query_id: str = "",
-    ) -> None:
-        """Send rows in a ClickHouse format, whole or as a stream; once.
+    async def insert(self, table: str, columns: list[str], body: bytes, query_id: str = "") -> None:
+        """Send rows as an Arrow stream, once.
 
         A connection may break after ClickHouse has taken the rows and before it has said so. clickhouse-connect would
-        send them again, and they would be there twice: it cannot do that with a stream.
+        send them again, and they would be there twice: it cannot do that with what it is given piece by piece.
         """
-        query_id = query_id or new_query_id()
-        merged = {**self.settings, **(settings or {}), "query_id": query_id}
-        names = [quote_name(each) for each in columns]
-        # Quoted here: clickhouse-connect leaves what is quoted alone, and its own quoting misses backslashes.
-        rows = _once(body) if isinstance(body, bytes) else body
-        work = self._raw.raw_insert(quote_name(table), names, rows, merged, format_name, compression)
-        await self._guarded(work, query_id)
+        names = ", ".join(quote_name(each) for each in columns)
+
+        async def once() -> AsyncIterator[bytes]:
+            yield body
+
+        statement = f"INSERT INTO {quote_name(table)} ({names}) FORMAT ArrowStream"
+        await self.send(statement, once(), {}, query_id)
 
     async def send(
         self, statement: str, body: AsyncIterable[bytes], settings: Mapping[str, Any], query_id: str = ""
@@ -299,10 +290,6 @@ class Client:
             await self._plain.close()
         for node in self._others:
             await node.close()
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body
 
 
 def _failed_late(tail: bytes, target: ClickHouseTarget) -> AaiclickError:

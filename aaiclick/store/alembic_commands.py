@@ -32,7 +32,9 @@ from aaiclick.store.migrations import VERSION_TABLE
 
 LOCK_KEY = 0x6161_6963  # 'aaic'; any constant that nobody else picks
 LOCK_SECONDS = 60
-TABLE_LOCK_SECONDS = 1.0
+TABLE_LOCK_SECONDS = 0.2
+"""Far below the second after which PostgreSQL looks for deadlocks: who waits for who waits is let go, never ended."""
+
 PAUSE_SECONDS = 0.5
 GIVE_UP_SECONDS = 300.0
 SCRIPTS = Path(__file__).parent / "migrations"
