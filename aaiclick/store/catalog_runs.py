@@ -145,6 +145,10 @@ async def partitions_of(
     return {row["partition_key"]: row for row in rows}
 
 
+async def is_generation_of(connection: Connection, generation: UUID, datasets: Sequence[UUID]) -> bool:
+    return bool(await connection.fetchval(statement("is_generation_of"), generation, list(datasets)))
+
+
 async def input_digest(connection: Connection, generation: UUID) -> str:
     """The same for the same content, as far as that is known."""
     return str(await connection.fetchval(statement("input_digest"), generation))
