@@ -138,6 +138,12 @@ async def take_ticket(connection: Connection) -> int:
     return ticket
 
 
+async def last_ticket(connection: Connection) -> int:
+    """The highest one that anybody can have."""
+    ticket: int = await connection.fetchval(statement("last_ticket"))
+    return ticket
+
+
 async def partitions_of(
     connection: Connection, generation: UUID, keys: Sequence[str] | None = None
 ) -> dict[str, asyncpg.Record]:

@@ -86,6 +86,7 @@ async def digest(call: Caller, body: protocol.GenerationAsk) -> protocol.DigestO
 async def publish(call: Caller, body: protocol.Publication) -> protocol.Published:
     """Put rows in place that an attempt has staged in a table of its own; all of them at once, or none."""
     lease = await _held(call, body)
+    await _check_ticket(call, int(body.ticket))
     async with reading(call) as connection:
         work = await _work(connection, lease)
         place = _output(work, body.generation)
@@ -108,6 +109,16 @@ async def _held(call: Call, body: protocol.OneLease) -> Lease:
     lease = lease_of(body.lease)
     await require_lease(call, lease)
     return lease
+
+
+async def _check_ticket(call: Call, ticket: int) -> None:
+    """One that nobody took would stand above all that come after it: their rows would count as older."""
+    async with call.service.owner() as connection:
+        if ticket > await catalog_runs.last_ticket(connection):
+            raise RequestError(
+                f"The ticket {ticket} was never taken.",
+                remedy="POST /v1/task/ticket before reading, and send that one.",
+            )
 
 
 async def _definition_of(connection: Connection, lease: Lease) -> UUID | None:

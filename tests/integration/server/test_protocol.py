@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -232,6 +232,28 @@ def test_a_task_of_a_dag_sees_its_own_definition_and_what_that_reads_and_makes(s
             hand.say("/v1/task/digest", lease=lease, generation=of),
         ]
         assert [answer.status_code for answer in answers] == [status] * 4, [answer.text for answer in answers]
+
+
+def test_rows_are_put_in_place_with_a_ticket_that_was_taken(site, hand) -> None:
+    """One from the future would make everything that comes after it older."""
+    definition, generation = deploy(site, "ticketed")
+    lease = claim_of_dag(site, hand, "ticketed")
+    table = f"t{lease['task_id']}"
+    hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": lease}])
+    taken = int(hand.say("/v1/task/ticket", lease=lease).json()["ticket"])
+    for ticket in (taken + 1, 2**62, 10**19 - 1):
+        answer = hand.say(
+            "/v1/task/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
+        )
+        assert (answer.status_code, "never taken" in answer.text) == (422, True), answer.text
+    assert site.sql("SELECT 1 FROM dataset_partitions WHERE dataset_version = $1", UUID(generation)) == []
+    [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
+    update = {
+        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": taken + 1, "columns": {},
+        "schema_hash": "h", "partitions": [],
+    }  # fmt: skip
+    refused = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition, "updates": [update]})
+    assert (refused.status_code, "never taken" in refused.text) == (422, True), refused.text
 
 
 def test_what_a_worker_leaves_behind_goes_back(site, hand) -> None:
