@@ -8,6 +8,7 @@ killed in between leaves the old version serving, and the next deploy goes on fr
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -57,16 +58,25 @@ class Deployed:
 
 
 async def deploy(
-    connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID, by: UUID | None = None
+    connection: Connection,
+    text: str,
+    file: str = "dag.yaml",
+    *,
+    org_id: UUID = DEFAULT_ORG_ID,
+    by: UUID | None = None,
+    roles: Collection[str] | None = None,
 ) -> Deployed:
-    """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended."""
+    """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended.
+
+    Of the datasets of other DAGs it reads those that one of the roles may read (None: all); the others are nobody's.
+    """
     dag = load_dag(text, file)
     await _check_settings(connection, dag, text, file, org_id)
     async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
         previous = before["id"] if before else None
-        version_id, is_new, built = await _prepare(connection, org_id, dag, text, by)
+        version_id, is_new, built = await _prepare(connection, org_id, dag, text, by, roles)
         state = await store.version_state(connection, version_id)
         job_id = None
         ready = state["ready_at"] is not None
@@ -169,14 +179,16 @@ def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUI
 
 
 async def _prepare(
-    connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None
+    connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None, roles: Collection[str] | None
 ) -> tuple[UUID, bool, tuple[str, ...]]:
     identity = version_hash(dag)
     added = await store.add_version(connection, org_id, dag.name, identity, text, by)
     if added is None:
+        if roles is not None:  # that the version is there must not tell that what it reads is
+            await _external(connection, org_id, dag, roles)
         versions = await store.list_versions(connection, org_id, dag.name)
         return next(row["id"] for row in versions if row["yaml_hash"] == identity), False, ()
-    external = await _external(connection, org_id, dag)
+    external = await _external(connection, org_id, dag, roles)
     hashes, ids, built = dataset_hashes(dag), dict[str, UUID](), list[str]()
     for job in dag.jobs:
         for index, output in enumerate(job.outputs):
@@ -205,10 +217,10 @@ async def _check_settings(connection: Connection, dag: Dag, text: str, file: str
         raise DagError(file, problems)
 
 
-async def _external(connection: Connection, org_id: UUID, dag: Dag) -> dict[str, UUID]:
-    """The datasets of other DAGs that this one reads."""
+async def _external(connection: Connection, org_id: UUID, dag: Dag, roles: Collection[str] | None) -> dict[str, UUID]:
+    """The datasets of other DAGs that this one reads; one that is hidden is one that nobody publishes."""
     wanted = sorted({each.dataset for job in dag.jobs for each in job.inputs if each.dataset})
-    found = await store.datasets_named(connection, org_id, wanted)
+    found = await store.datasets_named(connection, org_id, wanted, roles)
     for name in wanted:
         if name not in found:
             raise DeployError(

@@ -18,6 +18,7 @@ from aaiclick.server.bell import Bell
 from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
 from aaiclick.server.live import Live
+from aaiclick.server.origin import changes_across_sites
 from aaiclick.server.permissions import Principal
 from aaiclick.server.shared import Shared
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
@@ -110,6 +111,7 @@ class Service:
         """Who asks; None without a credential. A bad credential raises, also where none is needed."""
         if not self.auth:
             _refuse_foreign_host(request)
+            _refuse_other_sites(request)
             return ANYBODY
         token = bearer_token(request.headers.getlist("authorization"))
         if token is None:
@@ -152,3 +154,12 @@ def _refuse_foreign_host(request: Request) -> None:
     name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
     if not is_loopback(name):
         raise ForbiddenError(f"Without authentication this server answers to loopback names only, not to {name!r}.")
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Without authentication, whatever page a browser shows could otherwise send forms here."""
+    if changes_across_sites(request):
+        raise ForbiddenError(
+            "Without authentication this server changes nothing for pages of other sites.",
+            remedy="Start it with authentication and send a key, or ask from a program or from its own pages.",
+        )

@@ -7,7 +7,7 @@ other, and a deploy that fails has changed nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -199,8 +199,12 @@ async def tasks_left(connection: Connection, version_id: UUID, serving_id: UUID)
     return [row["id"] for row in await connection.fetch(statement("tasks_left"), version_id, serving_id)]
 
 
-async def datasets_named(connection: Connection, org_id: UUID, names: Sequence[str]) -> dict[str, asyncpg.Record]:
-    rows = await connection.fetch(statement("dataset_producers"), org_id, list(names))
+async def datasets_named(
+    connection: Connection, org_id: UUID, names: Sequence[str], roles: Collection[str] | None = None
+) -> dict[str, asyncpg.Record]:
+    """Datasets by name: those that one of the roles may read, or (None) all."""
+    may = None if roles is None else sorted(roles)
+    rows = await connection.fetch(statement("dataset_producers"), org_id, list(names), may)
     return {row["name"]: row for row in rows}
 
 

@@ -138,11 +138,21 @@ async def take_ticket(connection: Connection) -> int:
     return ticket
 
 
+async def last_ticket(connection: Connection) -> int:
+    """The highest one that anybody can have."""
+    ticket: int = await connection.fetchval(statement("last_ticket"))
+    return ticket
+
+
 async def partitions_of(
     connection: Connection, generation: UUID, keys: Sequence[str] | None = None
 ) -> dict[str, asyncpg.Record]:
     rows = await connection.fetch(statement("partitions_of"), generation, None if keys is None else list(keys))
     return {row["partition_key"]: row for row in rows}
+
+
+async def is_generation_of(connection: Connection, generation: UUID, datasets: Sequence[UUID]) -> bool:
+    return bool(await connection.fetchval(statement("is_generation_of"), generation, list(datasets)))
 
 
 async def input_digest(connection: Connection, generation: UUID) -> str:

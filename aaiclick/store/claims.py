@@ -132,6 +132,13 @@ async def heartbeat(
     )
 
 
+async def leases_of_org(connection: Connection, leases: Sequence[Lease], org_id: UUID) -> dict[int, bool]:
+    """Of which of these tasks the org may speak, and whether their attempts hold tables."""
+    ids, attempts, _ = columns(leases)
+    rows = await connection.fetch(statement("leases_of_org"), ids, attempts, org_id) if ids else []
+    return {row["id"]: row["holds"] for row in rows}
+
+
 def columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[UUID]]:
     """Leases as the three arrays that statements take."""
     return [lease.task_id for lease in leases], [lease.attempt for lease in leases], [lease.token for lease in leases]

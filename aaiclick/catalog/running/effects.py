@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.work import Work, find_work
+from aaiclick.store import catalog_runs
 
 if TYPE_CHECKING:
     import asyncpg
@@ -26,10 +27,18 @@ async def checked_effects(connection: Connection, task: asyncpg.Record | None, e
         raise DatasetError("Only tasks of a DAG leave anything behind in datasets.")
     work = await find_work(connection, task["definition_id"])
     event: Mapping[str, Any] = json.loads(task["kwargs"]).get("event") or {}
-    strange = foreign(work, event.get("build"), effects)
+    strange = foreign(work, event.get("build"), effects) or await _untaken(connection, effects)
     if strange is not None:
         raise DatasetError(f"The task {task['id']} of {work.dag_name}.{work.name} may not write {strange}.")
     return json.dumps(effects)
+
+
+async def _untaken(connection: Connection, effects: Mapping[str, Any]) -> str | None:
+    """A ticket that nobody took would stand above all that come after it."""
+    highest = max((int(each["ticket"]) for each in effects["updates"]), default=0)
+    if highest and highest > await catalog_runs.last_ticket(connection):
+        return f"with the ticket {highest}, which was never taken"
+    return None
 
 
 def foreign(work: Work, build: str | None, effects: Mapping[str, Any]) -> str | None:

@@ -112,7 +112,8 @@ async def diff(call: Caller, body: DagFile) -> list[Change]:
 async def deploy(call: Caller, body: DagFile) -> Deployed:
     """Deploy a file: a new version, which serves as soon as its new datasets are filled."""
     async with changing(call) as connection:
-        done = await deploys.deploy(connection, body.text, body.file, org_id=call.principal.org_id)
+        roles = (await reader(call, connection)).roles
+        done = await deploys.deploy(connection, body.text, body.file, org_id=call.principal.org_id, roles=roles)
         await note(call, connection, "dag.deploy", done.dag_name, {"version": done.version_hash})
         before = done.previous is None or await _may_read(call, connection, done.dag_name, done.previous)
     return _deployed(done, _told(done.diff, before=before))
@@ -186,17 +187,15 @@ async def _may_read(call: Call, connection: Connection, dag: str, version_id: UU
 
 
 def _told(found: DagDiff, *, before: bool, after: bool = True) -> list[Change]:
-    """What changes, as far as the caller may see both versions; of the rest, which jobs and which of their fields."""
+    """What changes, if the caller may see both versions; else which fields of the DAG, and what is made anew."""
     changes = [Change(**each) for each in changes_of(found)]
     if before and after:
         return changes
-    datasets = [each for each in changes if after and each.what == "dataset" and each.change in ("new", "rebuilt")]
-    jobs = [
-        each.model_copy(update={"change": each.change.partition(".")[0], "detail": ""})
-        for each in changes
-        if each.what != "dataset"
+    fields = [each for each in changes if each.what == "dag"]
+    made = [each for each in changes if after and each.what == "dataset" and each.change in ("new", "rebuilt")]
+    return [
+        each.model_copy(update={"change": each.change.partition(".")[0], "detail": ""}) for each in [*fields, *made]
     ]
-    return [*jobs, *datasets]
 
 
 def _deployed(done: deploys.Deployed, changes: list[Change]) -> Deployed:

@@ -54,8 +54,11 @@ async def ticket(call: Caller, body: protocol.OneLease) -> protocol.TicketOut:
 @routes.post("/v1/task/state", Permission.WORKER)
 async def state(call: Caller, body: protocol.StateAsk) -> protocol.StateOut:
     """Read what an operator remembers."""
-    await _held(call, body)
+    lease = await _held(call, body)
     async with reading(call) as connection:
+        work = await _work(connection, lease)
+        if body.definition not in (work.id, work.memory):
+            raise _no_definition()
         found = await catalog_runs.get_state(connection, call.principal.org_id, body.definition, body.key)
     return protocol.StateOut(state=found)
 
@@ -63,8 +66,9 @@ async def state(call: Caller, body: protocol.StateAsk) -> protocol.StateOut:
 @routes.post("/v1/task/partitions", Permission.WORKER, response_model=protocol.PartitionsOut)
 async def partitions(call: Caller, body: protocol.PartitionsAsk) -> Response:
     """Read what is known of the partitions of a generation."""
-    await _held(call, body)
+    lease = await _held(call, body)
     async with reading(call) as connection:
+        await _own_generation(connection, lease, body.generation)
         rows = await catalog_runs.partitions_of(connection, body.generation, body.keys)
     return _respond({"partitions": [catalog_runs.partition_form(row) for row in rows.values()]})
 
@@ -72,8 +76,9 @@ async def partitions(call: Caller, body: protocol.PartitionsAsk) -> Response:
 @routes.post("/v1/task/digest", Permission.WORKER)
 async def digest(call: Caller, body: protocol.GenerationAsk) -> protocol.DigestOut:
     """Read a word that is the same for the same content of a generation."""
-    await _held(call, body)
+    lease = await _held(call, body)
     async with reading(call) as connection:
+        await _own_generation(connection, lease, body.generation)
         return protocol.DigestOut(digest=await catalog_runs.input_digest(connection, body.generation))
 
 
@@ -81,6 +86,7 @@ async def digest(call: Caller, body: protocol.GenerationAsk) -> protocol.DigestO
 async def publish(call: Caller, body: protocol.Publication) -> protocol.Published:
     """Put rows in place that an attempt has staged in a table of its own; all of them at once, or none."""
     lease = await _held(call, body)
+    await _check_ticket(call, int(body.ticket))
     async with reading(call) as connection:
         work = await _work(connection, lease)
         place = _output(work, body.generation)
@@ -105,6 +111,16 @@ async def _held(call: Call, body: protocol.OneLease) -> Lease:
     return lease
 
 
+async def _check_ticket(call: Call, ticket: int) -> None:
+    """One that nobody took would stand above all that come after it: their rows would count as older."""
+    async with call.service.owner() as connection:
+        if ticket > await catalog_runs.last_ticket(connection):
+            raise RequestError(
+                f"The ticket {ticket} was never taken.",
+                remedy="POST /v1/task/ticket before reading, and send that one.",
+            )
+
+
 async def _definition_of(connection: Connection, lease: Lease) -> UUID | None:
     row = await reads.get_task(connection, lease.task_id)
     return None if row is None else row["definition_id"]
@@ -112,7 +128,19 @@ async def _definition_of(connection: Connection, lease: Lease) -> UUID | None:
 
 async def _own(connection: Connection, lease: Lease, definition_id: UUID) -> None:
     if await _definition_of(connection, lease) != definition_id:
-        raise NotFoundError("There is no such definition.", remedy="A task sees the one that it is of.")
+        raise _no_definition()
+
+
+def _no_definition() -> NotFoundError:
+    return NotFoundError("There is no such definition.", remedy="A task sees the one that it is of.")
+
+
+async def _own_generation(connection: Connection, lease: Lease, generation: UUID) -> None:
+    """Of the datasets that the task reads or makes. Another DAG may have moved on to the next one meanwhile."""
+    work = await _work(connection, lease)
+    places = [*work.inputs.values(), *(place for _, place in work.outputs.values())]
+    if not await catalog_runs.is_generation_of(connection, generation, [place.dataset for place in places]):
+        raise NotFoundError("There is no such generation.", remedy="A task sees those that it reads and makes.")
 
 
 async def _work(connection: Connection, lease: Lease) -> Work:

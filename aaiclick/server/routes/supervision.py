@@ -15,6 +15,7 @@ from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.direct import settle as settle_process
 from aaiclick.server import protocol
 from aaiclick.server.permissions import Permission
+from aaiclick.server.routes.work import own_leases
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import supervision, workers
 
@@ -77,7 +78,9 @@ async def overdue(call: Caller, body: protocol.OverdueAsk) -> Response:
 async def settle(call: Caller, body: protocol.Settlement) -> None:
     """Say that a worker process has ended: what it held goes back."""
     async with _speaking(call, [body.worker_id]) as connection:
-        culprits = [forms.overdue_of(each.model_dump(mode="json")) for each in body.culprits]
+        mine = await own_leases(call, connection, [each.lease for each in body.culprits])
+        charged = [each for each in body.culprits if int(each.lease.task_id) in mine]
+        culprits = [forms.overdue_of(each.model_dump(mode="json")) for each in charged]
         await settle_process(connection, int(body.worker_id), culprits, body.crashed)
 
 

@@ -1,14 +1,15 @@
 """The task protocol: how workers without a database claim tasks, and say what came of them.
 
 Sessions are the owner's, since claims look across organisations for what is due; what a worker may touch is decided by
-the organisation of its key (claims) and by the token of its lease (everything else).
+the organisation of its key and (everything but claims) by the token of its lease. A lease on another organisation's
+task, however come by, is a lost one.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from fastapi import Response
 
 from aaiclick.catalog.errors import CatalogError
 from aaiclick.catalog.running.effects import checked_effects
-from aaiclick.errors import AaiclickError, LeaseLost, RequestError, UnreachableError
+from aaiclick.data.inspect import describe_object
+from aaiclick.data.tables import NAMED
+from aaiclick.errors import AaiclickError, LeaseLost, NotFoundError, RequestError, UnreachableError
 from aaiclick.orchestration.context import job_limits
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.transport import forms
@@ -27,6 +30,7 @@ from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import given_tables, reading
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads, tables
+from aaiclick.store.claims import leases_of_org
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed
 from aaiclick.store.statements import statement
@@ -46,14 +50,19 @@ LOOK_SECONDS = 1.0
 async def exchange(call: Caller, body: protocol.Exchange) -> Response:
     """Say what came of attempts, and claim more: one request for many tasks."""
     async with _working(call, body.worker_id) as connection:
-        ended = [await _success(call, connection, each) for each in body.completed]
+        said = [*(each.lease for each in body.completed), *(each.lease for each in body.failed), *body.released]
+        mine = await own_leases(call, connection, said)
+        ended = [await _success(call, connection, each, mine) for each in body.completed if _is_of(each.lease, mine)]
         refused = [each for each in ended if isinstance(each, Failure)]
         accepted, claims = await queue.acknowledge_and_claim(
             connection,
             worker_id=int(body.worker_id),
             successes=[each for each in ended if isinstance(each, Success)],
-            failures=[*refused, *[await _failure(call, connection, each) for each in body.failed]],
-            releases=[lease_of(each) for each in body.released],
+            failures=[
+                *refused,
+                *[await _failure(call, connection, each) for each in body.failed if _is_of(each.lease, mine)],
+            ],
+            releases=[lease_of(each) for each in body.released if _is_of(each, mine)],
             limit=body.limit,
             queues=_queues(body),
             lease_seconds=body.lease_seconds,
@@ -106,7 +115,8 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
 async def start(call: Caller, body: protocol.Leases) -> protocol.Holds:
     """Say that tasks run."""
     async with call.service.owner() as connection:
-        held = await queue.start(connection, [lease_of(each) for each in body.leases])
+        mine = await own_leases(call, connection, body.leases)
+        held = await queue.start(connection, [lease_of(each) for each in body.leases if _is_of(each, mine)])
     return protocol.Holds(ids=[str(task_id) for task_id in sorted(held)])
 
 
@@ -114,14 +124,16 @@ async def start(call: Caller, body: protocol.Leases) -> protocol.Holds:
 async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.HeartbeatOut:
     """Keep leases, and hear which are lost and which tasks are to be cancelled."""
     async with _working(call, body.worker_id) as connection:
+        mine = await own_leases(call, connection, body.leases)
         heard = await queue.heartbeat(
             connection,
             worker_id=int(body.worker_id),
-            leases=[lease_of(each) for each in body.leases],
+            leases=[lease_of(each) for each in body.leases if _is_of(each, mine)],
             lease_seconds=body.lease_seconds,
         )
+    lost = heard.lost | {int(each.task_id) for each in body.leases if not _is_of(each, mine)}
     return protocol.HeartbeatOut(
-        lost=[str(task_id) for task_id in sorted(heard.lost)],
+        lost=[str(task_id) for task_id in sorted(lost)],
         cancelled=[str(task_id) for task_id in sorted(heard.cancelled)],
     )
 
@@ -130,7 +142,7 @@ async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.Heartbea
 async def complete(call: Caller, body: protocol.Completed) -> None:
     """Say that an attempt succeeded."""
     async with call.service.owner() as connection:
-        ended = await _success(call, connection, body)
+        ended = await _success(call, connection, body, await _own(call, connection, body.lease))
         if isinstance(ended, Failure):
             _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, failures=[ended]))
             raise RequestError(ended.error, remedy="Nothing of it was kept.")
@@ -141,6 +153,7 @@ async def complete(call: Caller, body: protocol.Completed) -> None:
 async def fail(call: Caller, body: protocol.Failed) -> None:
     """Say that an attempt failed."""
     async with call.service.owner() as connection:
+        await _own(call, connection, body.lease)
         failure = await _failure(call, connection, body)
         _accepted(failure.lease, await queue.acknowledge(connection, worker_id=0, failures=[failure]))
 
@@ -150,6 +163,7 @@ async def release(call: Caller, body: protocol.OneLease) -> None:
     """Give a task back, as if it had not been tried."""
     lease = lease_of(body.lease)
     async with call.service.owner() as connection:
+        await _own(call, connection, body.lease)
         _accepted(lease, await queue.acknowledge(connection, worker_id=0, releases=[lease]))
 
 
@@ -195,21 +209,31 @@ async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
 @routes.post("/v1/task/tables", Permission.WORKER)
 async def wish(call: Caller, body: protocol.Wishes) -> protocol.WishesOut:
     """Refer to tables, or no more; an attempt's references end with it."""
-    wishes = [(each.table, lease_of(each.lease)) for each in body.tables]
     held: list[tables.Held] = []
     async with call.service.owner() as connection:
+        mine = await own_leases(call, connection, [each.lease for each in body.tables])
+        wishes = [(each.table, lease_of(each.lease)) for each in body.tables if _is_of(each.lease, mine)]
         if body.deed == "release":
             await tables.release(connection, wishes)
-        elif wishes:
+            return protocol.WishesOut(tables=[])
+        if wishes:
             held = await (tables.reserve if body.deed == "reserve" else tables.hold)(connection, wishes)
-    return protocol.WishesOut(tables=[protocol.HeldOut(lease_lost=each.lease_lost, gone=each.gone) for each in held])
+    given, lost = iter(held), tables.Held(lease_lost=True, gone=False)
+    answers = [next(given) if _is_of(each.lease, mine) else lost for each in body.tables]
+    return protocol.WishesOut(tables=[protocol.HeldOut(lease_lost=each.lease_lost, gone=each.gone) for each in answers])
 
 
 @routes.post("/v1/task/name", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def name(call: Caller, body: protocol.Naming) -> None:
-    """Keep a table by a name, or no more."""
+    """Keep a table by a name, or no more: that of a named Object, which is there."""
     lease = lease_of(body.lease)
     await require_lease(call, lease)
+    if not body.table.startswith(NAMED) or (body.name is not None and body.table != NAMED + body.name):
+        raise NotFoundError(
+            f"The attempt has no table {body.table!r:.60} to name.", remedy=f"The table of a name begins with {NAMED}."
+        )
+    if body.name is not None:
+        await describe_object(await call.service.clickhouse(call.principal.org_id), body.table)
     async with call.service.owner() as connection:
         if body.name is None:
             await tables.unname_table(connection, body.table, lease)
@@ -254,6 +278,23 @@ async def require_lease(call: Call, lease: Lease) -> int | None:
     return row["job_id"]
 
 
+async def own_leases(call: Call, connection: Connection, given: Iterable[protocol.LeaseForm]) -> dict[int, bool]:
+    """Which of these tasks are of the caller's organisation, and whether their attempts hold tables."""
+    return await leases_of_org(connection, [lease_of(each) for each in given], call.principal.org_id)
+
+
+async def _own(call: Call, connection: Connection, form: protocol.LeaseForm) -> dict[int, bool]:
+    """The same for one task; raises LeaseLost if it is another's."""
+    mine = await own_leases(call, connection, [form])
+    if not _is_of(form, mine):
+        raise _lost(lease_of(form))
+    return mine
+
+
+def _is_of(form: protocol.LeaseForm, mine: Container[int]) -> bool:
+    return int(form.task_id) in mine
+
+
 def _accepted(lease: Lease, accepted: set[int]) -> None:
     if lease.task_id not in accepted:
         raise _lost(lease)
@@ -278,25 +319,29 @@ def _queues(body: protocol.Ask) -> list[str]:
     return body.queues
 
 
-async def _success(call: Call, connection: Connection, form: protocol.Completed) -> Success | Failure:
-    """What an attempt came to; a failure if it would leave behind what is not its own."""
+async def _success(
+    call: Call, connection: Connection, form: protocol.Completed, holds: Mapping[int, bool]
+) -> Success | Failure:
+    """What an attempt of ours came to; a failure if it would leave behind what is not its own."""
     lease = lease_of(form.lease)
     path = None if form.log_path is None else str(log_path(call.service.settings, lease.task_id))
     effects = None
     if form.effects is not None:
         row = await reads.get_task(connection, lease.task_id)
-        mine = row is not None and row["org_id"] == call.principal.org_id
         try:
-            effects = await checked_effects(connection, row if mine else None, form.effects.model_dump(mode="json"))
+            effects = await checked_effects(connection, row, form.effects.model_dump(mode="json"))
         except CatalogError as error:
             return Failure(lease, error.what, "effects refused", True, 0.0, path, form.started_at)
+    # Who names none may have held some all the same: they are released then.
+    given = [] if form.tables is None and holds.get(lease.task_id) else form.tables
+    tables_within = None if given is None else tuple(given)
     return Success(
         lease,
         forms.dumped(form.result),
         path,
         form.started_at,
         tuple(int(task_id) for task_id in form.awaits),
-        None if form.tables is None else tuple(form.tables),
+        tables_within,
         effects,
     )
 
@@ -306,8 +351,7 @@ async def _failure(call: Call, connection: Connection, form: protocol.Failed) ->
     delay = form.delay_seconds
     if delay is None:
         row = await reads.get_task(connection, lease.task_id)
-        mine = row is not None and row["org_id"] == call.principal.org_id
-        delay = RetryPolicy.of(row["retry_policy"]).delay_seconds(row["failures"] + 1) if row and mine else 0.0
+        delay = RetryPolicy.of(row["retry_policy"]).delay_seconds(row["failures"] + 1) if row else 0.0
     return Failure(
         lease,
         form.error,

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from aaiclick.server.identity import refused
+from aaiclick.server.origin import has_foreign_host
 from aaiclick.server.permissions import Permission, Principal
 from aaiclick.server.service import ANYBODY, Service
 from aaiclick.store import ui_sessions
@@ -122,7 +123,6 @@ def set_token(request: Request, response: Response, token: str) -> None:
 
 def is_ours(request: Request, token: str | None, sent: str) -> bool:
     """Whether a form was made by a page of ours, for this browser."""
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+    if has_foreign_host(request):
         return False
     return token is not None and hmac.compare_digest(csrf_of(token), sent)

@@ -143,3 +143,41 @@ def test_a_credential_cannot_choose_its_organisation(site) -> None:
     refused = client.post("/v1/jobs", json={"name": "x", "entrypoint": "m.f", "org_id": str(site.other)})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["where"] == "body.org_id"
+
+
+READING = """
+name: spying
+jobs:
+  - name: copy
+    activation: reactive
+    operator: sql
+    config: {query: "SELECT * FROM daily_sales"}
+    inputs: [{dataset: daily_sales}]
+    outputs: [copied]
+"""
+
+
+def test_a_dag_reads_of_other_dags_what_its_author_may_read(site, ours) -> None:
+    """A hidden dataset is one that nobody publishes, also in a version that is there already."""
+    writer, unknown = site.as_("writer"), READING.replace("daily_sales", "unheard_of")
+
+    def refused() -> None:
+        hidden, missing = (writer.post("/v1/dags/deploy", json={"text": text}) for text in (READING, unknown))
+        assert hidden.status_code == missing.status_code == 409, hidden.text
+        told = [answer.json() | {"request_id": None} for answer in (hidden, missing)]
+        assert str(told[0]).replace("daily_sales", "unheard_of") == str(told[1])
+
+    refused()
+    assert writer.get("/v1/dags/spying/versions").status_code == 404
+    assert site.as_("admin").post("/v1/dags/deploy", json={"text": READING}).status_code == 200
+    refused()
+
+
+@pytest.mark.parametrize("role", ["reader", "writer"])
+def test_a_diff_tells_no_jobs_of_a_dag_whose_datasets_are_hidden(site, ours, role: str) -> None:
+    other = {"text": DAG.replace("ingest", "fetch").replace("publish: [{output: daily, name: daily_sales}]", "")}
+    assert "ingest" in site.as_("admin").post("/v1/dags/diff", json=other).text
+    told = site.as_(role).post("/v1/dags/diff", json=other)
+    assert told.status_code == 200
+    assert "ingest" not in told.text
+    assert not [each for each in told.json() if each["what"] == "job"]

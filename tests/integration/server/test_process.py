@@ -49,7 +49,22 @@ def test_the_first_key_is_printed_once_and_without_authentication_there_is_none(
         rebound = client.get("/v1/whoami", headers={"Host": "evil.example.org"})
         assert rebound.status_code == 403
         assert client.get("/v1/whoami", headers={"Host": "[::1]:80"}).status_code == 200
+        _no_other_site_changes_anything(client, second.url)
     assert second.stop() == 0
+
+
+def _no_other_site_changes_anything(client: httpx.Client, url: str) -> None:
+    port = url.rpartition(":")[2]
+    others = ("https://evil.example.org", "null", "http://127.0.0.1:1", f"http://localhost:{port}", f"https{url[4:]}")
+    foreign = [{"Origin": origin} for origin in others]
+    foreign += [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site")]
+    for headers in foreign:
+        answer = client.post("/v1/queues/default/pause", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), headers
+        assert "pages of other sites" in answer.json()["detail"]
+        assert client.get("/v1/queues", headers=headers).status_code == 200
+    for headers in ({}, {"Origin": url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
+        assert client.post("/v1/queues/default/pause", headers=headers).status_code == 204, headers
 
 
 def test_keys_orgs_and_users_by_the_command_line(environment) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+
+from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.orchestration.tenants import Tenants
+from aaiclick.settings import parse_clickhouse_url
 
 
 class Hand:
@@ -152,6 +157,105 @@ def test_an_organisation_gets_its_own_work_alone(site, hand) -> None:
     assert stranger.say("/v1/worker/register", hostname="h", worker_id=hand.id).status_code == 409
 
 
+def test_a_lease_on_a_task_of_another_organisation_is_a_lost_one(site, hand) -> None:
+    """Also for who holds all of it."""
+    task_id = enqueue(site, "stolen")
+    [task] = hand.claim(queues=["stolen"])
+    lease, stranger = task["lease"], Hand(site, "other-worker")
+    wish = [{"table": f"t{task_id}", "lease": lease}]
+    assert hand.say("/v1/task/tables", deed="reserve", tables=wish).json()["tables"][0]["lease_lost"] is False
+    state = "SELECT t.*, (SELECT count(*) FROM table_references WHERE owner_id = t.id) FROM tasks t WHERE id = $1"
+    before = site.sql(state, int(task_id))
+    assert stranger.say("/v1/task/start", leases=[lease]).json() == {"ids": []}
+    beat = stranger.say("/v1/task/heartbeat", worker_id=stranger.id, leases=[lease], lease_seconds=9_999).json()
+    assert beat == {"lost": [task_id], "cancelled": []}
+    for deed, held in (("release", []), ("hold", [{"lease_lost": True, "gone": False}])):
+        assert stranger.say("/v1/task/tables", deed=deed, tables=wish).json()["tables"] == held
+    for what, body in (("complete", {"result": 1}), ("fail", {"error": "no"}), ("release", {})):
+        answer = stranger.say(f"/v1/task/{what}", lease=lease, **body)
+        assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost"), what
+    for said in (
+        {"completed": [{"lease": lease}]},
+        {"failed": [{"lease": lease, "error": "no"}]},
+        {"released": [lease]},
+    ):
+        assert stranger.say("/v1/task/exchange", worker_id=stranger.id, limit=0, **said).json()["accepted"] == []
+    culprit = {"lease": lease, "worker_id": hand.id, "cancelled": False, "timeout_seconds": 1, "failures": 0}
+    assert stranger.say("/v1/worker/settle", worker_id=stranger.id, culprits=[culprit]).status_code == 204
+    assert site.sql(state, int(task_id)) == before
+    assert hand.say("/v1/task/complete", lease=lease, tables=[]).status_code == 204
+
+
+DAG = """
+name: {name}
+jobs:
+  - name: fetch
+    activation: source
+    source: {{kind: manual}}
+    operator: python
+    config: {{function: "shop:fetch"}}
+    outputs: [rows]
+"""
+
+
+def deploy(site, name: str) -> tuple[str, str]:
+    """A DAG; returns its definition and its generation."""
+    answer = site.as_("admin").post("/v1/dags/deploy", json={"text": DAG.format(name=name)})
+    assert answer.status_code == 200, answer.text
+    [row] = site.sql(
+        "SELECT d.id, p.dataset_version FROM job_definitions d JOIN dag_version_datasets p USING (dag_version_id) "
+        "WHERE d.dag_name = $1",
+        name,
+    )
+    return str(row["id"]), str(row["dataset_version"])
+
+
+def claim_of_dag(site, hand, name: str) -> dict[str, Any]:
+    job = site.as_("writer").post(f"/v1/dags/{name}/run").json()["id"]
+    tasks = hand.claim(10)
+    return next(task["lease"] for task in tasks if task["job_id"] == job)
+
+
+def test_a_task_of_a_dag_sees_its_own_definition_and_what_that_reads_and_makes(site, hand) -> None:
+    definition, generation = deploy(site, "own")
+    elsewhere, others = deploy(site, "elsewhere")
+    lease = claim_of_dag(site, hand, "own")
+    for asked, of, status in (
+        (definition, generation, 200),
+        (elsewhere, others, 404),
+        (str(uuid4()), str(uuid4()), 404),
+    ):
+        answers = [
+            hand.say("/v1/task/definition", lease=lease, definition=asked),
+            hand.say("/v1/task/state", lease=lease, definition=asked, key="k"),
+            hand.say("/v1/task/partitions", lease=lease, generation=of),
+            hand.say("/v1/task/digest", lease=lease, generation=of),
+        ]
+        assert [answer.status_code for answer in answers] == [status] * 4, [answer.text for answer in answers]
+
+
+def test_rows_are_put_in_place_with_a_ticket_that_was_taken(site, hand) -> None:
+    """One from the future would make everything that comes after it older."""
+    definition, generation = deploy(site, "ticketed")
+    lease = claim_of_dag(site, hand, "ticketed")
+    table = f"t{lease['task_id']}"
+    hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": lease}])
+    taken = int(hand.say("/v1/task/ticket", lease=lease).json()["ticket"])
+    for ticket in (taken + 1, 2**62, 10**19 - 1):
+        answer = hand.say(
+            "/v1/task/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
+        )
+        assert (answer.status_code, "never taken" in answer.text) == (422, True), answer.text
+    assert site.sql("SELECT 1 FROM dataset_partitions WHERE dataset_version = $1", UUID(generation)) == []
+    [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
+    update = {
+        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": taken + 1, "columns": {},
+        "schema_hash": "h", "partitions": [],
+    }  # fmt: skip
+    refused = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition, "updates": [update]})
+    assert (refused.status_code, "never taken" in refused.text) == (422, True), refused.text
+
+
 def test_what_a_worker_leaves_behind_goes_back(site, hand) -> None:
     task_id = enqueue(site, "left", timeout_seconds=0.001)
     [task] = hand.claim(queues=["left"])
@@ -191,16 +295,44 @@ def test_an_object_of_another_organisation_does_not_exist(site, hand) -> None:
     assert site.sql("SELECT count(*) FROM table_references WHERE table_name = $1", table)[0]["count"] == before
 
 
+async def make_named(site, *orgs) -> None:
+    """An Object `sales` in the database of each."""
+    admin = parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])
+    for org in orgs:
+        async with DataContext(await Tenants(admin).ready(org)):
+            await create_object_from_value([1], name="sales")
+
+
 def test_names_of_two_organisations_do_not_meet(site, hand) -> None:
+    """And nobody names what is not there, or is not what names are given to."""
     enqueue(site, "names")
     enqueue(site, "names", "other-writer")
     stranger = Hand(site, "other-worker")
     [mine], [theirs] = hand.claim(queues=["names"]), stranger.claim(queues=["names"])
-    for who, task in ((hand, mine), (stranger, theirs)):
-        who.say("/v1/task/name", lease=task["lease"], table="named_sales", name="sales")
-    assert stranger.say("/v1/task/name", lease=theirs["lease"], table="named_sales").status_code == 204
-    left = site.sql("SELECT table_name FROM table_references WHERE owner = 'NAME'")
-    assert [row["table_name"] for row in left] == [f"{site.org}.named_sales"]
+    names = "SELECT table_name FROM table_references WHERE owner = 'NAME'"
+
+    def says(who, task, table: str = "named_sales", name: str | None = "sales") -> int:
+        return who.say("/v1/task/name", lease=task["lease"], table=table, name=name).status_code
+
+    assert [says(hand, mine), says(stranger, theirs)] == [404, 404]
+    asyncio.run(make_named(site, site.org, site.other))
+    assert [says(hand, mine, *other) for other in (("t1",), ("t1", None), ("named_sales", "x"))] == [404] * 3
+    assert site.sql(names) == []
+    assert [says(hand, mine), says(stranger, theirs), says(stranger, theirs, name=None)] == [204] * 3
+    assert [row["table_name"] for row in site.sql(names)] == [f"{site.org}.named_sales"]
+
+
+def test_who_names_no_tables_in_the_end_lets_go_of_all(site, hand) -> None:
+    """However it says that it is done; the table of another attempt stays."""
+    ids = [enqueue(site, "forgetful") for _ in range(3)]
+    one, two, three = (task["lease"] for task in hand.claim(3, queues=["forgetful"]))
+    wishes = [{"table": f"t{lease['task_id']}", "lease": lease} for lease in (one, two, three)]
+    hand.say("/v1/task/tables", deed="reserve", tables=wishes)
+    assert hand.say("/v1/task/complete", lease=one).status_code == 204
+    done = hand.say("/v1/task/exchange", worker_id=hand.id, limit=0, completed=[{"lease": two}]).json()
+    assert done["accepted"] == [two["task_id"]]
+    left = site.sql("SELECT owner_id FROM table_references WHERE owner_id = ANY ($1)", [int(each) for each in ids])
+    assert [row["owner_id"] for row in left] == [int(three["task_id"])]
 
 
 def test_without_a_user_for_each_the_credential_of_all_is_given_to_nobody(site, hand) -> None:

@@ -36,6 +36,10 @@ import asyncio, ctypes, logging, os, sys, time
 
 async def nothing(): pass
 def nothing_sync(): pass
+async def keep():
+    from aaiclick.data import create_object_from_value
+    await create_object_from_value([1], name="kept")
+
 async def echo(word): print(word); return word
 async def fail(): raise ValueError("no luck")
 def speak(): print("to stdout"); print("to stderr", file=sys.stderr); logging.getLogger("t").warning("to the log")

@@ -25,7 +25,12 @@ async def test_a_value_becomes_an_object_that_outlives_the_worker(bench, aaiclic
     from aaiclick.data import DataContext, open_reference
 
     task_id = await bench.enqueue("echo", json.dumps({"word": [1, 2, 3]}))
+    named = await bench.enqueue("keep")
     bench.drain()
+    row = await bench.task(named)
+    assert row["status"] == "COMPLETED", row["error"]
+    kept = await bench.rows("SELECT table_name FROM table_references WHERE owner = 'NAME'")
+    assert [row["table_name"] for row in kept] == ["named_kept"]
     result = json.loads((await bench.task(task_id))["result"])
     assert set(result) == {"object_type", "table_id"}
     async with DataContext(aaiclick_clickhouse):
