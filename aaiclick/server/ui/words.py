@@ -29,6 +29,9 @@ _LOOKS = {
     "TIMED_OUT": "failed",
     "LOST": "dead",
     "RELEASED": "pending",
+    "Idle": "pending",
+    "Pending": "pending",
+    "Running": "running",
     "Dead": "dead",
     "Draining": "paused",
 }
