@@ -92,13 +92,22 @@ class ClickHouseTarget:
         return " ".join(node._own_url for node in (self, *self.others))
 
     @property
+    def query_url(self) -> str:
+        """Where a program posts a statement, password included: never for a log."""
+        return f"{self._place}/{quote(self.path)}?{urlencode({'database': self.database})}"
+
+    @property
     def _own_url(self) -> str:
+        options = {name: value for name, value in (("path", self.path), ("cluster", self.cluster)) if value}
+        query = f"?{urlencode(options)}" if options else ""
+        return f"{self._place}/{quote(self.database, safe='')}{query}"
+
+    @property
+    def _place(self) -> str:
         scheme = "https" if self.secure else "http"
         credential = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        options = {name: value for name, value in (("path", self.path), ("cluster", self.cluster)) if value}
-        query = f"?{urlencode(options)}" if options else ""
-        return f"{scheme}://{credential}@{host}:{self.port}/{quote(self.database, safe='')}{query}"
+        return f"{scheme}://{credential}@{host}:{self.port}"
 
     def __str__(self) -> str:
         of = f"cluster {self.cluster!r}, " if self.cluster else ""

@@ -26,6 +26,8 @@ KEEP_SECONDS = 20.0
 WARM_SHARE = 0.4
 """Caches fill and pools open at first: so much of the time is not looked at."""
 SAMPLES = 240
+LEAST_SECONDS = 600.0
+"""What is shorter shows how an installation starts, not whether it grows: a line through that says nothing."""
 ENDLESS = 10**9
 
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
@@ -77,8 +79,13 @@ class Soaked:
     tasks: int
 
     @property
+    def judged(self) -> bool:
+        """Whether it was long enough for a line to tell anything."""
+        return self.seconds >= LEAST_SECONDS
+
+    @property
     def flat(self) -> bool:
-        return not any(trend.grows for trend in self.trends)
+        return not (self.judged and any(trend.grows for trend in self.trends))
 
 
 Sample = dict[tuple[str, str], float]
@@ -126,9 +133,13 @@ def _trend(kind: str, of: str, points: list[tuple[float, float]]) -> Trend:
 async def _sample(scene: Scene) -> Sample:
     found: Sample = {}
     for name, processes in await asyncio.to_thread(_processes, scene):
-        with contextlib.suppress(psutil.Error):
-            found["memory", name] = sum(each.memory_full_info().uss for each in processes) / 1e6
-            found["file handles", name] = sum(each.num_fds() for each in processes)
+        figures: list[tuple[int, int]] = []
+        for each in processes:
+            with contextlib.suppress(psutil.Error):  # a server's child may have ended by now
+                figures.append((each.memory_full_info().uss, each.num_fds()))
+        if figures:
+            found["memory", name] = sum(memory for memory, _ in figures) / 1e6
+            found["file handles", name] = sum(handles for _, handles in figures)
     connection = await connect(scene.servers.postgres)
     try:
         found["connections", "PostgreSQL"] = float(await connection.fetchval(CONNECTIONS))

@@ -15,7 +15,7 @@ import uvloop
 
 from aaiclick.chaos.run import LEAST_RATIO, MOST_RECOVERY_SECONDS, Order, Report, run
 from aaiclick.chaos.schedule import INTERVALS
-from aaiclick.chaos.soak import KINDS, Soaked, Trend, soak
+from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, Trend, soak
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED
 
@@ -140,21 +140,23 @@ def soak_command(minutes: float, seed: int, workers: int, keep: Path | None, out
     """Load servers and workers of their own steadily, and check that nothing grows.
 
     Memory and file handles of each process, connections, rows, dead tuples, ClickHouse tables, logs. Nothing of yours
-    is touched. Exit code 1 if a figure grows.
+    is touched. Exit code 1 if a figure grows. What is shorter than ten minutes is not judged.
     """
     soaked = _run(soak(minutes * 60, note, seed=seed, workers=workers, keep=keep))
-    print_records([_trend_record(trend) for trend in soaked.trends], output)
+    print_records([_trend_record(trend, soaked.judged) for trend in soaked.trends], output)
     note(_summary(soaked))
     return 0 if soaked.flat else EXIT_FAILED
 
 
 def _summary(soaked: Soaked) -> str:
     rate = f"{soaked.tasks:,} tasks in {soaked.seconds:,.0f} s"
+    if not soaked.judged:
+        return f"{rate}: too short to judge, a line can be fitted from {LEAST_SECONDS / 60:.0f} minutes on."
     growing = [f"{trend.kind} of {trend.of}" for trend in soaked.trends if trend.grows]
     return f"{rate}: it grows: {'; '.join(growing)}." if growing else f"{rate}: nothing grows."
 
 
-def _trend_record(trend: Trend) -> dict[str, object]:
+def _trend_record(trend: Trend, judged: bool) -> dict[str, object]:
     kind = KINDS[trend.kind]
     unit = f" {kind.unit}" if kind.unit else ""
     return {
@@ -163,5 +165,5 @@ def _trend_record(trend: Trend) -> dict[str, object]:
         "first": round(trend.first, 1),
         "last": round(trend.last, 1),
         "gained": round(trend.gained, 2),
-        "grows": "YES" if trend.grows else "no",
+        "grows": "" if not judged else "YES" if trend.grows else "no",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,6 +11,9 @@ from typing import Any, TypeVar
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Controls, and what Unicode has to turn or hide text."""
 
 STATE_STYLES = {
     "ok": "green",
@@ -63,4 +67,9 @@ def _print_table(records: Sequence[dict[str, Any]]) -> None:
 
 
 def _text(value: object) -> str:
-    return "" if value is None else str(value).replace("\t", " ").replace("\n", " ")
+    """In one line, and without anything that moves the cursor or turns the direction of what follows."""
+    return "" if value is None else UNSEEN.sub(_seen, str(value).replace("\t", " ").replace("\n", " "))
+
+
+def _seen(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()

@@ -29,6 +29,11 @@ async def runs(connection: Connection, org_id: UUID, version_ids: Sequence[UUID]
     return await connection.fetch(statement("ui_dag_runs"), org_id, list(version_ids), limit)
 
 
+async def dag_of(connection: Connection, version_id: UUID | None) -> str | None:
+    """The name of the DAG that a version is of."""
+    return None if version_id is None else await connection.fetchval(statement("ui_dag_of"), version_id)
+
+
 async def sources(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
     """The sources of everything that serves, with when they start next and how they ended last."""
     return await connection.fetch(statement("ui_sources"), org_id)

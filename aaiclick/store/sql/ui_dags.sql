@@ -1,5 +1,5 @@
 -- DAGs of the org $1 that serve.
-SELECT c.dag_name, c.dag_version_id, c.updated_at AS serving_since, c.paused_at, v.yaml_hash,
+SELECT c.dag_name, c.dag_version_id, c.serving_since, c.paused_at, v.yaml_hash,
     (SELECT count(*) FROM dag_versions o WHERE o.org_id = $1 AND o.dag_name = c.dag_name) AS versions,
     (SELECT count(*) FROM job_definitions d WHERE d.dag_version_id = c.dag_version_id) AS definitions,
     r.id AS run_id, r.status::text AS run_status, r.created_at AS run_at

@@ -1,4 +1,5 @@
--- Queues of the org $1 with what waits in them; counts end at $2. Names are found by jumping through the index of ready
+-- Queues of the org $1 with what waits in them; counts end at $2. Those that workers name, or the last job of a name (of a
+-- hundred names), are there when they are empty too. Names are found by jumping through the index of ready
 -- tasks, so a million of them cost no more than a few.
 WITH RECURSIVE names (queue) AS (
     (SELECT queue FROM tasks WHERE org_id = $1 AND readiness = 'READY' ORDER BY queue LIMIT 1)
@@ -17,7 +18,20 @@ aside AS (
     SELECT queue, count(*) AS held FROM (
         SELECT queue FROM tasks WHERE readiness = 'HELD' AND org_id = $1 LIMIT $2) AS t GROUP BY queue
 ),
+kinds (name, n) AS (
+    (SELECT name, 1 FROM jobs WHERE org_id = $1 ORDER BY name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.name FROM jobs j WHERE j.org_id = $1 AND j.name > k.name ORDER BY j.name LIMIT 1), k.n + 1
+    FROM kinds k WHERE k.name IS NOT NULL AND k.n < 100
+),
+used AS (
+    SELECT t.queue FROM kinds k
+    CROSS JOIN LATERAL (SELECT id FROM jobs WHERE org_id = $1 AND name = k.name ORDER BY id DESC LIMIT 1) AS j
+    CROSS JOIN LATERAL (SELECT queue FROM tasks WHERE job_id = j.id ORDER BY id LIMIT 10) AS t
+    UNION SELECT unnest(queues) FROM workers WHERE (org_id = $1 OR org_id IS NULL) AND stopped_at IS NULL
+),
 every (name) AS (
+    SELECT 'default' UNION SELECT queue FROM used UNION
     SELECT queue FROM names WHERE queue IS NOT NULL UNION SELECT queue FROM live UNION SELECT queue FROM later
     UNION SELECT queue FROM aside UNION SELECT name FROM queues WHERE org_id = $1
 )

@@ -95,6 +95,8 @@ def test_dead_letters_are_redriven_one_a_group_and_all(site, visit) -> None:
     site.until(f"SELECT status = 'COMPLETED' AS ok FROM tasks WHERE id = {ids[1]}")
     group = page.locator("#groups tr", has_text="postman")
     group.get_by_role("button", name="Redrive").click()
+    words = "2 tasks started over. What waited for dead letters comes back with them."
+    expect(page.locator(".toast")).to_have_text(words)
     expect(group).to_have_count(0)
     site.until(f"SELECT count(*) = 4 AS ok FROM tasks WHERE status = 'COMPLETED' AND id = ANY ('{{{','.join(ids)}}}')")
 

@@ -14,7 +14,7 @@ from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
-from aaiclick.store import catalog_dags
+from aaiclick.store import catalog_dags, catalog_sources
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 
@@ -98,6 +98,20 @@ async def test_the_same_again_changes_nothing(db):
     assert not again.changed
     assert again.version_id == first.version_id
     assert (await count(db, "dag_versions"), await count(db, "job_definitions")) == (1, 3)
+
+
+async def test_a_version_serves_since_it_began_to_whatever_is_paused(db):
+    async def since():
+        return {row["serving_since"] for row in await catalog_dags.list_versions(db, DEFAULT_ORG_ID, "shop")} - {None}
+
+    await deploy(db, SHOP)
+    began = await since()
+    await catalog_sources.pause_dag(db, DEFAULT_ORG_ID, "shop")
+    await catalog_sources.resume_dag(db, DEFAULT_ORG_ID, "shop")
+    await deploy(db, SHOP)
+    assert await since() == began
+    await deploy(db, CHANGED)
+    assert min(await since()) > min(began)
 
 
 async def test_a_change_makes_new_generations_downstream_and_a_rollback_serves_the_old_ones(db):

@@ -20,9 +20,11 @@ from aaiclick.local.postgres import binaries, environment
 from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.settings import get_settings
+from aaiclick.store.api_role import ensure_api_role
 from aaiclick.store.engine import connect
 from aaiclick.store.revival import clear
 from aaiclick.store.tables import release_jobs
+from tests.integration.store.conftest import EMBEDDED, run_server
 
 ROWS = {"shop": ["n", "s"], "price": [2, 3]}
 
@@ -49,6 +51,15 @@ async def rows_of(job_id: int):
         return await (await open_reference(json.loads(result))).data()
 
 
+async def start_serving() -> None:
+    """What the start of a server does to the database."""
+    db = await connect(get_settings().postgres)
+    try:
+        await ensure_api_role(db)
+    finally:
+        await db.close()
+
+
 async def doctor():
     """Its exit code, and what it found."""
     ran = await asyncio.to_thread(CliRunner().invoke, cli, ["doctor", "-o", "json"], standalone_mode=False)
@@ -56,13 +67,13 @@ async def doctor():
 
 
 class Vault:
-    """Backups of both servers, and the databases that they are restored into."""
+    """Backups of both servers, and the databases that they are restored into: PostgreSQL's in a new server."""
 
-    def __init__(self, postgres, clickhouse, directory: Path) -> None:
-        self._postgres, self._clickhouse = postgres, clickhouse
+    def __init__(self, postgres, clickhouse, fresh, directory: Path) -> None:
+        self._postgres, self._clickhouse, self._fresh = postgres, clickhouse, fresh
         self._dump = directory / "postgres.dump"
         self._name = f"backup-{uuid.uuid4().hex}"
-        self.restored_postgres = postgres.with_database(f"restored_{uuid.uuid4().hex}")
+        self.restored_postgres = fresh.with_database(f"restored_{uuid.uuid4().hex}")
         self.restored_clickhouse = clickhouse.with_database(f"restored_{uuid.uuid4().hex}")
 
     def back_up_postgres(self) -> None:
@@ -73,12 +84,13 @@ class Vault:
         await client.run(f"BACKUP DATABASE `{self._clickhouse.database}` TO File('{self._name}')")
 
     async def restore(self, monkeypatch) -> None:
-        db = await connect(self._postgres)
+        db = await connect(self._fresh)
         try:
             await db.execute(f"CREATE DATABASE {self.restored_postgres.database}")
         finally:
             await db.close()
-        _program("pg_restore", "--exit-on-error", f"--dbname={self.restored_postgres.dsn}", str(self._dump))
+        options = ("--exit-on-error", "--no-owner", "--no-privileges")
+        _program("pg_restore", *options, f"--dbname={self.restored_postgres.dsn}", str(self._dump))
         client, to = await connect_clickhouse(self._clickhouse), self.restored_clickhouse.database
         await client.run(f"RESTORE DATABASE `{self._clickhouse.database}` AS `{to}` FROM File('{self._name}')")
         monkeypatch.setenv("AAICLICK_DATABASE_URL", self.restored_postgres.dsn)
@@ -86,11 +98,6 @@ class Vault:
         get_settings.cache_clear()
 
     async def forget(self) -> None:
-        db = await connect(self._postgres)
-        try:
-            await db.execute(f"DROP DATABASE IF EXISTS {self.restored_postgres.database} WITH (FORCE)")
-        finally:
-            await db.close()
         client = await connect_clickhouse(self._clickhouse)
         await client.run(f"DROP DATABASE IF EXISTS `{self.restored_clickhouse.database}` SYNC")
 
@@ -102,15 +109,23 @@ def _program(name: str, *arguments: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.fixture(scope="module")
+def fresh_server():
+    """A PostgreSQL that has never seen us: no role of ours, and another owner."""
+    with run_server(EMBEDDED) as target:
+        yield target
+
+
 @pytest.fixture
-async def vault(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
-    made = Vault(aaiclick_postgres, aaiclick_clickhouse, tmp_path)
+async def vault(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse, fresh_server, tmp_path):
+    made = Vault(aaiclick_postgres, aaiclick_clickhouse, fresh_server, tmp_path)
     yield made
     await made.forget()
 
 
 async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
     kept = await run_job("kept")
+    await start_serving()
     vault.back_up_postgres()
     await vault.back_up_clickhouse()
     await vault.restore(monkeypatch)
@@ -118,6 +133,12 @@ async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
     assert code == 0, found
     assert await rows_of(kept) == ROWS
     assert await rows_of(await run_job("new")) == ROWS
+    await start_serving()
+    db = await connect(get_settings().postgres, server_settings={"role": "aaiclick_api"})
+    try:
+        assert await db.fetch("SELECT FROM jobs") == [], "the walls are there again, and the role behind them"
+    finally:
+        await db.close()
 
 
 async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypatch):

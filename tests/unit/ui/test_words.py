@@ -52,6 +52,34 @@ def test_an_error_is_led_by_what_it_says() -> None:
     assert words.first_line(None) == ""
 
 
+def test_errors_lead_to_the_tasks_they_name_and_codes_of_terminals_are_not_shown() -> None:
+    said = "\x1b[1;31mtask 7654321 failed\x1b[0m, so did Task 7654322.\x1b]0;title\x07"
+    assert words.by_tasks(said) == [("task ", "7654321"), (" failed, so did Task ", "7654322"), (".", None)]
+    assert words.by_tasks("multitask 12") == [("multitask 12", None)]
+    assert words.first_line("\x1b[2J\x1b[31mbroken") == "broken"
+    box = (
+        environment()
+        .from_string('{% import "macros.html" as ui %}{{ ui.error_box(said) }}')
+        .render(said="<b> task 7654321")
+    )
+    assert '&lt;b&gt; task <a class="link" href="/tasks/7654321">7654321</a></pre>' in box
+
+
+def test_a_definition_is_no_run_and_does_not_look_like_one() -> None:
+    looks = [words.definition_look(each) for each in ("Pending", "Running", "Idle", "Draining", "Dead")]
+    assert looks == ["definition", "definition", "definition", "paused", "dead"]
+
+
+def test_breadcrumbs_end_in_a_name() -> None:
+    made = (
+        environment()
+        .from_string('{% import "macros.html" as ui %}{{ ui.crumbs([("/a", "A"), ("/b", "B")]) }}')
+        .render()
+    )
+    assert made.count("/</span>") == 1
+    assert made.endswith('<a href="/b">B</a></nav>')
+
+
 def test_a_message_survives_the_redirect_and_nothing_else_does() -> None:
     class Answer:
         def set_cookie(self, name: str, value: str, **_: object) -> None:

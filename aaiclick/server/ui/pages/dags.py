@@ -17,7 +17,7 @@ from aaiclick.server.routes.common import changing, note, reading
 from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
-from aaiclick.server.ui.words import look
+from aaiclick.server.ui.words import definition_look
 from aaiclick.store import catalog_dags, ui_dags
 
 pages = Pages()
@@ -66,7 +66,7 @@ async def show(visit: Visit) -> Response:
 
 def _flow(definitions: list[Any]) -> Flow:
     makers = {dataset: row["name"] for row in definitions for dataset in row["output_datasets"] or ()}
-    nodes = {row["name"]: Node(row["name"], _words(row), look(row["status"])) for row in definitions}
+    nodes = {row["name"]: Node(row["name"], _words(row), definition_look(row["status"])) for row in definitions}
     return draw_flow(
         nodes,
         [(makers[each], row["name"]) for row in definitions for each in row["input_datasets"] or () if each in makers],

@@ -40,7 +40,8 @@ async def index(visit: Visit) -> Response:
 async def redrive(visit: Visit) -> Response:
     choice = _choice(visit, per_second=visit.sent("per_second").strip() or None)
     done = await api.redrive(visit.call, shapes.Redrive.model_validate(choice))
-    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.")
+    more = " What waited for dead letters comes back with them." if done.count > 1 else ""
+    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.{more}")
 
 
 @pages.post("/dead-letters/discard", Permission.WRITER)

@@ -18,7 +18,7 @@ from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import gantt, graph
 from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks, kind_units, part_of
 from aaiclick.server.ui.words import TASK_STATES, progress
-from aaiclick.store import reads, ui_reads
+from aaiclick.store import reads, ui_dags, ui_reads
 from aaiclick.store.ui_again import run_again
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ async def show(visit: Visit) -> Response:
     async with looking(visit.call) as connection:
         job = await own_job(visit.call, connection, job_id)
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
+        values["dag"] = await ui_dags.dag_of(connection, job["dag_version_id"])
         match view:
             case "tasks":
                 values |= await _tasks(visit, connection, job)

@@ -6,11 +6,11 @@ function start(canvas) {
   let wide = full.width, tall = full.height, touched = false;
   const size = () => ({ width: scroll.clientWidth, height: scroll.clientHeight });
 
-  const least = (width) => (width < 600 ? 0.7 : 0);  // on a small screen words stay words, and the rest is a swipe away
+  const least = 0.7;  // words stay words: what does not fit is a drag, an arrow key or a push of "fit" away
 
   const frame = () => {
     const { width, height } = size();
-    const scale = Math.max(least(width), Math.min(1, width / wide));
+    const scale = Math.max(least, Math.min(1, width / wide));
     canvas.style.setProperty("--tall", `${Math.min(innerHeight * 0.68, Math.max(140, tall * scale))}px`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
@@ -19,10 +19,10 @@ function start(canvas) {
     const { width, height } = size();
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${width / view.scale} ${height / view.scale}`);
   };
-  const fit = () => {
+  const fit = (smallest) => {
     frame();
     const { width, height } = size();
-    view.scale = Math.max(least(width), Math.min(1.15, width / wide, height / tall));
+    view.scale = Math.max(smallest, Math.min(1.15, width / wide, height / tall));
     view.x = Math.min(0, (wide - width / view.scale) / 2);
     view.y = Math.min(0, (tall - height / view.scale) / 2);
     touched = false;
@@ -38,7 +38,23 @@ function start(canvas) {
     touched = true;
     draw();
   };
+  const move = (x, y) => {
+    view.x += x / view.scale;
+    view.y += y / view.scale;
+    touched = true;
+    draw();
+  };
+  scroll.addEventListener("keydown", (event) => {
+    const way = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] }[event.key];
+    if (!way || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    move(...way);
+  });
   scroll.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && (event.shiftKey || event.deltaX)) {
+      event.preventDefault();
+      move(event.deltaX || event.deltaY, 0);
+    }
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     const place = scroll.getBoundingClientRect();
@@ -57,17 +73,17 @@ function start(canvas) {
   addEventListener("pointerup", () => { if (held) setTimeout(() => { held = null; }, 0); });
   scroll.addEventListener("click", (event) => { if (held?.moved) event.preventDefault(); }, true);
   scroll.addEventListener("dragstart", (event) => event.preventDefault());
-  for (const [name, does] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", fit]]) {
+  for (const [name, does] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", () => fit(0.05)]]) {
     document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", does);
   }
-  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(); });
+  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(least); });
   document.addEventListener("refreshed", () => {
     wide = Number(svg.dataset.wide) || wide;
     tall = Number(svg.dataset.tall) || tall;
     frame();
     draw();
   });
-  fit();
+  fit(least);
 }
 
 export function startGraphs() {

@@ -1,5 +1,6 @@
 // A log that is still being written is followed to its end; who scrolled up is left alone.
 const MOST = 400000;
+const CODES = /\x1b\[[0-?]*[ -\/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z^_]/g;
 
 function follow(box) {
   const source = new EventSource(box.dataset.follow);
@@ -7,7 +8,7 @@ function follow(box) {
   source.addEventListener("log", (event) => {
     if (fresh) { box.textContent = ""; fresh = false; }
     const low = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-    box.append(JSON.parse(event.data).text);
+    box.append(JSON.parse(event.data).text.replace(CODES, ""));
     while (box.textContent.length > MOST && box.firstChild !== box.lastChild) box.firstChild.remove();
     if (low) box.scrollTop = box.scrollHeight;
   });

@@ -212,6 +212,7 @@ CREATE TABLE dag_current_versions (
     org_id uuid NOT NULL,
     dag_name text NOT NULL,
     dag_version_id uuid NOT NULL,
+    serving_since timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     paused_at timestamptz,
     CONSTRAINT dag_current_versions_pkey PRIMARY KEY (org_id, dag_name),

@@ -1,0 +1,1 @@
+SELECT dag_name FROM dag_versions WHERE id = $1

@@ -1,0 +1,94 @@
+"""Long names, long words, large graphs, narrow windows: everything stays within reach and can be read."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+LONG = "a_very_long_name_of_a_job_that_nobody_would_choose_" * 3
+WORD = "x" * 900
+
+
+@pytest.fixture(scope="module")
+def large(site) -> dict[str, str]:
+    job = site.job(
+        LONG,
+        {"key": "broken", "entrypoint": "fail", "kwargs": {"words": WORD}},
+        {"key": "loud", "entrypoint": "say", "kwargs": {"words": "\x1b[31mred\x1b[0m"}},
+    )
+    chain = site.job(
+        "a long chain",
+        *({"key": f"c{n}", "entrypoint": "say", "depends_on": [f"c{n - 1}"] if n else []} for n in range(40)),
+    )
+    site.ended(job)
+    tasks = {row["type"].rpartition(".")[2]: str(row["id"]) for row in _tasks(site, job)}
+    return {"job": job, "chain": chain, **tasks}
+
+
+def _tasks(site, job: str):
+    return site.sql("SELECT id, type FROM tasks WHERE job_id = $1", int(job))
+
+
+def reachable(page, locator) -> bool:
+    """Whether a thing lies within the window as it is, without scrolling sideways."""
+    locator.scroll_into_view_if_needed()
+    page.evaluate("document.querySelectorAll('.scroll').forEach((each) => { each.scrollLeft = 0; })")
+    box = locator.bounding_box()
+    return box["x"] >= 0 and box["x"] + box["width"] <= page.evaluate("document.documentElement.clientWidth")
+
+
+def test_everything_is_within_the_window(site, visit, large) -> None:
+    page = visit("admin").go("/workers")
+    assert reachable(page, page.get_by_role("button", name="Drain").first)
+    page.goto(f"{site.url}/jobs")
+    row = page.locator("tr", has_text=LONG)
+    expect(row.get_by_role("link")).to_have_attribute("title", LONG)
+    assert reachable(page, row.locator("td").last)
+    page.goto(f"{site.url}/tasks/{large['fail']}")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.goto(f"{site.url}/queues")
+    idle = page.locator("tr", has_text="default").first
+    assert reachable(page, idle.get_by_role("button", name="Pause"))
+
+
+def test_errors_lead_to_their_tasks_and_codes_of_terminals_are_not_shown(site, visit, large) -> None:
+    page = visit("reader").go(f"/jobs/{large['job']}")
+    expect(page.locator("pre.error a")).to_have_attribute("href", f"/tasks/{large['fail']}")
+    page.goto(f"{site.url}/tasks/{large['say']}")
+    expect(page.locator("#log")).to_contain_text("I say red")
+    expect(page.locator("#log")).not_to_contain_text("[31m")
+    isolated = page.evaluate("getComputedStyle(document.querySelector('main a')).unicodeBidi")
+    assert isolated == "isolate"
+
+
+def test_a_large_graph_begins_with_words_that_can_be_read_and_is_walked_with_keys(visit, large) -> None:
+    page = visit("reader").go(f"/jobs/{large['chain']}")
+    text, scroll = page.locator("svg.graph text").first, page.locator(".canvas .scroll")
+    high = text.bounding_box()["height"]
+    assert high >= 8
+    before = text.bounding_box()["x"]
+    scroll.focus()
+    page.keyboard.press("ArrowRight")
+    assert text.bounding_box()["x"] < before
+    page.get_by_role("button", name="Fit").click()
+    assert text.bounding_box()["height"] < high
+
+
+def test_a_queue_that_is_empty_can_still_be_paused(window) -> None:
+    page = window("other-writer").client.get("/queues").text
+    assert 'name="name" value="default"' in page
+
+
+def test_a_job_of_a_dag_leads_to_its_dag_instead_of_running_again(site, visit, things) -> None:
+    job = site.job("shop.fetch", {"key": "a", "entrypoint": "say"})
+    site.ended(job)
+    version = site.sql("SELECT dag_version_id FROM dag_current_versions WHERE dag_name = 'shop'")[0]["dag_version_id"]
+    site.sql("UPDATE jobs SET dag_version_id = $2 WHERE id = $1", int(job), version)
+    page = visit("writer").go(f"/jobs/{job}")
+    expect(page.get_by_role("button", name="Run again")).to_have_count(0)
+    expect(page.get_by_role("link", name="Backfill …")).to_have_attribute("href", "/dags/shop/backfill")
+    page.get_by_role("link", name="Fire shop …").click()
+    expect(page.locator("h1")).to_have_text("shop")
+    expect(page.locator(".graph use").first).to_have_attribute("href", "#s-definition")
