@@ -141,13 +141,16 @@ publish: [{output: total, name: far_total}]
 
 @pytest.fixture
 def place(site, tmp_path, monkeypatch):
-    """A directory with code in it, where a worker of the server runs."""
+    """A directory with code in it, where a worker runs that knows the server and no database."""
     (tmp_path / "far_tasks.py").write_text(CODE)
     (tmp_path / "far.yaml").write_text(DAG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     start = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
-    worker = HATCHERY.start(start, site.environment, tmp_path, stderr=subprocess.DEVNULL)
+    bare = {name: value for name, value in site.environment.items() if not name.startswith("AAICLICK_")}
+    afar = {"AAICLICK_SERVER": site.server.url, "AAICLICK_API_KEY": site.keys["operator-worker"]}
+    afar["AAICLICK_LOG_DIR"] = str(tmp_path / "logs")
+    worker = HATCHERY.start(start, bare | afar, tmp_path, stderr=subprocess.DEVNULL)
     yield tmp_path
     worker.send_signal(signal.SIGTERM)
     worker.wait(60)
