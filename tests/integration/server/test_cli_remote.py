@@ -7,6 +7,8 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -126,6 +128,10 @@ def broken(): raise ValueError("no luck")
 def both(n: int):
     return one(one(n))
 
+@job
+def pair(n: int):
+    one(n), one(n + 1)
+
 def fetch(event): return [{"id": n, "amount": 10 * n} for n in range(6)]
 """
 DAG = """
@@ -156,6 +162,20 @@ def place(site, tmp_path, monkeypatch):
     worker.wait(60)
 
 
+@contextmanager
+def place_unknown():
+    """As where the code is not: it is sent by its name."""
+    path, code = list(sys.path), sys.modules.pop("far_tasks", None)
+    sys.modules["far_tasks"] = None  # an ImportError for whoever asks
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        del sys.modules["far_tasks"]
+        if code is not None:
+            sys.modules["far_tasks"] = code
+
+
 def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     def far(line: str, role: str | None = "operator-admin"):
         result = command(*shlex.split(line), "-o", "json", role=role)
@@ -165,6 +185,13 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     [ran] = far("run far_tasks.both --arg n=1")
     assert (ran["status"], ran["tasks"], ran["results"]) == ("COMPLETED", "2/2", {"one": "3"})
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
+    before = len(far("jobs ls"))
+    with place_unknown():
+        [by_name] = far("run far_tasks.both --arg n=2")
+        assert (by_name["status"], by_name["tasks"], by_name["results"]) == ("COMPLETED", "3/3", {"both": "4"})
+        [pair] = far("run far_tasks.pair --arg n=2")
+        assert (pair["status"], pair["tasks"]) == ("COMPLETED", "3/3")
+    assert len(far("jobs ls")) == before + 2
     [elsewhere] = far("run not.installed.here --no-wait")
     assert elsewhere["name"] == "here"
     assert command("jobs", "cancel", elsewhere["id"]).exception is None
