@@ -18,7 +18,6 @@ import importlib.util
 import sys
 import sysconfig
 from pathlib import Path
-from typing import cast
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction
@@ -75,7 +74,7 @@ class Entrypoints:
         if not trusted:
             raise self._refusal(entrypoint)
         if isinstance(function, JobFunction):
-            return cast("JobFunction[...]", function).as_task()  # calling it would make another job
+            return function.as_task()  # calling it would make another job
         if not callable(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
         return function
