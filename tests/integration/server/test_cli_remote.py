@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 from click.testing import CliRunner
 
+from aaiclick.cli import remote
 from aaiclick.cli.main import cli
 from aaiclick.settings import get_settings
 from tests.hatchery import HATCHERY
@@ -108,6 +109,25 @@ def test_what_needs_the_databases_says_so(command) -> None:
         assert "needs the databases themselves" in str(command(*line.split()).exception)
 
 
+def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
+    heard: list[str] = []
+    writer = site.as_("operator-writer")
+
+    def hear(words: str) -> None:
+        [job] = writer.get("/v1/jobs", params={"limit": 1}).json()["items"]
+        [task] = writer.get("/v1/tasks", params={"job_id": job["id"]}).json()["items"]
+        why = [each["words"] for each in writer.get(f"/v1/tasks/{task['id']}/why").json()]
+        heard.extend((words, f"{task['type']} waits: {'; '.join(why)}"))
+        writer.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
+
+    site.sql("DELETE FROM workers WHERE id = 5 RETURNING id")
+    monkeypatch.setattr(remote, "note", hear)
+    monkeypatch.setattr(remote, "LINE_SECONDS", 0.0)
+    assert command("run", "not.installed.here", "--name", "alone").return_value == 1
+    assert heard[0] == heard[1]
+    assert "no worker" in heard[0]
+
+
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
     assert "There is no job 1" in str(command("jobs", "show", "1").exception)
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
@@ -138,6 +158,8 @@ DAG = """
 name: far
 jobs:
   - {name: fetch, activation: source, operator: python, source: {kind: manual}, outputs: [raw],
+     config: {function: "far_tasks:fetch"}}
+  - {name: nightly, activation: source, operator: python, outputs: [night], source: {kind: cron, schedule: "0 6 * * *"},
      config: {function: "far_tasks:fetch"}}
   - {name: sums, activation: reactive, operator: sql, outputs: [total],
      config: {query: "SELECT sum(amount) AS total FROM raw"}}
@@ -201,12 +223,19 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     assert {each["change"] for each in changes} >= {"added", "new"}
     assert far("dag deploy far.yaml") == changes
     assert far("dag diff far.yaml") == []
-    assert [each["status"] for each in far("dag run far")] == ["COMPLETED", "COMPLETED"]
+    assert [each["status"] for each in far("dag run far --job fetch")] == ["COMPLETED", "COMPLETED"]
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 150}]
     for line in ("dag versions", "dag versions far", "datasets ls", "datasets show far_total",
                  "datasets lineage far_total", "datasets lineage far_total --columns"):  # fmt: skip
         assert far(line) == far(line, role=None)
         assert far(line)
+    words = "dag backfill far --job nightly --from 2026-03-01 --to 2026-03-02"
+    assert [each["state"] for each in far(f"{words} --dry-run")] == ["would run", "would run"]
+    assert [each["state"] for each in far(words)] == ["runs", "runs"]
+    assert all(each["job"] for each in far(words))
+    assert "before it begins" in str(command(*words.split(), "--to", "2026-02-01").exception)
+    refused = command(*words.split(), role="operator-reader").exception
+    assert "permission 'writer'" in str(refused)
     [again] = far("datasets rematerialize far_total")
     assert again["status"] == "COMPLETED"
     (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))
