@@ -7,20 +7,22 @@ two ends, both included, and what came of those that ran; `begin` starts the oth
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from aaiclick.catalog.running import storage
-from aaiclick.catalog.running.work import find_work
+from aaiclick.catalog.running.reuse import is_memoized, made_by, made_of
+from aaiclick.catalog.running.work import Place, Work, find_work
 from aaiclick.data.client import Client
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
 from aaiclick.orchestration.schedule import Schedule, parse_schedule
 from aaiclick.store import catalog_backfill as store
 from aaiclick.store import catalog_dags, catalog_runs
+from aaiclick.store.words import JobStatus
 
 if TYPE_CHECKING:
     import asyncpg
@@ -31,6 +33,10 @@ MOST = 1_000
 """Runs of one backfill."""
 
 MOMENT = timedelta(microseconds=1)
+A_DAY = timedelta(days=1)
+FIRST = datetime.min.replace(tzinfo=UTC)
+LAST_DAY = date.max
+COMPLETED = JobStatus.COMPLETED.value
 
 T = TypeVar("T")
 OpenClickHouse = Callable[[], Awaitable[Client]]
@@ -38,7 +44,7 @@ OpenClickHouse = Callable[[], Awaitable[Client]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One time or partition; with the job that ran it and how that stands, if one did."""
+    """One time or partition; with how it stands if it ran, and the job that ran it if that is still known."""
 
     name: str
     wanted: store.Wanted
@@ -47,7 +53,7 @@ class Step:
 
     @property
     def runs(self) -> bool:
-        return self.job_id is None
+        return self.status is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,10 @@ async def _times(connection: Connection, definition: asyncpg.Record, first: str,
 
 def times_between(schedule: Schedule, first: str, last: str, now: datetime) -> list[datetime]:
     """Nominal times between two ends, both included; those to come are left to the schedule."""
-    start, end = _moment(first, schedule, is_end=False), min(_moment(last, schedule, is_end=True), now)
+    start, end = _moment(first, schedule, is_end=False), _moment(last, schedule, is_end=True)
+    if end < start:
+        raise _reversed(first, last)
+    end = min(end, now)
     after = schedule.runs_after(start - MOMENT)
     return _bounded(list(islice(takewhile(lambda each: each <= end, after), MOST + 1)))
 
@@ -145,11 +154,26 @@ def _moment(text: str, schedule: Schedule, *, is_end: bool) -> datetime:
         else:
             found = datetime.combine(day, time.max if is_end else time.min)
         found = found if found.tzinfo else found.replace(tzinfo=schedule.zone)
+        if is_end and found.date() == LAST_DAY:
+            return found.replace(tzinfo=UTC)  # in another zone it may lie beyond all there are; it is to come anyway
+        found = found.astimezone(UTC)
+        if found - FIRST < A_DAY:
+            raise RequestError(f"{text!r:.60} is too long ago.", remedy="Begin at a day on which it could have run.")
         return found.astimezone(schedule.zone)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        raise RequestError(
+            f"{text!r:.60} lies beyond the times there are.", remedy="Begin at a day on which it could have run."
+        ) from None
+    except ValueError:
         raise RequestError(
             f"{text!r:.60} is neither a day nor a time.", remedy="Write 2026-01-31 or 2026-01-31T06:00."
         ) from None
+
+
+def _reversed(first: str, last: str) -> RequestError:
+    return RequestError(
+        f"The range ends ({last!r:.60}) before it begins ({first!r:.60}).", remedy="Give the earlier end first."
+    )
 
 
 async def _partitions(
@@ -170,16 +194,71 @@ async def _partitions(
         event = {"kind": "backfill", "dataset": str(driver.dataset), "partition": key}
         wanted.append(store.Wanted(f"backfill:{driver.generation}:{key}:{content}", event, key))
     known = await store.tasks_given_out(connection, definition, [each.key for each in wanted])
-    steps = tuple(_step(str(each.partition), each, known) for each in wanted)
+    left = [str(each.partition) for each in wanted if each.key not in known]
+    current = await _current(connection, definition, work, driver, left)
+    steps = tuple(
+        _step(key, each, known) if each.key in known else Step(key, each, *current.get(key, (None, None)))
+        for key, each in zip(keys, wanted, strict=True)
+    )
     return Plan(definition, steps, definition["max_concurrency"])
+
+
+class _Books:
+    """What is known of generations, asked for once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._partitions: dict[UUID, dict[str, Mapping[str, Any]]] = {}
+        self._digests: dict[UUID, str] = {}
+
+    async def partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, Mapping[str, Any]]:
+        if generation not in self._partitions:
+            found = await catalog_runs.partitions_of(self._connection, generation)
+            self._partitions[generation] = {key: dict(row) for key, row in found.items()}
+        known = self._partitions[generation]
+        return known if keys is None else {key: known[key] for key in keys if key in known}
+
+    async def input_digest(self, generation: UUID) -> str:
+        if generation not in self._digests:
+            self._digests[generation] = await catalog_runs.input_digest(self._connection, generation)
+        return self._digests[generation]
+
+
+async def _current(
+    connection: Connection, definition: asyncpg.Record, work: Work, driver: Place, keys: Sequence[str]
+) -> dict[str, tuple[int | None, str]]:
+    """Job and status of those partitions that ordinary runs have taken as they are.
+
+    What was made says what it was made of; where that is not known, the tasks say what they read.
+    """
+    books = _Books(connection)
+    if work.mode == "slice" and is_memoized(work):
+        found: dict[str, set[int]] = {}
+        for key in keys:
+            of_these = await made_of(books, work, driver.name, key)
+            by = None if of_these is None else await made_by(books, work, key, of_these)
+            if by is not None:
+                found[key] = by
+        jobs = await store.jobs_of(connection, {task for by in found.values() for task in by})
+        return {key: (jobs.get(max(by)), COMPLETED) for key, by in found.items()}
+    held = await books.partitions(driver.generation)
+    changed = {key: held[key]["updated_at"] if key in held else driver.updated_at for key in keys}
+    read = await store.partitions_read(
+        connection, definition, driver.dataset, {key: at for key, at in changed.items() if at is not None}
+    )
+    return {key: (row["id"], row["status"]) for key, row in read.items()}
 
 
 def partitions_between(keys: set[str], first: str, last: str) -> list[str]:
     """Partitions between two ends, both included and in order: whole numbers by their size, anything else as text."""
     if _is_number(first) and _is_number(last):
         low, high = int(first), int(last)
+        if high < low:
+            raise _reversed(first, last)
         numbers = {int(key): key for key in keys if _is_number(key)}
         return _bounded([numbers[each] for each in sorted(numbers) if low <= each <= high])
+    if last < first:
+        raise _reversed(first, last)
     return _bounded([key for key in sorted(keys) if first <= key <= last])
 
 

@@ -15,8 +15,9 @@ from aaiclick.catalog import deploy as deploys
 from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.errors import DeployError
+from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
@@ -232,7 +233,7 @@ async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[JobS
         ended = await get_job(job_id)
         rows = await reads.tasks_of_job(connection, org_id, job_id, limit=1000)
         note(f"Job {job_id}: {ended.status.value}, {ended.total_tasks} tasks.")
-        return ended.status, [_task_line(row) for row in rows]
+        return ended.status, [_task_line(dict(row) | {"made": made_in_words(row["outputs"])}) for row in rows]
 
 
 def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> tuple[JobStatus, list[Row]]:
@@ -241,7 +242,7 @@ def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> 
     ended = remote.watch(client, job_id)
     note(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
     rows = remote.rows(client.tasks(job_id), 1000)
-    return JobStatus(ended["status"]), [_task_line(row | {"outputs": None, "partitions": None}) for row in rows]
+    return JobStatus(ended["status"]), [_task_line(row) for row in rows]
 
 
 async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
@@ -258,19 +259,13 @@ def _payload(text: str | None) -> Any:
 
 
 def _task_line(row: Any) -> dict[str, Any]:
-    outputs: dict[str, Any] = json.loads(row["outputs"] or "{}")
-    made = [
-        f"{name}: {said['rows']} rows" for name, said in outputs.items() if isinstance(said, dict) and "rows" in said
-    ]
-    made += ["the same inputs as before: reused"] if "reused" in outputs else []
-    made += [str(outputs["waits"])] if "waits" in outputs else []
     return {
         "task": str(row["id"]),
         "job": row["type"],
         "partition": ", ".join(row["partitions"] or ()),
         "status": row["status"],
         "took": seconds(row["started_at"], row["completed_at"]),
-        "made": "; ".join(made),
+        "made": row["made"],
         "error": first_line(row["error"]),
     }
 
@@ -290,29 +285,40 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
     before is left alone: it may be repeated. Sources run one at a time unless they may overlap; max_concurrency holds.
     """
 
-    async def work(connection: Connection) -> tuple[backfills.Plan, list[int]]:
+    async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
         plan = await backfills.plan(connection, lambda: _clickhouse(org_id), org_id, name, job, first, last)
-        return plan, [] if dry_run else await backfills.begin(connection, plan)
+        jobs = [] if dry_run else await backfills.begin(connection, plan)
+        return _filled(plan, jobs)
 
-    plan, jobs = with_database(work)
-    print_records([_step_line(step, dry_run) for step in plan.steps], output)
-    count, before = len(plan.to_run), len(plan.steps) - len(plan.to_run)
-    kept = f" {before} ran before." if before else ""
+    done = reach(work, lambda client: _of(client, org).backfill_dag(name, first, last, job, dry_run=dry_run))
+    print_records([_step_line(step, dry_run) for step in done["steps"]], output)
+    kept = f" {done['before']} ran before." if done["before"] else ""
     if dry_run:
-        note(f"{count} of {plan.job_name} would run.{kept}")
+        note(f"{done['count']} of {done['job']} would run.{kept}")
     else:
-        watch = f" Watch it: aaiclick jobs show {jobs[0]}" if jobs else ""
-        note(f"{count} of {plan.job_name} run.{kept}{watch}")
+        watch = f" Watch it: aaiclick jobs show {done['job_ids'][0]}" if done["job_ids"] else ""
+        note(f"{done['count']} of {done['job']} run.{kept}{watch}")
+
+
+def _filled(plan: backfills.Plan, jobs: list[int]) -> Row:
+    """A backfill as the API says it."""
+    return {
+        "job": plan.job_name,
+        "count": len(plan.to_run),
+        "before": len(plan.steps) - len(plan.to_run),
+        "steps": [{"name": step.name, "status": step.status, "job_id": step.job_id} for step in plan.steps],
+        "job_ids": jobs,
+    }
 
 
 async def _clickhouse(org_id: UUID) -> DataClient:
     return await connect_clickhouse(await Tenants(await clickhouse_target()).ready(org_id))
 
 
-def _step_line(step: backfills.Step, dry_run: bool) -> dict[str, Any]:
-    state = ("would run" if dry_run else "runs") if step.runs else str(step.status)
-    return {"run": step.name, "state": state, "job": "" if step.job_id is None else str(step.job_id)}
+def _step_line(step: Row, dry_run: bool) -> dict[str, Any]:
+    state = step["status"] or ("would run" if dry_run else "runs")
+    return {"run": step["name"], "state": state, "job": "" if step["job_id"] is None else str(step["job_id"])}
 
 
 @dag.command()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aaiclick.cli.database import with_database
+from aaiclick.cli.output import note
 from aaiclick.client import calls
 from aaiclick.errors import NotFoundError, SettingsError
 from aaiclick.settings import get_settings
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 T = TypeVar("T")
+
+LOOK_SECONDS = 0.2
+LINE_SECONDS = 5.0
+LOOKED_AT = 100
+"""Tasks among which one is sought that could run."""
 
 TIMES = ("first", "last", "last_heartbeat", "serving_since")
 Row = dict[str, Any]
@@ -83,8 +90,33 @@ def is_remote() -> bool:
 
 
 def watch(client: Client, job_id: int) -> Row:
-    """A job when it has ended; a worker must run where the server is."""
-    return row(client.wait_for_job(job_id))
+    """A job when it has ended; says why nothing of it runs, if that lasts, and again when the reason is another."""
+    said, looked = "", time.monotonic()
+    while True:
+        job = client.get_job(job_id)
+        if job["status"] in calls.ENDED:
+            return row(job)
+        if time.monotonic() - looked >= LINE_SECONDS:
+            looked = time.monotonic()
+            words = _why_nothing_runs(client, job_id)
+            if words not in ("", said):
+                said = words
+                note(words)
+        time.sleep(LOOK_SECONDS)
+
+
+def _why_nothing_runs(client: Client, job_id: int) -> str:
+    """What the first task waits for that could run; '' if one runs."""
+    for status in ("RUNNING", "CLAIMED"):
+        if next(client.tasks(job_id, status=status, limit=1), None) is not None:
+            return ""
+    pending = islice(client.tasks(job_id, status="PENDING", limit=LOOKED_AT), LOOKED_AT)
+    could_run = [task for task in pending if task["readiness"] in ("READY", "TIME", "HELD")]
+    if not could_run:
+        return ""
+    first = min(could_run, key=lambda task: (task["readiness"] == "TIME", int(task["id"])))
+    reasons = "; ".join(reason["words"].partition("\n")[0] for reason in client.why(int(first["id"])))
+    return f"{first['type']} waits: {reasons}"
 
 
 def refuse(what: str) -> NoReturn:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
 from aaiclick.cli.output import note, output_option, print_records
@@ -48,7 +49,7 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in the order they were made."""
 
     async def work(connection: Connection) -> list[Row]:
-        return [dict(each) for each in await reads.list_tasks(connection, job_id, after=after, limit=limit)]
+        return [_row(each) for each in await reads.list_tasks(connection, job_id, after=after, limit=limit)]
 
     query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
@@ -64,7 +65,7 @@ def show(task_id: int, output: str) -> None:
     """Show a task: its state, why it waits, its arguments, its result, its error."""
 
     async def work(connection: Connection) -> tuple[Row, list[Reason]]:
-        return dict(await _task(connection, task_id)), await why_waiting(connection, task_id)
+        return _row(await _task(connection, task_id)), await why_waiting(connection, task_id)
 
     row, reasons = reach(work, lambda client: (_from_server(client, task_id), _reasons(client, task_id)))
     facts = _line(row) | {
@@ -204,6 +205,11 @@ async def _task(connection: Connection, task_id: int) -> asyncpg.Record:
     return row
 
 
+def _row(task: asyncpg.Record) -> Row:
+    """A task as the API says it."""
+    return dict(task) | {"made": made_in_words(task["outputs"])}
+
+
 def _line(row: Row) -> dict[str, Any]:
     return {
         "id": str(row["id"]),
@@ -212,5 +218,6 @@ def _line(row: Row) -> dict[str, Any]:
         "attempt": row["attempt"],
         "started": moment(row["started_at"]),
         "took": seconds(row["started_at"], row["completed_at"]),
+        "made": row["made"],
         "error": first_line(row["error"]),
     }

@@ -192,6 +192,13 @@ class AsyncClient:
         """Let a paused DAG go on; how many tasks were waiting."""
         return int((await self.call(calls.post(calls.named("dags", dag, "resume"))))["count"])
 
+    async def backfill_dag(
+        self, dag: str, first: str, last: str, job: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Run the times or partitions of a range that have not run; with `dry_run` only say which."""
+        body = {"job": job, "first": first, "last": last, "dry_run": dry_run}
+        return await self.call(calls.post(calls.named("dags", dag, "backfill"), body))
+
     async def run_dag(self, dag: str, job: str | None = None, payload: Any = None) -> int:
         """Start a source of a DAG; the id of the job that holds everything it causes."""
         body = {"job": job, "payload": payload}

@@ -159,6 +159,12 @@ class Client:
         """Let a paused DAG go on; how many tasks were waiting."""
         return self._run(self._client.resume_dag(dag))
 
+    def backfill_dag(
+        self, dag: str, first: str, last: str, job: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Run the times or partitions of a range that have not run; with `dry_run` only say which."""
+        return self._run(self._client.backfill_dag(dag, first, last, job, dry_run=dry_run))
+
     def run_dag(self, dag: str, job: str | None = None, payload: Any = None) -> int:
         """Start a source of a DAG; the id of the job that holds everything it causes."""
         return self._run(self._client.run_dag(dag, job, payload))

@@ -21,17 +21,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
 
 from aaiclick.errors import SubmitError
+from aaiclick.orchestration.arguments import found_in
+from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.factories import create_job, entrypoint_of
 from aaiclick.orchestration.graph import Group, Job, Node, Task
+from aaiclick.orchestration.planning import closure
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+MOST_RESULTS = 100
+"""Results of a job that a task answers for."""
 
 _building: ContextVar[list[Node] | None] = ContextVar("aaiclick_building", default=None)
 
@@ -168,6 +174,26 @@ class JobFunction(Generic[P]):
             _building.reset(token)
         extra: list[Any] = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
         return [*nodes, *(node for node in extra if isinstance(node, Task | Group))]
+
+    def as_task(self) -> Callable[P, Coroutine[Any, Any, Any]]:
+        """For a job that was made by this function's name: puts the tasks together and adds them to that job."""
+
+        @functools.wraps(self.function)
+        def work(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+            return _added(self.build(*args, **kwargs))
+
+        return work
+
+
+async def _added(nodes: Sequence[Node]) -> Any:
+    """Add nodes to the running job; what they come to is what the tasks do that nothing waits for."""
+    everything = closure(nodes)
+    needed = {upstream.id for node in everything for upstream in node.previous}
+    tasks = [node for node in everything if isinstance(node, Task)]
+    needed |= {upstream.id for each in tasks for upstream in found_in(each.kwargs, Task)}
+    last = [each for each in tasks if each.id not in needed and (each.group is None or each.group.id not in needed)]
+    await get_current_context().apply(nodes)
+    return last[0] if len(last) == 1 else last[:MOST_RESULTS] or None
 
 
 @overload

@@ -43,7 +43,10 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await service.start()
         compile_first()
-        beside = (service.live.run(), service.bell.run(), house.history.run(), _forget(service), compile_all())
+        beside = (
+            service.live.run(), service.bell.run(), service.routing.run(), house.history.run(), _forget(service),
+            compile_all(),
+        )  # fmt: skip
         work = [asyncio.create_task(each) for each in beside]
         try:
             yield

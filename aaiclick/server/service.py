@@ -15,6 +15,7 @@ from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.server.address import is_loopback
 from aaiclick.server.bell import Bell
+from aaiclick.server.events import Routing
 from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
 from aaiclick.server.live import Live
@@ -53,6 +54,7 @@ class Service:
         self.closing = asyncio.Event()
         self.live = Live(postgres, self.closing)
         self.bell = Bell(postgres, self.closing)
+        self.routing = Routing(postgres)
         self.depths = Shared[list["asyncpg.Record"]]()
         self._tenants: Tenants | None = None
         self._workers: set[tuple[UUID, int]] = set()

@@ -220,6 +220,8 @@ class Task(BaseModel):
     completed_at: datetime | None
     worker_id: Id | None
     cause_id: Id | None
+    partitions: list[str] | None = Field(description="Of a task of a DAG: those that it is about")
+    made: str = Field(description="Of a task of a DAG: what it made, in words")
     error: str | None
     error_fingerprint: str | None
 

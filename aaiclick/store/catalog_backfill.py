@@ -6,8 +6,9 @@ known by what it held, so it is given out again when it has changed, and not bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -51,6 +52,22 @@ async def tasks_given_out(
 ) -> dict[str, asyncpg.Record]:
     """Job and status of the tasks that were given out under these keys."""
     rows = await connection.fetch(statement("tasks_by_dedupe_keys"), definition["id"], list(keys))
+    return {row["key"]: row for row in rows}
+
+
+async def jobs_of(connection: Connection, task_ids: Iterable[int]) -> dict[int, int]:
+    """The jobs of those of these tasks that are still known."""
+    rows = await connection.fetch(statement("jobs_of_tasks"), sorted(task_ids))
+    return {row["id"]: row["job_id"] for row in rows}
+
+
+async def partitions_read(
+    connection: Connection, definition: asyncpg.Record, dataset: UUID, changed: Mapping[str, datetime]
+) -> dict[str, asyncpg.Record]:
+    """Job and status of the tasks that have read partitions of a dataset since those changed."""
+    rows = await connection.fetch(
+        statement("partitions_read"), definition["id"], dataset, list(changed), list(changed.values())
+    )
     return {row["key"]: row for row in rows}
 
 

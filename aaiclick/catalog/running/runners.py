@@ -24,6 +24,3 @@ RUNNERS: dict[str, Runner] = {
     "alert_evaluate": run_alert,
     "http_fetch": run_fetch,
 }
-
-MEMOIZED = frozenset({"sql", "python"})
-"""Operators whose rows depend on inputs and settings alone."""

@@ -20,8 +20,9 @@ from aaiclick.catalog.operators.built_in import default_registry
 from aaiclick.catalog.running import parquet, storage
 from aaiclick.catalog.running.ledger import Ledger, ledger_of
 from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.reuse import made_by, made_of
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
-from aaiclick.catalog.running.runners import MEMOIZED, RUNNERS, Runner
+from aaiclick.catalog.running.runners import RUNNERS, Runner
 from aaiclick.catalog.running.secrets import filled_in
 from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
@@ -88,8 +89,8 @@ class _Task:
         if any(is_prefix(place.table) for place in self._places()):
             # Which files there are is read after the ticket is taken: who has the higher one has read later.
             run.work = self.work = await self.ledger.work(self.work.id)
-        made_of = await self._made_of(run)
-        if made_of is not None and await self._reuse(run.partition, made_of):
+        of_these = await made_of(self.ledger, self.work, run.driver, run.partition)
+        if of_these is not None and await self._reuse(run.partition, of_these):
             return
         produced = await runner(run)
         for name, value in produced.items():
@@ -100,7 +101,7 @@ class _Task:
             rows = await run.rows(value)
             rows = rows or self._no_rows(name)
             if rows is not None:
-                await self._update(name, rows, ticket, run.partition, made_of)
+                await self._update(name, rows, ticket, run.partition, of_these)
 
     def _places(self) -> list[Place]:
         return [*self.work.inputs.values(), *(place for _, place in self.work.outputs.values())]
@@ -150,33 +151,16 @@ class _Task:
 
     # --- reuse --------------------------------------------------------------------------------------------------------
 
-    async def _made_of(self, run: OperatorRun) -> str | None:
-        """A hash of the settings and of what the inputs hold; None if the operator looks at more than these."""
-        spec = self.work.spec
-        if spec.operator not in MEMOIZED or not self.work.inputs or not self.work.outputs:
-            return None
-        parts: list[Any] = [self.work.config_hash, run.partition]
-        for name, place in sorted(self.work.inputs.items()):
-            content = None
-            if name == run.driver and run.partition:
-                row = (await self.ledger.partitions(place.generation, [run.partition])).get(run.partition)
-                content = row and (row["digest"] or str(row["recorded_ticket"]))
-            content = content or await self.ledger.input_digest(place.generation)
-            parts.append([name, str(place.generation), content])
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
     async def _reuse(self, key: str, made_of: str) -> bool:
         """Whether all outputs were made of the same; then nothing is done, and the task says so."""
-        if not self.work.spec.memoize:
+        by = await made_by(self.ledger, self.work, key, made_of) if self.work.spec.memoize else None
+        if by is None:
             return False
-        by: set[int] = set()
-        for _, place in self.work.outputs.values():
-            row = (await self.ledger.partitions(place.generation, [key])).get(key)
-            if row is None or row["inputs_hash"] != made_of or row["recorded_ticket"] != row["ticket"]:
-                return False
-            by.add(row["task_id"])
+        tasks = [str(each) for each in sorted(by)]
         reused = self.effects.outputs.setdefault("reused", [])
-        reused.append({"partition": key, "made_by": [str(each) for each in sorted(by)]})
+        reused.append({"partition": key, "made_by": tasks})
+        what = f"The partition {key!r:.80} of its outputs" if key else "What it would make"
+        print(f"Nothing was done. {what} is there already, made of the same inputs by task {', '.join(tasks)}.")  # noqa: T201  (into the task's log)
         return True
 
     # --- rows ---------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import sysconfig
 from pathlib import Path
 
 from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.handlers import Function, find_handler
 
 MARK = "__aaiclick_task__"
@@ -72,6 +73,8 @@ class Entrypoints:
             return getattr(function, "function", function)  # `@task` wraps it: calling the wrapper makes a Task
         if not trusted:
             raise self._refusal(entrypoint)
+        if isinstance(function, JobFunction):
+            return function.as_task()  # calling it would make another job
         if not callable(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
         return function

@@ -10,10 +10,12 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
+from aaiclick.catalog import backfill as backfills
 from aaiclick.catalog import deploy as deploys
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.readable import may_read_text
+from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
@@ -24,6 +26,7 @@ from aaiclick.store import catalog_dags, catalog_sources
 
 if TYPE_CHECKING:
     from aaiclick.catalog.dags.diff import DagDiff
+    from aaiclick.data.client import Client
     from aaiclick.store.engine import Connection
 
 routes = Routes("dags")
@@ -86,6 +89,31 @@ class RollBack(shapes.Sent):
 class Start(shapes.Sent):
     job: shapes.Name | None = Field(default=None, description="The source to start; by default the only one")
     payload: Any = None
+
+
+class Range(shapes.Sent):
+    """Times of a cron source, or partitions of the input of a job per partition; both ends are included."""
+
+    job: shapes.Name | None = Field(default=None, description="By default the only job that can be backfilled")
+    first: shapes.Name = Field(examples=["2026-01-01"])
+    last: shapes.Name = Field(examples=["2026-01-31"])
+    dry_run: bool = False
+
+
+class FilledStep(BaseModel):
+    """One time or partition. Without `status` it had not run, and runs now, or would."""
+
+    name: str
+    status: str | None
+    job_id: shapes.Id | None = Field(description="The job that ran it, if that is still known")
+
+
+class Filled(BaseModel):
+    job: str
+    count: int = Field(description="How many had not run")
+    before: int = Field(description="How many had")
+    steps: list[FilledStep] = Field(description="Empty for partitions of datasets that the caller may not read")
+    job_ids: list[shapes.Id] = Field(description="The jobs that were started")
 
 
 class Resumed(BaseModel):
@@ -173,6 +201,37 @@ async def run(call: Caller, dag: DagName, body: Start | None = None) -> shapes.C
         job_id, _ = await catalog_sources.start_source(connection, call.principal.org_id, dag, given.job, event)
         await note(call, connection, "dag.run", dag, {"job": str(job_id)})
     return shapes.Created(id=str(job_id))
+
+
+@routes.post("/v1/dags/{dag}/backfill", Permission.WRITER)
+async def backfill(call: Caller, dag: DagName, body: Range) -> Filled:
+    """Run the times or partitions of a range that have not run, or only show which; once more starts none twice."""
+    org_id = call.principal.org_id
+
+    async def clickhouse() -> Client:
+        return await connect_clickhouse(await call.service.clickhouse(org_id))
+
+    async with reading(call) as connection:
+        plan = await backfills.plan(connection, clickhouse, org_id, dag, body.job, body.first, body.last)
+        # Which partitions there are is a part of what a dataset holds.
+        may_see = plan.definition["activation"] == "source" or await _may_read(call, connection, dag)
+    jobs: list[int] = []
+    if not body.dry_run:
+        async with changing(call) as connection:
+            jobs = await backfills.begin(connection, plan)
+            detail = {"source": plan.job_name, "from": body.first, "to": body.last, "runs": len(plan.to_run)}
+            await note(call, connection, "dag.backfill", dag, detail)
+    return Filled(
+        job=plan.job_name,
+        count=len(plan.to_run),
+        before=len(plan.steps) - len(plan.to_run),
+        steps=[
+            FilledStep(name=step.name, status=step.status, job_id=None if step.job_id is None else str(step.job_id))
+            for step in plan.steps
+            if may_see
+        ],
+        job_ids=[str(job_id) for job_id in jobs],
+    )
 
 
 def _version(row: Any) -> Version:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
+from aaiclick.catalog.made import made_in_words
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.server import shapes
 from aaiclick.server.logs import LARGEST_PART, follow_log, read_part
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 routes = Routes("tasks")
 
 _IDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
-_PLAIN = tuple(name for name in shapes.Task.model_fields if name not in _IDS)
+_PLAIN = tuple(name for name in shapes.Task.model_fields if name not in (*_IDS, "made"))
 _DETAILS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
 
 
@@ -214,7 +215,9 @@ def _json(item: shapes.NewItem) -> str:
 
 def task(row: Any) -> shapes.Task:
     """A task as it leaves."""
-    return shapes.Task(**{name: row[name] for name in _PLAIN}, **{name: text_id(row[name]) for name in _IDS})  # pyright: ignore[reportArgumentType]
+    plain = {name: row[name] for name in _PLAIN}
+    ids = {name: text_id(row[name]) for name in _IDS}
+    return shapes.Task(**plain, **ids, made=made_in_words(row["outputs"]))  # pyright: ignore[reportArgumentType]
 
 
 def _attempt(row: asyncpg.Record) -> shapes.Attempt:

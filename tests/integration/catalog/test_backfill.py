@@ -64,10 +64,13 @@ async def test_times_that_did_not_run_are_previewed_then_run_once_and_one_at_a_t
 async def test_partitions_of_a_range_run_in_one_job_and_again_only_when_they_have_changed(shop, aaiclick_postgres):
     await shop.deploy(SHOP.replace("execution_strategy: PerPartition", "execution_strategy: PerPartition\n"
                                    "    memoize: false\n    scaling: {max_concurrency: 2}"))  # fmt: skip
-    await shop.run(*(order(n, n, 10) for n in range(1, 6)))
+    first = await shop.run(*(order(n, n, 10) for n in range(1, 6)))
     table = await shop.db.fetchval("SELECT v.storage_location FROM dataset_versions v JOIN datasets d "
                                    "ON d.id = v.dataset_uuid WHERE d.name = 'daily'")  # fmt: skip
+    ran = await plan(shop, "sums", "2026-01-01", "2026-01-05")
+    assert [(step.job_id, step.status) for step in ran.steps] == [(first, "COMPLETED")] * 5
     await shop.clickhouse.run(f"TRUNCATE TABLE {table}")
+    await shop.db.execute("UPDATE dataset_partitions SET inputs_hash = NULL WHERE partition_key > '2026-01-01'")
     planned = await plan(shop, "sums", "2026-01-02", "2026-01-04")
     assert [step.name for step in planned.to_run] == ["2026-01-02", "2026-01-03", "2026-01-04"]
     other = await connect(aaiclick_postgres)
@@ -81,9 +84,23 @@ async def test_partitions_of_a_range_run_in_one_job_and_again_only_when_they_hav
     again = await plan(shop, "sums", "2026-01-02", "2026-01-04")
     assert [(step.job_id, step.status) for step in again.steps] == [(job_id, "COMPLETED")] * 3
     assert await backfill.begin(shop.db, again) == []
-    await shop.run(order(3, 3, 30))
-    assert (await plan(shop, "sums", "2026-01-03", "2026-01-03")).to_run
+    second = await shop.run(order(3, 3, 30))
+    (step,) = (await plan(shop, "sums", "2026-01-03", "2026-01-03")).steps
+    assert (step.job_id, step.status) == (second, "COMPLETED")
+    await shop.db.execute("DELETE FROM jobs WHERE id = $1", second)  # it is known that it ran, and no more by which job
+    (step,) = (await plan(shop, "sums", "2026-01-03", "2026-01-03")).steps
+    assert (step.job_id, step.status) == (None, "COMPLETED")
     await shop.check()
+
+
+async def test_partitions_that_are_added_to_a_dataset_have_run_if_they_were_read_since_they_changed(shop):
+    await shop.deploy(SHOP.replace("execution_strategy: PerPartition", "execution_strategy: PerPartition\n"
+                                   "    update_strategy: append\n    unique_key: [day]"))  # fmt: skip
+    job_id = await shop.run(*(order(n, n, 10) for n in range(1, 4)))
+    steps = (await plan(shop, "sums", "2026-01-01", "2026-01-03")).steps
+    assert [(step.job_id, step.status) for step in steps] == [(job_id, "COMPLETED")] * 3
+    await shop.db.execute("UPDATE dataset_partitions SET updated_at = now() WHERE partition_key = '2026-01-02'")
+    assert [step.name for step in (await plan(shop, "sums", "2026-01-01", "2026-01-03")).to_run] == ["2026-01-02"]
 
 
 @pytest.mark.parametrize(("place", "there"), [("backfill.before", 0), ("backfill.after", 2)])

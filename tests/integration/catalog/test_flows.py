@@ -6,9 +6,12 @@ import asyncio
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DeployError
+from aaiclick.catalog.running import task as running_task
+from aaiclick.cli.tasks import tasks
 from aaiclick.errors import LeaseLost
 from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
@@ -69,7 +72,9 @@ async def test_rows_that_are_added_late_are_added_all_the_same(shop):
     assert await shop.rows("daily") == [("2026-01-01", 40), ("2026-01-02", 20)]
 
 
-async def test_the_same_inputs_are_not_worked_on_again_and_the_task_says_so(shop):
+async def test_the_same_inputs_are_not_worked_on_again_and_the_task_says_so(shop, monkeypatch):
+    logged: list[str] = []
+    monkeypatch.setattr(running_task, "print", logged.append, raising=False)
     await shop.deploy()
     first = await shop.run(order(1, 1, 10))
     again = await shop.run(order(1, 1, 10))
@@ -78,6 +83,12 @@ async def test_the_same_inputs_are_not_worked_on_again_and_the_task_says_so(shop
     (reused,) = await shop.outputs(again, "twice")
     (maker,) = await shop.db.fetch("SELECT id FROM tasks WHERE job_id = $1 AND type = 'shop.twice'", first)
     assert reused == {"reused": [{"partition": "", "made_by": [str(maker["id"])]}]}
+    assert logged == [
+        f"Nothing was done. What it would make is there already, made of the same inputs by task {maker['id']}."
+    ]
+    words = ["ls", str(again), "-o", "json"]
+    listed = await asyncio.to_thread(CliRunner().invoke, tasks, words, catch_exceptions=False)
+    assert f"reused from task {maker['id']}" in [line["made"] for line in json.loads(listed.stdout)]
     await shop.deploy(SHOP.replace("outputs: [{name: doubled", "memoize: false\n    outputs: [{name: doubled"))
     (made,) = await shop.outputs(await shop.run(order(1, 1, 10)), "twice")
     assert made["doubled"]["rows"] == 1

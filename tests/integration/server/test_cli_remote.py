@@ -7,10 +7,13 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
 
+from aaiclick.cli import remote
 from aaiclick.cli.main import cli
 from aaiclick.settings import get_settings
 from tests.hatchery import HATCHERY
@@ -106,6 +109,25 @@ def test_what_needs_the_databases_says_so(command) -> None:
         assert "needs the databases themselves" in str(command(*line.split()).exception)
 
 
+def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
+    heard: list[str] = []
+    writer = site.as_("operator-writer")
+
+    def hear(words: str) -> None:
+        [job] = writer.get("/v1/jobs", params={"limit": 1}).json()["items"]
+        [task] = writer.get("/v1/tasks", params={"job_id": job["id"]}).json()["items"]
+        why = [each["words"] for each in writer.get(f"/v1/tasks/{task['id']}/why").json()]
+        heard.extend((words, f"{task['type']} waits: {'; '.join(why)}"))
+        writer.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
+
+    site.sql("DELETE FROM workers WHERE id = 5 RETURNING id")
+    monkeypatch.setattr(remote, "note", hear)
+    monkeypatch.setattr(remote, "LINE_SECONDS", 0.0)
+    assert command("run", "not.installed.here", "--name", "alone").return_value == 1
+    assert heard[0] == heard[1]
+    assert "no worker" in heard[0]
+
+
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
     assert "There is no job 1" in str(command("jobs", "show", "1").exception)
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
@@ -126,12 +148,18 @@ def broken(): raise ValueError("no luck")
 def both(n: int):
     return one(one(n))
 
+@job
+def pair(n: int):
+    one(n), one(n + 1)
+
 def fetch(event): return [{"id": n, "amount": 10 * n} for n in range(6)]
 """
 DAG = """
 name: far
 jobs:
   - {name: fetch, activation: source, operator: python, source: {kind: manual}, outputs: [raw],
+     config: {function: "far_tasks:fetch"}}
+  - {name: nightly, activation: source, operator: python, outputs: [night], source: {kind: cron, schedule: "0 6 * * *"},
      config: {function: "far_tasks:fetch"}}
   - {name: sums, activation: reactive, operator: sql, outputs: [total],
      config: {query: "SELECT sum(amount) AS total FROM raw"}}
@@ -141,16 +169,33 @@ publish: [{output: total, name: far_total}]
 
 @pytest.fixture
 def place(site, tmp_path, monkeypatch):
-    """A directory with code in it, where a worker of the server runs."""
+    """A directory with code in it, where a worker runs that knows the server and no database."""
     (tmp_path / "far_tasks.py").write_text(CODE)
     (tmp_path / "far.yaml").write_text(DAG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     start = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
-    worker = HATCHERY.start(start, site.environment, tmp_path, stderr=subprocess.DEVNULL)
+    bare = {name: value for name, value in site.environment.items() if not name.startswith("AAICLICK_")}
+    afar = {"AAICLICK_SERVER": site.server.url, "AAICLICK_API_KEY": site.keys["operator-worker"]}
+    afar["AAICLICK_LOG_DIR"] = str(tmp_path / "logs")
+    worker = HATCHERY.start(start, bare | afar, tmp_path, stderr=subprocess.DEVNULL)
     yield tmp_path
     worker.send_signal(signal.SIGTERM)
     worker.wait(60)
+
+
+@contextmanager
+def place_unknown():
+    """As where the code is not: it is sent by its name."""
+    path, code = list(sys.path), sys.modules.pop("far_tasks", None)
+    sys.modules["far_tasks"] = None  # an ImportError for whoever asks
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        del sys.modules["far_tasks"]
+        if code is not None:
+            sys.modules["far_tasks"] = code
 
 
 def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
@@ -162,6 +207,13 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     [ran] = far("run far_tasks.both --arg n=1")
     assert (ran["status"], ran["tasks"], ran["results"]) == ("COMPLETED", "2/2", {"one": "3"})
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
+    before = len(far("jobs ls"))
+    with place_unknown():
+        [by_name] = far("run far_tasks.both --arg n=2")
+        assert (by_name["status"], by_name["tasks"], by_name["results"]) == ("COMPLETED", "3/3", {"both": "4"})
+        [pair] = far("run far_tasks.pair --arg n=2")
+        assert (pair["status"], pair["tasks"]) == ("COMPLETED", "3/3")
+    assert len(far("jobs ls")) == before + 2
     [elsewhere] = far("run not.installed.here --no-wait")
     assert elsewhere["name"] == "here"
     assert command("jobs", "cancel", elsewhere["id"]).exception is None
@@ -171,12 +223,19 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     assert {each["change"] for each in changes} >= {"added", "new"}
     assert far("dag deploy far.yaml") == changes
     assert far("dag diff far.yaml") == []
-    assert [each["status"] for each in far("dag run far")] == ["COMPLETED", "COMPLETED"]
+    assert [each["status"] for each in far("dag run far --job fetch")] == ["COMPLETED", "COMPLETED"]
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 150}]
     for line in ("dag versions", "dag versions far", "datasets ls", "datasets show far_total",
                  "datasets lineage far_total", "datasets lineage far_total --columns"):  # fmt: skip
         assert far(line) == far(line, role=None)
         assert far(line)
+    words = "dag backfill far --job nightly --from 2026-03-01 --to 2026-03-02"
+    assert [each["state"] for each in far(f"{words} --dry-run")] == ["would run", "would run"]
+    assert [each["state"] for each in far(words)] == ["runs", "runs"]
+    assert all(each["job"] for each in far(words))
+    assert "before it begins" in str(command(*words.split(), "--to", "2026-02-01").exception)
+    refused = command(*words.split(), role="operator-reader").exception
+    assert "permission 'writer'" in str(refused)
     [again] = far("datasets rematerialize far_total")
     assert again["status"] == "COMPLETED"
     (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))

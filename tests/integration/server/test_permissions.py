@@ -91,7 +91,10 @@ OF_ONE = [
     if "{" in path and "{name" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
 ]
 BODIES = {"PUT": {"role": "admin"}}
-BODIES_OF = {"/v1/datasets/{dataset}/readers": {"roles": []}}
+BODIES_OF = {
+    "/v1/datasets/{dataset}/readers": {"roles": []},
+    "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
+}
 DAG = """
 name: sales
 jobs:
