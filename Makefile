@@ -35,9 +35,9 @@ $(AXE): $(STAMP)
 	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
-# A file stays with one process: what its tests share is made once.
+# A file stays with one process: what its tests share is made once. Long ones come first, unit tests last.
 test: install browser
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: install
 	$(BIN)/ruff check .

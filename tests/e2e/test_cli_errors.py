@@ -1,5 +1,6 @@
 """Bad input at the command line: one clear message with a remedy, an exit code, never a traceback."""
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def test_an_interrupted_pipe_is_no_error(aaiclick):
 
 @pytest.mark.parametrize("output", [">&-", "> /dev/full"])
 def test_an_output_that_takes_nothing_is_no_defect_of_ours(output: str, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m aaiclick config {output}"
+    command = f"{shlex.quote(sys.executable)} -m aaiclick config {output}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "Unexpected" not in done.stderr
     assert "Traceback" not in done.stderr
@@ -158,7 +159,7 @@ def test_an_output_that_takes_nothing_is_no_defect_of_ours(output: str, tmp_path
 def test_a_directory_that_is_gone_is_no_defect_of_ours(tmp_path: Path) -> None:
     here = tmp_path / "gone"
     here.mkdir()
-    command = f"rmdir {here} && {sys.executable} -m aaiclick worker start --drain"
+    command = f"rmdir {shlex.quote(str(here))} && {shlex.quote(sys.executable)} -m aaiclick worker start --drain"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=here, check=False)
     assert done.returncode != 0
     assert "Unexpected" not in done.stderr

@@ -75,7 +75,9 @@ class TableSweeper(Periodic):
                 found = await orphans(connection, of_org, self.max_age_seconds)
                 for start in range(0, len(found), NAMES_AT_ONCE):
                     mine = await tables.mark_orphans(connection, found[start : start + NAMES_AT_ONCE], org_id)
-                    total += await drop_marked(connection, client, mine)
+                    left = await _listed(of_org) if mine else {}
+                    await tables.forget_tables(connection, [name for name in mine if name not in left])
+                    total += await drop_marked(connection, client, {name: mine[name] for name in mine if name in left})
             return total
 
 
@@ -93,8 +95,7 @@ async def _connect(client: Client, database: str) -> Client:
 
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
     """Tables that are ours, old and unknown."""
-    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"silent": int(SILENT_SECONDS)})
-    found: dict[str, dict[str, Any]] = {row["name"]: row for row in answer.to_pylist()}
+    found = await _listed(client)
     old = old_tables(found, await tables.clock(connection), max_age_seconds)
     unknown: list[str] = []
     for start in range(0, len(old), NAMES_AT_ONCE):
@@ -102,6 +103,12 @@ async def orphans(connection: Connection, client: Client, max_age_seconds: float
         known = await tables.known_tables(connection, part)
         unknown += [name for name in part if name not in known]
     return await _of_nobody(client, [found[name] for name in unknown])
+
+
+async def _listed(client: Client) -> dict[str, dict[str, Any]]:
+    """What is there now. Another sweeper may have dropped and forgotten what was there a moment ago."""
+    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"silent": int(SILENT_SECONDS)})
+    return {row["name"]: row for row in answer.to_pylist()}
 
 
 def old_tables(names: Mapping[str, Any] | Sequence[str], now: datetime, max_age_seconds: float) -> list[str]:

@@ -436,12 +436,7 @@ def test_a_dag_is_paused_fired_and_backfilled_after_a_look_and_its_rows_are_seen
     expect(page.locator(".toast")).to_have_text("2 runs of fetch are started.")
     expect(page.locator(".runs .s-completed")).to_have_count(3)
     page.goto(f"{site.url}/dags/market/backfill?job=sums&from=2026-01-02&to=2026-01-31")
-    expect(page.locator("tbody tr")).to_have_text("Would run2026-01-02")
-    page.get_by_role("button", name="Run 1").click()
-    expect(state(page)).to_have_text("Completed")
-    page.go_back()
-    page.reload()
-    expect(page.locator("tbody tr")).to_contain_text("Completed")
+    expect(page.locator("tbody tr")).to_have_text("Completed2026-01-02")  # the runs before have made it
     expect(page.get_by_role("button", name="Run")).to_have_count(0)
     page = visit("admin").go("/datasets")
     page.get_by_role("link", name="market_daily").click()
