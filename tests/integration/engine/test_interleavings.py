@@ -76,7 +76,8 @@ PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
 TRIPLES = [
     ("complete_a", "complete_b", "claim"), ("complete_a", "complete_b", "cancel"), ("complete_a", "complete_b", "reap"),
     ("complete_a", "add", "complete_b"), ("complete_both", "complete_a", "reap"), ("fail_a", "complete_b", "add"),
-    ("cancel", "reap", "claim"), ("fail_a", "retry", "complete_b"),
+    ("cancel", "reap", "claim"), ("claim", "complete_a", "reap"), ("claim", "complete_a", "cancel"),
+    ("complete_a", "reap", "cancel"), ("fail_a", "retry", "complete_b"),
 ]  # fmt: skip
 SHAPES = {
     "tasks": ("a b c x", "", "a>c b>c"),
