@@ -21,6 +21,7 @@ from aaiclick.chaos.load import BODIES, CLIENTS, RETRY, Client, Pace
 from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
+from aaiclick.orchestration.transport.line import GONE
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
@@ -164,7 +165,7 @@ class Scene:
 
     async def _unfinished(self) -> int | None:
         """How much is not done; None if PostgreSQL does not say."""
-        with contextlib.suppress(Exception):  # it may be away: look again
+        with contextlib.suppress(*GONE):  # it may be away: look again
             connection = await connect(self.servers.postgres)
             try:
                 return await connection.fetchval(UNFINISHED)

@@ -16,6 +16,7 @@ from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import Strike
 from aaiclick.chaos.servers import LEASE_SECONDS, ServedWorker, Way, Worker
+from aaiclick.orchestration.transport.line import GONE
 from aaiclick.store.engine import connect
 
 
@@ -126,7 +127,7 @@ class Strikes:
     async def _strike_leader(self, strike: Strike) -> str:
         """Whoever leads is killed, with all its processes."""
         pid = None
-        with contextlib.suppress(Exception):  # PostgreSQL may be away
+        with contextlib.suppress(*GONE):  # PostgreSQL may be away
             connection = await connect(self._scene.servers.postgres)
             try:
                 pid = await connection.fetchval("SELECT pid FROM workers WHERE is_leader")
