@@ -31,7 +31,11 @@ LEAST_SECONDS = 600.0
 ENDLESS = 10**9
 
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-TUPLES = "SELECT sum(n_dead_tup)::float8 AS dead, sum(n_live_tup)::float8 AS live FROM pg_stat_user_tables"
+TUPLES = """
+    SELECT sum(n_dead_tup)::float8 AS dead, sum(n_live_tup)::float8 AS live FROM pg_stat_user_tables
+    WHERE schemaname = 'public'
+"""
+"""Not what the checker of chaos writes down beside it."""
 TABLES = "SELECT count() AS n FROM system.tables WHERE database NOT IN ('system', 'information_schema')"
 
 
@@ -169,8 +173,9 @@ def _processes(scene: Scene) -> list[tuple[str, list[psutil.Process]]]:
 
 
 def _log_bytes(directory: Path) -> int:
+    """Of tasks and of the databases; what programs say on their streams is kept by whoever starts them."""
     total = 0
-    for path in directory.rglob("*.log*"):
+    for path in (*directory.glob("logs of */*.log*"), *directory.glob("home/logs/*.log*")):
         with contextlib.suppress(OSError):
             total += path.stat().st_size
     return total

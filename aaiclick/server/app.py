@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
+from aaiclick.orchestration.loops import tidy_logs
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import problems
 from aaiclick.server.gate import Gate
@@ -23,6 +24,7 @@ from aaiclick.server.ui.app import create_pages, known_parts
 from aaiclick.server.ui.door import Door
 from aaiclick.server.ui.house import House
 from aaiclick.server.ui.rendering import compile_all, compile_first
+from aaiclick.settings import get_logs_dir
 from aaiclick.store import idempotency
 
 log = logging.getLogger("aaiclick.server")
@@ -45,6 +47,7 @@ def create_app(service: Service) -> FastAPI:
         compile_first()
         beside = (
             service.live.run(), service.bell.run(), service.routing.run(), house.history.run(), _forget(service),
+            tidy_logs.run(get_logs_dir(service.settings), keep_seconds=service.settings.retention_seconds),
             compile_all(),
         )  # fmt: skip
         work = [asyncio.create_task(each) for each in beside]

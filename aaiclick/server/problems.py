@@ -162,6 +162,9 @@ def translate(error: Exception) -> AaiclickError | None:
             return UnreachableError(f"PostgreSQL went away: {error}.")
         case asyncpg.InterfaceError() if "connection" in str(error) or "pool" in str(error):
             return UnreachableError(f"PostgreSQL went away: {error}.")
+        case asyncpg.InternalClientError() if "cannot switch to state" in str(error):
+            # The driver has begun to read of the end that PostgreSQL made of the connection while nobody used it.
+            return UnreachableError(f"PostgreSQL went away: {error}.")
         case _:
             return None
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
+
+TIDY_SECONDS = 3600.0
+
+
+async def run(directory: Path, *, keep_seconds: float) -> None:
+    """Logs are where their tasks ran, or at the server that they were sent to: each forgets its own, for ever."""
+    while True:
+        await asyncio.to_thread(run_once, directory, keep_seconds=keep_seconds)
+        await asyncio.sleep(min(TIDY_SECONDS, keep_seconds))
 
 
 def run_once(directory: Path, *, keep_seconds: float) -> int:

@@ -47,9 +47,21 @@ class DirectLine(Line):
     @contextlib.contextmanager
     def answering_within(self, seconds: float) -> Generator[None]:
         """Not by cancelling: the driver would wait for an answer to that, too."""
-        timer = asyncio.get_running_loop().call_later(seconds, self._connection.terminate)
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            self._connection.terminate()
+
+        timer = asyncio.get_running_loop().call_later(seconds, give_up)
         try:
             yield
+        except Exception as error:
+            if not late:
+                raise
+            # Whatever it is called: between two steps of a statement the driver finds None where its protocol was.
+            raise TimeoutError(f"PostgreSQL has not answered within {seconds:g} s.") from error
         finally:
             timer.cancel()
 

@@ -51,7 +51,6 @@ STEADY_SECONDS = 5.0
 """A process that ran this long was killed, or killed by a task; sooner, it may never work."""
 TELL_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
-TIDY_SECONDS = 3600.0
 HOUSE_SECONDS = 30.0
 """What loops do at once may take a while; nobody's lease depends on it."""
 
@@ -313,11 +312,7 @@ class Supervisor:
             await self._bell.wait(router.POLL_SECONDS)
 
     async def _tidy(self) -> None:
-        """Logs are where their tasks ran, so each machine forgets its own."""
-        keep_seconds = get_settings().retention_seconds
-        while True:
-            await asyncio.to_thread(tidy_logs.run_once, self._plan.duty.log_directory, keep_seconds=keep_seconds)
-            await asyncio.sleep(min(TIDY_SECONDS, keep_seconds))
+        await tidy_logs.run(self._plan.duty.log_directory, keep_seconds=get_settings().retention_seconds)
 
     async def _route_once(self, line: Line) -> None:
         await self._bell.listen(line.connection)

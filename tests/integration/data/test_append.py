@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 
-async def writer(target, number, *, times=20, stops=False):
+async def writer(target, number, *, times=10, stops=False):
     """A process that appends when it is told to."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -62,10 +62,10 @@ async def test_four_processes_append_at_once(clickhouse_target):
             process.stdin.write(b"go\n")
         assert [await process.wait() for process in processes] == [0] * 4
         rows = await obj.data()
-        assert len(rows["n"]) == 4 * 20 * 3
+        assert len(rows["n"]) == 4 * 10 * 3
         ours = [[n for w, n in zip(rows["writer"], rows["n"], strict=True) if w == i] for i in range(4)]
-        assert ours == [list(range(60))] * 4, "every row is there, in the order of its writer"
-        assert all(rows["n"][i] % 3 == i % 3 for i in range(240)), "rows of one append stay together"
+        assert ours == [list(range(30))] * 4, "every row is there, in the order of its writer"
+        assert all(rows["n"][i] % 3 == i % 3 for i in range(120)), "rows of one append stay together"
         assert await is_dense(obj)
 
 

@@ -1,4 +1,4 @@
-"""Statements find their rows by index: with a million rows in each state, and before any ANALYZE.
+"""Statements find their rows by index: with 300,000 rows in each state, and before any ANALYZE.
 
 Plans are judged by what they touch, not by time: no sequential scan of a table that grows, and few buffers.
 """
@@ -19,7 +19,7 @@ from aaiclick.store.engine import connect
 from aaiclick.store.statements import statement
 from aaiclick.store.words import DEFAULT_ORG_ID
 
-ROWS = 1_000_000
+ROWS = 300_000
 BATCH = 100
 MANY = 3_000
 TOKEN = uuid4()
@@ -29,7 +29,7 @@ COLUMNS = """
     INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
                        lease_expires_at, claimed_at, job_id, followed)
 """
-# Ids by state: 1M finished, 1M blocked, 1M future, 10k ready, 1k live.
+# Ids by state: 300k finished, 300k blocked, 300k future, 10k ready, 1k live.
 FILL = f"""
     ALTER TABLE tasks SET (autovacuum_enabled = false);
     ALTER TABLE jobs SET (autovacuum_enabled = false);

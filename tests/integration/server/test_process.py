@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
+import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -98,6 +101,18 @@ def test_a_stop_ends_streams_and_finishes_requests(environment, tmp_path) -> Non
     assert server.process.returncode == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url + "/health/live", timeout=60)
+
+
+def test_logs_that_were_sent_to_a_server_are_forgotten_when_they_are_old(environment, tmp_path) -> None:
+    old, young = (Path(environment["AAICLICK_LOG_DIR"], name) for name in ("1.log", "2.log"))
+    for path in (old, young):
+        path.write_text("...")
+    os.utime(old, (0, 0))
+    server = start_server(environment, tmp_path / "server.log")
+    while old.exists():
+        time.sleep(0.05)
+    assert young.exists()
+    assert server.stop() == 0
 
 
 def test_live_and_ready_name_what_they_looked_at(site) -> None:
