@@ -74,6 +74,7 @@ def run_command(
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """Whoever ends it, nothing of it is left."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started to ignore it
     signal.signal(signal.SIGTERM, _interrupt)
     return uvloop.run(work)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 import time
+from subprocess import PIPE
 
 import pytest
 
@@ -190,3 +193,29 @@ async def test_recovery_counts_from_death_to_the_next_begin(scene):
         (scene.directory / name).write_text("\n".join(text) + "\n")
     verdict = await scene.verdict()
     assert (verdict.clean, verdict.recovered, verdict.recovery_seconds) == (True, 1, [5.5])
+
+
+# --- its end ----------------------------------------------------------------------------------------------------------
+
+IN_THE_BACKGROUND = """
+import asyncio, signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+from aaiclick.cli.chaos import _run
+
+async def work():
+    try:
+        print("ready", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        print("cleared", flush=True)
+
+_run(work())
+"""
+
+
+def test_it_is_told_to_end_where_nobody_can_interrupt_it():
+    """As by a shell that started it in the background."""
+    with subprocess.Popen([sys.executable, "-c", IN_THE_BACKGROUND], stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == "cleared\n"
