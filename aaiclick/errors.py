@@ -4,7 +4,8 @@
     ├── SettingsError          a setting is missing, malformed or contradicts another
     ├── HomeError              AAICLICK_HOME cannot be used
     ├── StackError             a server of the embedded stack did not start or did not stop
-    ├── UnreachableError       a database does not answer
+    ├── UnreachableError       a database or the service does not answer
+    │   └── UnansweredError    it was asked, and nothing came back in time
     ├── UnauthorisedError      a database or the service refused the credential
     ├── ForbiddenError         the credential is good, but does not allow this
     ├── UnsupportedServerError a database is too old, or is not what it should be
@@ -77,6 +78,10 @@ class UnreachableError(AaiclickError):
     """A database does not answer."""
 
     exit_code = EXIT_UNREACHABLE
+
+
+class UnansweredError(UnreachableError):
+    """The service was asked, and nothing came back in time."""
 
 
 class UnauthorisedError(AaiclickError):

@@ -12,7 +12,7 @@ import httpx
 
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
-from aaiclick.errors import SettingsError, UnreachableError
+from aaiclick.errors import SettingsError, UnansweredError, UnreachableError
 from aaiclick.settings import get_settings
 
 TRIES = 3
@@ -48,13 +48,15 @@ class AsyncClient:
     ) -> None:
         await self._http.aclose()
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: Call, *, timeout_seconds: float | None = None) -> Any:
         """Send one request; the answer's JSON, or the error that it stands for."""
+        limit = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
         for attempt in range(TRIES):
             try:
                 response = await self._http.request(
-                    call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers)
-                )
+                    call.method, call.path, params=dict(call.query), json=call.body, headers=dict(call.headers),
+                    timeout=limit,
+                )  # fmt: skip
             except httpx.TransportError as error:
                 if attempt == TRIES - 1 or not _repeatable(call):
                     raise self._away(error) from error
@@ -64,7 +66,8 @@ class AsyncClient:
         raise AssertionError("unreachable")
 
     def _away(self, error: Exception) -> UnreachableError:
-        return UnreachableError(
+        kind = UnansweredError if isinstance(error, httpx.TimeoutException) else UnreachableError
+        return kind(
             f"The server at {self._url} does not answer: {error or type(error).__name__}.",
             remedy="Check AAICLICK_SERVER, and that 'aaiclick server start' or 'aaiclick up' runs there.",
         )

@@ -127,6 +127,13 @@ KINDS: dict[type[AaiclickError], Kind] = {
 }
 """The nearest ancestor of an error decides."""
 
+UNROUTED = {
+    HTTPStatus.NOT_FOUND: ("not_found", "There is nothing at this address."),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "This address does not take this method."),
+    HTTPStatus.BAD_REQUEST: ("bad_request", "The body cannot be read."),
+}
+"""What the framework refuses before a route is asked: code and words."""
+
 _SAID = {
     "unavailable": "A database of this service does not answer.",
     "internal": "The service met an error of its own.",
@@ -234,13 +241,9 @@ def install(app: FastAPI) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
         status = HTTPStatus(error.status_code)
-        said = {
-            HTTPStatus.NOT_FOUND: "There is nothing at this address.",
-            HTTPStatus.METHOD_NOT_ALLOWED: "This address does not take this method.",
-            HTTPStatus.BAD_REQUEST: "The body cannot be read.",
-        }
-        code = status.name.lower()
-        return respond(status, code, said.get(status, status.phrase), request_id_of(request), headers=error.headers)
+        if status not in UNROUTED:
+            raise error
+        return respond(status, *UNROUTED[status], request_id_of(request), headers=error.headers)
 
     for kind in (
         AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, UnicodeError, ConnectionError, TimeoutError,

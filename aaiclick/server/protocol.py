@@ -78,8 +78,10 @@ class EffectsForm(Sent):
         default_factory=list, description="Definition, key and state"
     )
     updates: Annotated[list[UpdateForm], Field(max_length=1_000)] = Field(default_factory=list)
-    lineage: dict[UUID, list[tuple[Words, UUID, Words]]] = Field(
-        default_factory=dict, description="Of each output dataset: column, input dataset, input column"
+    lineage: dict[UUID, Annotated[list[tuple[Words, UUID, Words]], Field(max_length=MANY)]] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="Of each output dataset: column, input dataset, input column",
     )
     definition: UUID
     build: UUID | None = None

@@ -7,7 +7,7 @@ makes, and of nothing else: not of other datasets, not of other definitions' sta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.catalog.errors import DatasetError
@@ -27,7 +27,7 @@ async def checked_effects(connection: Connection, task: asyncpg.Record | None, e
         raise DatasetError("Only tasks of a DAG leave anything behind in datasets.")
     work = await find_work(connection, task["definition_id"])
     event: Mapping[str, Any] = json.loads(task["kwargs"]).get("event") or {}
-    strange = foreign(work, event.get("build"), effects) or await _untaken(connection, effects)
+    strange = foreign(work, event, effects) or await _untaken(connection, effects)
     if strange is not None:
         raise DatasetError(f"The task {task['id']} of {work.dag_name}.{work.name} may not write {strange}.")
     return json.dumps(effects)
@@ -41,12 +41,12 @@ async def _untaken(connection: Connection, effects: Mapping[str, Any]) -> str | 
     return None
 
 
-def foreign(work: Work, build: str | None, effects: Mapping[str, Any]) -> str | None:
+def foreign(work: Work, event: Mapping[str, Any], effects: Mapping[str, Any]) -> str | None:
     """The first thing among the effects that is not the definition's; None if all is well."""
     inputs = {str(place.dataset) for place in work.inputs.values()}
     tables = [place for _, place in work.outputs.values() if not is_prefix(place.table)]  # files are not from afar
     outputs = {str(place.dataset): str(place.generation) for place in tables}
-    if effects["definition"] != str(work.id) or effects["build"] != build:
+    if effects["definition"] != str(work.id) or effects["build"] != event.get("build"):
         return "in the name of another definition or version"
     own = {str(work.id), str(work.memory)}
     checks = (
@@ -56,4 +56,23 @@ def foreign(work: Work, build: str | None, effects: Mapping[str, Any]) -> str | 
         ("lineage from dataset", [of for e in effects["lineage"].values() for _, of, _ in e if of not in inputs]),
         ("the dataset", [e["dataset"] for e in effects["updates"] if outputs.get(e["dataset"]) != e["generation"]]),
     )  # fmt: skip
-    return next((f"{what} {found[0]}" for what, found in checks if found), None)
+    return next((f"{what} {found[0]}" for what, found in checks if found), None) or _other_partition(
+        work, event, effects["updates"]
+    )
+
+
+def _other_partition(work: Work, event: Mapping[str, Any], updates: Sequence[Mapping[str, Any]]) -> str | None:
+    """A task of one slice updates that slice; what has no partitions is updated as a whole."""
+    own = work.slice_of(event)
+    outputs = {str(place.dataset): output for output, place in work.outputs.values()}
+    for update in updates:
+        divided = outputs[update["dataset"]].partition_by is not None
+        keys = {each["key"] for each in update["partitions"]}
+        if work.mode == "slice":
+            strange = set[str]() if own is None else keys - {own}
+        else:
+            strange = set[str]() if divided else keys - {""}
+        strange |= set[str]() if divided else set(update["changed"] or ()) - keys
+        if strange:
+            return f"the partition {min(strange)!r:.80} of the dataset {update['dataset']}"
+    return None

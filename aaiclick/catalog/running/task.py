@@ -117,8 +117,8 @@ class _Task:
         driver = next((each for each in partitioned if each is caused), partitioned[0] if partitioned else None)
         if driver is None:
             return None, [""]
-        wanted = self.event.get("partition")
-        if wanted and driver is caused:
+        wanted = self.work.slice_of(self.event)
+        if wanted:
             return driver.name, [wanted]
         return driver.name, sorted(await self._all_partitions(driver))
 

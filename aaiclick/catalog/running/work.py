@@ -61,6 +61,16 @@ class Work:
             return "append"
         return "slice" if self.spec.execution_strategy == "PerPartition" else "replace"
 
+    def slice_of(self, event: Mapping[str, Any]) -> str | None:
+        """The slice that a task of this event is about; None if it is about all there are."""
+        if self.spec.execution_strategy != "PerPartition":
+            return ""
+        partitioned = [each for each in self.inputs.values() if each.layout and each.layout.partition_by]
+        if not partitioned:
+            return ""
+        wanted, caused = event.get("partition"), self.input_of(str(event.get("dataset")))
+        return str(wanted) if wanted and caused in partitioned else None
+
     def input_of(self, dataset: str) -> Place | None:
         return next((each for each in self.inputs.values() if str(each.dataset) == dataset), None)
 

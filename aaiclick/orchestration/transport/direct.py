@@ -166,6 +166,7 @@ def _delay_seconds(task: supervision.Overdue) -> float:
 class DirectTransport(Transport):
     """PostgreSQL, and the ClickHouse that was named beside it."""
 
+    name = "PostgreSQL"
     check_seconds = 0.25
     sends_logs = False
 

@@ -164,6 +164,9 @@ class Line(ABC):
 class Transport(ABC):
     """Opens lines, and knows where the data of an org is."""
 
+    name: str
+    """What is spoken to, in messages."""
+
     check_seconds: float
     """How often a supervisor asks for tasks that do not end."""
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from aaiclick import faults
 from aaiclick.client import AsyncClient
 from aaiclick.client.calls import post
-from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError
+from aaiclick.errors import AaiclickError, LeaseLost, UnansweredError, UnauthorisedError
 from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.settings import ClickHouseTarget, ServerTarget
@@ -32,20 +34,45 @@ LOG_BYTES = 1_000_000
 """Sent at once."""
 
 
+COMMITS = {"/v1/task/start": "start", "/v1/task/add": "add", "/v1/worker/keep": "keep_leases"}
+"""Requests by the commit that they ask for, as faults on purpose call it; see `_commit`."""
+
+
 class Remote:
     """One server, as its workers speak to it."""
 
     def __init__(self, target: ServerTarget) -> None:
         self._target = target
-        self._client = AsyncClient(target.url, target.key or None)
+        self._client = self._connect()
+        self._asking: Counter[AsyncClient] = Counter()
         self.clickhouse: ClickHouseTarget | None = None
         self.no_clickhouse = "nothing was claimed yet"
 
-    async def ask(self, path: str, **body: Any) -> Any:
-        return await self._client.call(post(path, body))
+    def _connect(self) -> AsyncClient:
+        return AsyncClient(self._target.url, self._target.key or None)
 
-    async def exchange(self, **body: Any) -> tuple[set[int], list[Claim]]:
-        answer = await self.ask("/v1/task/exchange", **body)
+    async def ask(self, path: str, **body: Any) -> Any:
+        return await self.ask_within(None, path, **body)
+
+    async def ask_within(self, seconds: float | None, path: str, **body: Any) -> Any:
+        """The same with a time limit of its own."""
+        client = self._client
+        self._asking[client] += 1
+        try:
+            async with faults.statement(_commit(path, body)):
+                return await client.call(post(path, body), timeout_seconds=seconds)
+        except UnansweredError:
+            if client is self._client:  # a network that swallowed this swallows what its other connections say, too
+                self._client = self._connect()
+            raise
+        finally:
+            self._asking[client] -= 1
+            if client is not self._client and not self._asking[client]:
+                del self._asking[client]
+                await client.__aexit__(None, None, None)
+
+    async def exchange(self, seconds: float | None, **body: Any) -> tuple[set[int], list[Claim]]:
+        answer = await self.ask_within(seconds, "/v1/task/exchange", **body)
         if answer["tasks"]:
             self.hear(answer)
         return {int(task_id) for task_id in answer["accepted"]}, [forms.claim_of(each) for each in answer["tasks"]]
@@ -84,6 +111,13 @@ class Remote:
         await self._client.__aexit__(None, None, None)
 
 
+def _commit(path: str, body: Mapping[str, Any]) -> str:
+    """What this request asks for: an exchange that tells of attempts ends them, and claims besides."""
+    if path == "/v1/task/exchange":
+        return "end" if body["completed"] or body["failed"] or body["released"] else "claim"
+    return COMMITS.get(path, path)
+
+
 _remotes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerTarget, Remote]] = WeakKeyDictionary()
 
 
@@ -117,6 +151,7 @@ class RemoteLine(Line):
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._listening: asyncio.Task[None] | None = None
+        self._seconds: float | None = None
 
     @property
     def connection(self) -> Connection:
@@ -137,9 +172,16 @@ class RemoteLine(Line):
         if self._listening is not None:
             self._listening.cancel()
 
-    def answering_within(self, seconds: float) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
-        """Every request has its time limit."""
-        return contextlib.nullcontext()
+    @contextlib.contextmanager
+    def answering_within(self, seconds: float) -> Generator[None]:
+        before, self._seconds = self._seconds, seconds
+        try:
+            yield
+        finally:
+            self._seconds = before
+
+    async def _ask(self, path: str, **body: Any) -> Any:
+        return await self._remote.ask_within(self._seconds, path, **body)
 
     async def exchange(
         self,
@@ -153,6 +195,7 @@ class RemoteLine(Line):
         lease_seconds: float,
     ) -> tuple[set[int], Sequence[Claim]]:
         return await self._remote.exchange(
+            self._seconds,
             worker_id=str(worker_id),
             completed=[forms.success_form(each) for each in successes],
             failed=[forms.failure_form(each) for each in failures],
@@ -167,13 +210,13 @@ class RemoteLine(Line):
         return None
 
     async def start(self, leases: Sequence[Lease]) -> None:
-        await self._remote.ask("/v1/task/start", leases=[forms.lease_form(each) for each in leases])
+        await self._ask("/v1/task/start", leases=[forms.lease_form(each) for each in leases])
 
     async def count(self, worker_id: int, completed: int, failed: int) -> None:
-        await self._remote.ask("/v1/worker/count", worker_id=str(worker_id), completed=completed, failed=failed)
+        await self._ask("/v1/worker/count", worker_id=str(worker_id), completed=completed, failed=failed)
 
     async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
-        answer = await self._remote.ask("/v1/worker/held", worker_id=str(worker_id), old_seconds=old_seconds)
+        answer = await self._ask("/v1/worker/held", worker_id=str(worker_id), old_seconds=old_seconds)
         return [forms.held_of(each) for each in answer["tasks"]]
 
     async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
@@ -198,12 +241,12 @@ class RemoteLine(Line):
         with contextlib.suppress(FileNotFoundError, LeaseLost):
             while part := await asyncio.to_thread(_read, path, offset):
                 text = part.decode(errors="replace")
-                await self._remote.ask("/v1/task/log", lease=forms.lease_form(lease), offset=offset, text=text)
+                await self._ask("/v1/task/log", lease=forms.lease_form(lease), offset=offset, text=text)
                 offset += len(part)
         return offset
 
     async def register(self, worker: Registration) -> None:
-        await self._remote.ask(
+        await self._ask(
             "/v1/worker/register",
             worker_id=str(worker.worker_id),
             hostname=worker.hostname,
@@ -214,14 +257,14 @@ class RemoteLine(Line):
         )
 
     async def keep_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
-        await self._remote.ask("/v1/worker/keep", worker_ids=_texts(worker_ids), lease_seconds=lease_seconds)
+        await self._ask("/v1/worker/keep", worker_ids=_texts(worker_ids), lease_seconds=lease_seconds)
 
     async def overdue(
         self, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
     ) -> list[supervision.Overdue]:
         if not worker_ids:
             return []
-        answer = await self._remote.ask(
+        answer = await self._ask(
             "/v1/worker/overdue",
             worker_ids=_texts(worker_ids),
             grace_seconds=grace_seconds,
@@ -230,7 +273,7 @@ class RemoteLine(Line):
         return [forms.overdue_of(each) for each in answer["tasks"]]
 
     async def settle(self, worker_id: int, culprits: Sequence[supervision.Overdue], crashed: str | None) -> None:
-        await self._remote.ask(
+        await self._ask(
             "/v1/worker/settle",
             worker_id=str(worker_id),
             culprits=[forms.overdue_form(each) for each in culprits],
@@ -238,10 +281,10 @@ class RemoteLine(Line):
         )
 
     async def keep_house(self, worker_id: int, term_seconds: float) -> None:  # noqa: ARG002  (the server's own)
-        await self._remote.ask("/v1/worker/house", worker_id=str(worker_id))
+        await self._ask("/v1/worker/house", worker_id=str(worker_id))
 
     async def draining(self, worker_ids: Sequence[int]) -> list[int]:
-        answer = await self._remote.ask("/v1/worker/draining", worker_ids=_texts(worker_ids))
+        answer = await self._ask("/v1/worker/draining", worker_ids=_texts(worker_ids))
         return [int(each) for each in answer["worker_ids"]]
 
     async def reserve(self, wishes: Sequence[Wish]) -> list[tables.Held]:
@@ -255,7 +298,7 @@ class RemoteLine(Line):
 
     async def _tables(self, deed: str, wishes: Sequence[Wish]) -> list[tables.Held]:
         asked = [{"table": name, "lease": forms.lease_form(lease)} for name, lease in wishes]
-        answer = await self._remote.ask("/v1/task/tables", deed=deed, tables=asked)
+        answer = await self._ask("/v1/task/tables", deed=deed, tables=asked)
         return [tables.Held(each["lease_lost"], each["gone"]) for each in answer["tables"]]
 
     async def name_table(self, table_name: str, name: str, lease: Lease | None) -> None:
@@ -266,12 +309,13 @@ class RemoteLine(Line):
 
     async def _name(self, table_name: str, name: str | None, lease: Lease | None) -> None:
         assert lease is not None  # noqa: S101  (a worker's Objects belong to attempts)
-        await self._remote.ask("/v1/task/name", lease=forms.lease_form(lease), table=table_name, name=name)
+        await self._ask("/v1/task/name", lease=forms.lease_form(lease), table=table_name, name=name)
 
 
 class RemoteTransport(Transport):
     """A server; where the data is comes with the claims."""
 
+    name = "The server"
     check_seconds = 1.0
 
     def __init__(self, target: ServerTarget, *, sends_logs: bool = True) -> None:

@@ -137,7 +137,7 @@ class Insistent:
                     self.close()
                     if self._absence.noticed(error) > GIVE_UP_SECONDS and self._stopping.is_set():
                         raise UnreachableError(
-                            "The worker has stopped, and could not say so: PostgreSQL is away.",
+                            f"The worker has stopped, and could not say so: {self._transport.name} is away.",
                             remedy="What it held is given to others when its leases have run out.",
                         ) from error
                     await asyncio.sleep(AGAIN_SECONDS)

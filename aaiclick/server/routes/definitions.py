@@ -90,6 +90,7 @@ async def publish(call: Caller, body: protocol.Publication) -> protocol.Publishe
     async with reading(call) as connection:
         work = await _work(connection, lease)
         place = _output(work, body.generation)
+        await _check_slice(connection, lease, work, body.partition)
         if is_prefix(place.table):
             raise RequestError("Files are written and published by workers beside the databases.")
         if not await tables.is_held(connection, body.table, lease):
@@ -119,6 +120,15 @@ async def _check_ticket(call: Call, ticket: int) -> None:
                 f"The ticket {ticket} was never taken.",
                 remedy="POST /v1/task/ticket before reading, and send that one.",
             )
+
+
+async def _check_slice(connection: Connection, lease: Lease, work: Work, partition: str) -> None:
+    """A task of one slice puts rows into that slice, and one that makes a whole into the whole."""
+    task = await reads.get_task(connection, lease.task_id)
+    event: dict[str, Any] = {} if task is None else json.loads(task["kwargs"]).get("event") or {}
+    own = work.slice_of(event) if work.mode == "slice" else ""
+    if own is not None and partition != own:
+        raise NotFoundError("There is no such partition.", remedy="A task publishes the one that it was started for.")
 
 
 async def _definition_of(connection: Connection, lease: Lease) -> UUID | None:

@@ -49,9 +49,9 @@ async def fail_after_create():
 
 
 @pytest.fixture
-def bench(servers, tmp_path):
+def bench(servers, way, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    made = Bench(servers.postgres, tmp_path, dict(os.environ) | {"AAICLICK_LOG_DIR": str(tmp_path / "logs")})
+    made = Bench(servers.postgres, tmp_path, way.environment)
     yield made
     for worker in made.workers:
         if worker.process.poll() is None:

@@ -20,7 +20,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store.waiting import why_waiting
 from tests.integration.catalog.conftest import JOBS, order
 from tests.integration.runtimes.conftest import SECRET
-from tests.integration.worker.conftest import served
+from tests.integration.transports import Way, served
 
 FAR = f"""
 name: shop
@@ -105,8 +105,8 @@ class Functions:
 
 @pytest.fixture
 def server(aaiclick_env, aaiclick_postgres):
-    with served(aaiclick_postgres) as environment:
-        yield environment
+    with served(aaiclick_postgres) as found:
+        yield Way(found).environment
 
 
 @pytest.fixture

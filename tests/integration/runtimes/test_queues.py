@@ -16,7 +16,6 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
 from aaiclick.store.waiting import why_waiting
 from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.integration.worker.conftest import over_both
 
 UDF = "runtime:ecs_udf"
 
@@ -98,7 +97,6 @@ async def test_a_queue_of_an_organisation_carries_its_tasks_alone(db, cloud):
     assert len(cloud.sqs.receive_message(QueueUrl=other)["Messages"]) == 1
 
 
-@over_both
 async def test_lost_doubled_and_strange_messages_change_nothing(cloud, runtimes, bench):
     """All messages are lost once, then come with others. (The clock is ours: workers tell of what is not told yet.)"""
     variables = {"AAICLICK_RUNTIMES": f"ecs_udf={cloud.url}"}

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 import psutil
 import pytest
-import uvicorn
 
-from aaiclick.server.app import create_app
-from aaiclick.server.service import Service
-from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.keys import create_key
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.hatchery import HATCHERY, Hatched
@@ -54,8 +45,11 @@ def strange(): return object()
 def leave(): sys.exit(3)
 async def wait_for(path):
     while not os.path.exists(path): await asyncio.sleep(0.02)
-def blab():
-    raise RuntimeError("connecting to " + os.environ["AAICLICK_DATABASE_URL"] + os.environ["AAICLICK_CLICKHOUSE_URL"])
+async def blab():
+    from aaiclick.data import create_object_from_value, get_data_context
+    await create_object_from_value([1])
+    known = [os.environ.get(name, "") for name in ("AAICLICK_DATABASE_URL", "AAICLICK_API_KEY")]
+    raise RuntimeError("connecting to " + get_data_context().target.url + "".join(known))
 async def peek(table):
     from aaiclick.data import open_reference
     return await (await open_reference({"object_type": "object", "table_id": table})).data()
@@ -146,51 +140,10 @@ class Bench:
             await connection.close()
 
 
-over_both = pytest.mark.parametrize("bench", ["direct", "server"], indirect=True)
-"""Run a test with a worker that has the databases, and with one that has a server and a key."""
-
-
 @pytest.fixture
-def bench(request, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
+def bench(way, aaiclick_postgres, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
-    get_settings.cache_clear()
-    with contextlib.ExitStack() as stack:
-        environment = dict(os.environ)
-        if getattr(request, "param", "direct") == "server":
-            environment = stack.enter_context(served(aaiclick_postgres))
-        yield from _bench(aaiclick_postgres, tmp_path, environment)
-
-
-@contextlib.contextmanager
-def served(target):
-    """A server in this process; the environment of a worker that knows nothing but it."""
-    key = asyncio.run(_worker_key(target))
-    opened = socket.create_server(("127.0.0.1", 0))
-    service = Service(get_settings(), target)
-    server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, lifespan="on"))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[opened])))
-    thread.start()
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("AAICLICK_", "POSTGRES_"))}
-    url = f"http://127.0.0.1:{opened.getsockname()[1]}"
-    yield bare | {"AAICLICK_SERVER": url, "AAICLICK_API_KEY": key}
-    server.should_exit = True
-    loop.call_soon_threadsafe(service.close_streams)
-    thread.join()
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-
-
-async def _worker_key(target) -> str:
-    connection = await connect(target)
-    made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="worker", scopes=["worker"])
-    await connection.close()
-    return made.text
-
-
-def _bench(target, directory, environment):
-    made = Bench(target, directory, environment)
+    made = Bench(aaiclick_postgres, tmp_path, way.environment)
     yield made
     for worker in made.workers:
         if worker.process.poll() is None:
@@ -210,6 +163,6 @@ def nursery():
 
 
 @pytest.fixture
-def ward(nursery, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+def ward(nursery, way, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    return nursery.at(aaiclick_postgres, aaiclick_clickhouse, tmp_path)
+    return nursery.at(way, aaiclick_postgres, aaiclick_clickhouse, tmp_path)

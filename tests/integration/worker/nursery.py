@@ -13,12 +13,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import register_worker
+
+if TYPE_CHECKING:
+    from tests.integration.transports import Way
 
 ALIVE = 1000
 
@@ -31,9 +35,9 @@ class Nursery:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def at(self, postgres: PostgresTarget, clickhouse: ClickHouseTarget, directory: Path) -> Ward:
+    def at(self, way: Way, postgres: PostgresTarget, clickhouse: ClickHouseTarget, directory: Path) -> Ward:
         """Processes for one test's databases and tasks."""
-        return Ward(self, postgres, clickhouse, directory)
+        return Ward(self, way, postgres, clickhouse, directory)
 
     async def ask(self, what: str, **details: Any) -> int:
         assert self._process.stdin is not None
@@ -54,26 +58,27 @@ class Ward:
     """The processes of one test."""
 
     def __init__(
-        self, nursery: Nursery, postgres: PostgresTarget, clickhouse: ClickHouseTarget, directory: Path
+        self, nursery: Nursery, way: Way, postgres: PostgresTarget, clickhouse: ClickHouseTarget, directory: Path
     ) -> None:
         self._nursery = nursery
         self._target = postgres
         self._directory = directory
-        self._setup = Setup(postgres, clickhouse, directory / "logs", directory=str(directory))
+        self._org_id = None if way.work is postgres else DEFAULT_ORG_ID
+        known = clickhouse if way.work is postgres else None
+        self._setup = Setup(way.work, known, directory / "logs", directory=str(directory), sends_logs=False)
         self._duty = Duty(0, (), 8, 60.0, 3600.0, 5.0, directory / "logs")
 
     async def start(self, faults: str = "", **duty: Any) -> int:
         """A process with a worker row of its own; returns its pid."""
         connection = await connect(self._target)
-        worker = await register_worker(connection, hostname="nursery", pid=os.getpid())
+        worker = await register_worker(connection, hostname="nursery", pid=os.getpid(), org_id=self._org_id)
         await connection.close()
         order = {"setup": self._setup.to_json(), "duty": replace(self._duty, worker_id=worker.id, **duty).to_json()}
         return await self._nursery.ask("start", order=json.dumps(order), faults=faults, marks=str(self._directory))
 
-    def reach_postgres_by(self, port: int) -> None:
-        """From now on processes are given this way to PostgreSQL."""
-        way = replace(self._target, host="127.0.0.1", port=port, options=(("sslmode", "disable"),))
-        self._setup = replace(self._setup, work=way)
+    def reach_work_by(self, way: Way) -> None:
+        """From now on processes are given this way."""
+        self._setup = replace(self._setup, work=way.work)
 
     async def hang_up(self, pid: int) -> None:
         """What happens when its supervisor dies."""
@@ -116,6 +121,7 @@ def _fork(order: dict[str, Any], inputs: dict[int, int]) -> int:
 def _serve() -> None:
     import signal
 
+    import aaiclick.orchestration.transport.remote
     import aaiclick.orchestration.worker.main  # noqa: F401
 
     inputs: dict[int, int] = {}

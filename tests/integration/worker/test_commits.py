@@ -16,6 +16,7 @@ from aaiclick.store.engine import connect
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.upkeep import reap
+from tests.integration.transports import ONE_REQUEST, directly
 
 TASKS = """
 import asyncio, os
@@ -34,21 +35,18 @@ async def wait_for(path):
 
 AUDIT = """
 CREATE TABLE accepted (task_id bigint, attempt int);
+ALTER TABLE accepted ENABLE ROW LEVEL SECURITY;
 CREATE FUNCTION note_accepted() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN INSERT INTO accepted VALUES (NEW.id, NEW.attempt); RETURN NULL; END $$;
 CREATE TRIGGER note_accepted AFTER UPDATE ON tasks FOR EACH ROW
     WHEN (NEW.status = 'COMPLETED' AND OLD.status <> 'COMPLETED') EXECUTE FUNCTION note_accepted();
 """
 
-PLACES = {
-    "claim": "plain",
-    "start": "slow",
-    "complete": "plain",
-    "end": "linked",
-    "flush": "linked",
-    "add": "grow",
-}
-"""Every commit of a worker process, and the kind of job in which it comes first. `end` has more below."""
+PLACES = [("claim", "plain"), ("start", "slow"), ("end", "linked"), ("end", "flaky"), ("add", "grow")]
+"""Commits of a worker process, and the kind of job in which each comes first. Over HTTP: the requests for them."""
+
+PARTS = [("complete", "plain"), ("flush", "linked")]
+"""Commits that no request stands for alone."""
 
 
 @pytest.fixture
@@ -122,10 +120,37 @@ def work(db, ward, tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("place", "kind"), [*PLACES.items(), ("end", "flaky")])
+@pytest.mark.parametrize(("place", "kind"), PLACES)
 async def test_killed_at_a_commit_and_finished_by_another(ward, work, place, kind, moment):
+    await finished_by_another(ward, work, f"{place}.{moment}", kind)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("place", "kind"), PLACES)
+async def test_cut_off_at_a_commit_and_finished_by_itself(ward, work, place, kind, moment):
+    await finished_by_itself(ward, work, f"{place}.{moment}", kind)
+    if place == "end" and kind != "flaky":  # an outcome is said again, not worked out again
+        assert await work.db.fetchval("SELECT max(attempt) FROM tasks") == 1
+
+
+@directly(ONE_REQUEST)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("place", "kind"), PARTS)
+async def test_killed_at_a_part_of_an_end_and_finished_by_another(ward, work, place, kind, moment):
+    await finished_by_another(ward, work, f"{place}.{moment}", kind)
+
+
+@directly(ONE_REQUEST)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("place", "kind"), PARTS)
+async def test_cut_off_at_a_part_of_an_end_and_finished_by_itself(ward, work, place, kind, moment):
+    await finished_by_itself(ward, work, f"{place}.{moment}", kind)
+    assert await work.db.fetchval("SELECT max(attempt) FROM tasks") == 1
+
+
+async def finished_by_another(ward, work, moment: str, kind: str) -> None:
     await work.submit(kind)
-    pid = await ward.start(f"{place}.{moment}=kill")
+    pid = await ward.start(f"{moment}=kill")
     assert await ward.wait(pid) == -signal.SIGKILL
     await work.recover()
     other = await ward.start()
@@ -134,17 +159,13 @@ async def test_killed_at_a_commit_and_finished_by_another(ward, work, place, kin
     await work.assert_done()
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(("place", "kind"), [*PLACES.items(), ("end", "flaky")])
-async def test_cut_off_at_a_commit_and_finished_by_itself(ward, work, place, kind, moment):
+async def finished_by_itself(ward, work, moment: str, kind: str) -> None:
     await work.submit(kind)
-    pid = await ward.start(f"{place}.{moment}=error")
+    pid = await ward.start(f"{moment}=error")
     await work.until("COMPLETED")
     await ward.end(pid)
-    assert (work.directory / f"{place}.{moment}").exists()
+    assert (work.directory / moment).exists()
     await work.assert_done()
-    if place in ("complete", "end", "flush") and kind != "flaky":  # an outcome is said again, not worked out again
-        assert await work.db.fetchval("SELECT max(attempt) FROM tasks") == 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

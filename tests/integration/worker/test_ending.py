@@ -4,24 +4,24 @@ import asyncio
 import json
 import os
 import signal
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.orchestration.worker.main import LEFT_ALONE
-from tests.integration.worker.conftest import over_both
 
 
-@pytest.mark.parametrize("function", ["block", "sleep", "patient", "hold_the_interpreter"])
-async def test_a_task_past_its_time_is_ended_whatever_it_does(bench, function):
+async def test_a_task_past_its_time_is_ended_whatever_it_does(bench):
+    """Each in a process of its own."""
     seconds = json.dumps({"seconds": 60})
-    task_id = await bench.enqueue(function, seconds, timeout_seconds=0.5, max_attempts=1)
+    functions = ("block", "sleep", "patient", "hold_the_interpreter")
+    late = [await bench.enqueue(each, seconds, timeout_seconds=0.5, max_attempts=1) for each in functions]
     others = await bench.enqueue_many(30, "nothing")
-    bench.start()
-    row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER", 30)
-    assert "Timed out after 0.5 s" in row["error"]
+    bench.start("--processes", "4", "--concurrency", "1")
+    for task_id in late:
+        row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER", 30)
+        assert "Timed out after 0.5 s" in row["error"]
     for other in others:
         assert (await bench.until(other, lambda row: row["status"] == "COMPLETED"))["failures"] == 0
 
@@ -39,7 +39,6 @@ async def test_a_task_that_kills_its_process_pays_alone(bench, function, kwargs)
         assert (await bench.until(other, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
 
 
-@over_both
 async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
     ids = await bench.enqueue_many(20, "patient", '{"seconds": 0.5}')
     worker = bench.start("--concurrency", "4")
@@ -52,7 +51,6 @@ async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
     assert "A process ended by signal 9." in worker.process.stderr.read()
 
 
-@over_both
 async def test_a_killed_supervisor_takes_its_processes_along_and_they_give_back(bench):
     task_id = await bench.enqueue("patient", '{"seconds": 30}')
     worker = bench.start()
@@ -76,7 +74,6 @@ async def test_told_to_stop_it_finishes_what_runs_and_gives_back_the_rest(bench)
     assert {row["status"] for row in await bench.rows("SELECT status FROM workers")} == {"STOPPED"}
 
 
-@over_both
 async def test_told_twice_it_gives_back_what_runs(bench):
     task_id = await bench.enqueue("patient", '{"seconds": 60}')
     worker = bench.start()
@@ -102,7 +99,6 @@ async def test_two_workers_share_the_work(bench):
         await bench.until(task_id, lambda row: row["status"] == "COMPLETED")
 
 
-@over_both
 async def test_a_zombie_gets_nothing_accepted(bench):
     """Frozen past its lease, then woken: its task has been done by another, once."""
     path = bench.directory / "ran"
@@ -142,10 +138,10 @@ async def reap(bench) -> None:
     await connection.close()
 
 
-async def test_a_process_that_nobody_hears_ends_with_its_leases(bench, ward, aaiclick_postgres):
-    proxy = Proxy(f"{aaiclick_postgres.host}/.s.PGSQL.{aaiclick_postgres.port}")
+async def test_a_process_that_nobody_hears_ends_with_its_leases(bench, ward, way):
+    proxy = Proxy(way.upstream)
     await proxy.start()
-    ward.reach_postgres_by(proxy.port)
+    ward.reach_work_by(way.by(proxy.port))
     task_id = await bench.enqueue("patient", '{"seconds": 600}')
     pid = await ward.start(lease_seconds=2.0)
     await bench.until(task_id, lambda row: row["status"] == "RUNNING")
@@ -154,18 +150,17 @@ async def test_a_process_that_nobody_hears_ends_with_its_leases(bench, ward, aai
     assert await ward.wait(pid) == LEFT_ALONE
 
 
-async def test_a_line_that_falls_silent_is_replaced_within_the_lease(bench, aaiclick_postgres):
+async def test_a_line_that_falls_silent_is_replaced_within_the_lease(bench, way):
     """Connections that are there swallow everything from now on, and nobody is told: what runs keeps its lease, and
     new work is taken.
     """
-    proxy = Proxy(f"{aaiclick_postgres.host}/.s.PGSQL.{aaiclick_postgres.port}")
+    proxy = Proxy(way.upstream)
     await proxy.start()
-    way = replace(aaiclick_postgres, host="127.0.0.1", port=proxy.port, options=(("sslmode", "disable"),))
     go = bench.directory / "go"
     held = await bench.enqueue("wait_for", json.dumps({"path": str(go)}))
-    times = {"WORKER_TIMEOUT": "5", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
+    variables = {"WORKER_TIMEOUT": "5", "WORKER_HEARTBEAT_INTERVAL": "0.5"} | way.by(proxy.port).variables
     # The proxy is in this loop: nothing may hold it up.
-    worker = await asyncio.to_thread(bench.start, "--concurrency", "4", AAICLICK_DATABASE_URL=way.dsn, **times)
+    worker = await asyncio.to_thread(bench.start, "--concurrency", "4", **variables)
     before = await bench.until(held, lambda row: row["status"] == "RUNNING")
     await proxy.strike("forgotten", 0)
     new = await bench.enqueue("nothing")

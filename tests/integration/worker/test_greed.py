@@ -3,6 +3,8 @@
 import json
 import textwrap
 
+from tests.integration.transports import AFTER_THE_CLAIM, directly
+
 GREEDY = """
 import asyncio, os, resource, sys
 
@@ -25,6 +27,7 @@ def shout_at_once(megabytes):
 """
 
 
+@directly(AFTER_THE_CLAIM)
 async def test_a_task_that_eats_memory_pays_alone(bench):
     (bench.directory / "users_tasks.py").write_text(textwrap.dedent(GREEDY))
     culprit = await bench.enqueue("eat", max_attempts=1, priority=1)
@@ -38,6 +41,7 @@ async def test_a_task_that_eats_memory_pays_alone(bench):
     assert worker.stop() == 0
 
 
+@directly(AFTER_THE_CLAIM)
 async def test_a_gigabyte_of_output_costs_ten_megabytes_of_disk_and_no_memory(bench):
     (bench.directory / "users_tasks.py").write_text(textwrap.dedent(GREEDY))
     ids = [

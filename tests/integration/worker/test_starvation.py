@@ -10,6 +10,7 @@ from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.integration.transports import ONE_ORGANISATION, directly
 
 CROWD = 1_000_000
 FILL = f"""
@@ -22,6 +23,7 @@ NEXT_CLAIMS = 2_000
 """What a worker may claim of the crowd before the last of the ten: it claims some hundreds ahead of running."""
 
 
+@directly(ONE_ORGANISATION)
 async def test_ten_tasks_do_not_wait_for_a_million(ward, aaiclick_postgres):
     db = await connect(aaiclick_postgres)
     await db.execute(FILL, timeout=100)

@@ -10,7 +10,6 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from aaiclick.orchestration.tracing.spans import trace_id_of
-from tests.integration.worker.conftest import over_both
 
 
 @pytest.fixture
@@ -41,9 +40,8 @@ def facts(span) -> dict[str, object]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
-@over_both
-@pytest.mark.parametrize("isolation", ["none", "process"])
-async def test_every_attempt_is_a_span_and_a_line(bench, collector, isolation: str) -> None:
+async def test_every_attempt_is_a_span_and_a_line(bench, collector, transport) -> None:
+    """Beside the others, or (over HTTP) in a process of its own."""
     from aaiclick.orchestration import OrchContext, create_job, create_task
 
     url, found = collector
@@ -52,7 +50,7 @@ async def test_every_attempt_is_a_span_and_a_line(bench, collector, isolation: s
         job = await create_job("nightly", task)
     item = await bench.enqueue("speak")
     worker = bench.start(
-        "--isolation", isolation, forked=False,
+        "--isolation", "none" if transport == "direct" else "process", forked=False,
         OTEL_EXPORTER_OTLP_ENDPOINT=url, AAICLICK_LOG_FORMAT="json", NO_PROXY="127.0.0.1",
     )  # fmt: skip
     await bench.until(task.id, lambda row: row["completed_at"] is not None)

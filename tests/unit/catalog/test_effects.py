@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from aaiclick.catalog.dags.model import JobSpec, Output
 from aaiclick.catalog.running.effects import foreign
+from aaiclick.catalog.running.storage import Layout
 from aaiclick.catalog.running.work import Place, Work
 
 ME, MEMORY, ORG, INPUT, MADE, FILES, GENERATION = (uuid4() for _ in range(7))
@@ -20,16 +22,24 @@ WORK = Work(
         "lake": (Output(name="lake"), Place("lake", FILES, GENERATION, "s3://lake/1/", None, None)),
     },
 )  # fmt: skip
+
+
+def update(dataset: object, generation: object = GENERATION, key: str = "", changed: tuple[str, ...] | None = ("",)):
+    return {
+        "dataset": str(dataset), "generation": str(generation), "partitions": [{"key": key}], "changed": changed,
+    }  # fmt: skip
+
+
 GOOD = {
     "definition": str(ME), "build": None, "states": [(str(MEMORY), "k", {}), (str(ME), "k", {})],
     "inputs": [(str(INPUT), "", "2026-01-01")], "lineage": {str(MADE): [("a", str(INPUT), "b")]},
-    "updates": [{"dataset": str(MADE), "generation": str(GENERATION)}],
+    "updates": [update(MADE)],
 }  # fmt: skip
 STRANGE = str(uuid4())
 
 
 def test_its_own_business_is_taken() -> None:
-    assert foreign(WORK, None, GOOD) is None
+    assert foreign(WORK, {}, GOOD) is None
 
 
 @pytest.mark.parametrize(
@@ -41,10 +51,38 @@ def test_its_own_business_is_taken() -> None:
         ({"inputs": [(str(MADE), "", "2026-01-01")]}, "inputs of dataset"),
         ({"lineage": {str(INPUT): []}}, "lineage of dataset"),
         ({"lineage": {str(MADE): [("a", STRANGE, "b")]}}, "lineage from dataset"),
-        ({"updates": [{"dataset": str(INPUT), "generation": str(GENERATION)}]}, "the dataset"),
-        ({"updates": [{"dataset": str(MADE), "generation": STRANGE}]}, "the dataset"),
-        ({"updates": [{"dataset": str(FILES), "generation": str(GENERATION)}]}, "the dataset"),
+        ({"updates": [update(INPUT)]}, "the dataset"),
+        ({"updates": [update(MADE, STRANGE)]}, "the dataset"),
+        ({"updates": [update(FILES)]}, "the dataset"),
+        ({"updates": [update(MADE, key="de", changed=None)]}, "the partition 'de'"),
+        ({"updates": [update(MADE, changed=("", "de"))]}, "the partition 'de'"),
     ],
 )
 def test_anything_else_is_named(change, words) -> None:
-    assert words in str(foreign(WORK, None, GOOD | change))
+    assert words in str(foreign(WORK, {}, GOOD | change))
+
+
+DIVIDED = Layout((("country", "String"),), "append", (), "country")
+SLICES = replace(
+    WORK,
+    spec=SPEC.model_copy(update={"execution_strategy": "PerPartition"}),
+    inputs={"raw": replace(WORK.inputs["raw"], layout=DIVIDED)},
+)
+OF_ONE = {"dataset": str(INPUT), "partition": "de"}
+
+
+@pytest.mark.parametrize(
+    ("event", "key", "taken"),
+    [
+        (OF_ONE, "de", True),
+        (OF_ONE, "fr", False),
+        (OF_ONE, "", False),
+        ({}, "fr", True),
+        ({"dataset": str(INPUT)}, "fr", True),
+        (OF_ONE | {"dataset": STRANGE}, "fr", True),
+    ],
+)
+def test_a_task_of_one_slice_updates_that_slice(event, key, taken) -> None:
+    """One that nobody started for a slice makes all of them."""
+    found = foreign(SLICES, event, GOOD | {"updates": [update(MADE, key=key, changed=(key,))]})
+    assert (found is None) is taken, found
