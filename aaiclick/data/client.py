@@ -30,7 +30,7 @@ from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.cluster import ClusterLayout, in_order_of_shards
-from aaiclick.data.errors import ObjectNotFoundError, QueryError
+from aaiclick.data.errors import OF_THE_TEXT, ObjectNotFoundError, QueryError
 from aaiclick.data.layout import Layout
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
@@ -339,7 +339,8 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
             remedy="Start it: every Object has rows on every node.",
         )
     if code:
-        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
+        lasting = " It lies in the query: trying again is no use." if code in OF_THE_TEXT else ""
+        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.{lasting}")
         result.code = code
         return result
     if _broke_off(error):

@@ -223,6 +223,16 @@ async def upload(target: S3Object, access: S3Access, pieces: AsyncIterable[bytes
         await _Upload(S3Session(session, target, access, private), target).run(pieces)
 
 
+async def delete(target: S3Object, access: S3Access, allow_private: bool = False) -> None:
+    """Delete an object; one that is not there is no error."""
+    session, private = _session(access, allow_private)
+    try:
+        async with session:
+            (await S3Session(session, target, access, private).ask("DELETE")).release()
+    except (aiohttp.ClientError, TimeoutError, BusyError) as error:
+        raise DataError(f"{target} could not be deleted: {error}.", remedy="Try again later.") from None
+
+
 class _Upload:
     def __init__(self, session: S3Session, target: S3Object) -> None:
         self._session = session
