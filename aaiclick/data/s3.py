@@ -111,6 +111,22 @@ class S3Object:
         return f"https://{host}/{self.bucket}/{path}"
 
 
+# --- keys in queries ---------------------------------------------------------------------------------------------
+
+KEY, SECRET, TOKEN = "{aai_s3_key:String}", "{aai_s3_secret:String}", "{aai_s3_token:String}"
+"""What stands for the keys in a query by which ClickHouse itself asks S3. Their values are parameters of the request,
+since ClickHouse logs the text of a query that it cannot read as it is, secrets included.
+"""
+
+
+def keys_of(text: str) -> dict[str, str]:
+    """The parameters of a query that the keys of this process's environment stand in for; most need none."""
+    if "{aai_s3_" not in text:
+        return {}
+    access = S3Access.from_environment()
+    return {"aai_s3_key": access.access_key, "aai_s3_secret": access.secret_key, "aai_s3_token": access.session_token}
+
+
 # --- signatures --------------------------------------------------------------------------------------------------
 
 

@@ -492,7 +492,6 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
     CONSTRAINT tasks_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
-    CONSTRAINT tasks_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES job_definitions (id),
     CONSTRAINT tasks_phase CHECK (num_nonnulls(readiness, lease_token, completed_at) = 1),
     CONSTRAINT tasks_lease CHECK ((lease_token IS NOT NULL) = (status IN ('CLAIMED', 'RUNNING'))),
     CONSTRAINT tasks_waiting CHECK ((readiness IS NOT NULL) = (status = 'PENDING' OR next_retry_at IS NOT NULL)),
