@@ -4,6 +4,9 @@
 as before keeps its generation. New generations are filled by a job of their own, from what there is, beside the old
 ones. When it has completed, `finish` lets the version serve. Each is one transaction under the DAG's lock; whoever is
 killed in between leaves the old version serving, and the next deploy goes on from there. A rollback is a swap back.
+
+Deploys and rollbacks of one DAG take effect in the order in which they began, however long each is filled: who was
+overtaken by a later one is told so, and does not undo it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a deploy or a rollback did. `built` are the datasets with a generation that did not exist.
+    """What a deploy or a rollback did. `built` are the datasets with a generation that no version has served.
 
     While `job_id` fills them, the version does not serve yet.
     """
@@ -65,8 +68,11 @@ async def deploy(
     org_id: UUID = DEFAULT_ORG_ID,
     by: UUID | None = None,
     roles: Collection[str] | None = None,
+    going_on: bool = False,
 ) -> Deployed:
     """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended.
+
+    `going_on` finishes what an earlier call has begun: it is no later wish than that.
 
     Of the datasets of other DAGs it reads those that one of the roles may read (None: all); the others are nobody's.
     """
@@ -77,6 +83,8 @@ async def deploy(
         before = await store.find_version(connection, org_id, dag.name)
         previous = before["id"] if before else None
         version_id, is_new, built = await _prepare(connection, org_id, dag, text, by, roles)
+        if is_new or not going_on:
+            await store.wish(connection, version_id)
         state = await store.version_state(connection, version_id)
         job_id = None
         ready = state["ready_at"] is not None
@@ -84,10 +92,13 @@ async def deploy(
             if state["fill_status"] in ("PENDING", "RUNNING"):
                 job_id = state["fill_job_id"]
             elif state["fill_status"] != "COMPLETED":
-                job_id = await store.start_filling(connection, org_id, dag.name, version_id)
+                job_id = await store.start_filling(connection, org_id, dag.name, version_id, before["id"])
         if job_id is None and previous != version_id:
-            await _serve(connection, org_id, dag, version_id, returning=ready)
+            if before is not None:
+                _check_order(dag.name, before, state)
+            await _serve(connection, org_id, dag, version_id, returning=ready or _is_outrun(state, previous))
     diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
+    diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset not in built))
     return Deployed(version_id, version_hash(dag), previous, is_new, built, diff, dag.name, job_id is None, job_id)
 
 
@@ -109,13 +120,25 @@ async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = D
                 f"{state['fill_status']}.{said} The version before still serves.",
                 remedy=f"'aaiclick jobs show {state['fill_job_id']}' shows what happened; deploying again tries again.",
             )
-        if (serving and serving["id"]) != deployed.previous:
-            raise DeployError(
-                f"Another version of {deployed.dag_name!r} began to serve while this one was filled.",
-                remedy="Deploy again if it is still wanted.",
-            )
-        await _serve(connection, org_id, load_dag(found["yaml"]), deployed.version_id)
+        if serving is not None:
+            _check_order(deployed.dag_name, serving, state)
+        outrun = _is_outrun(state, serving["id"] if serving else None)
+        await _serve(connection, org_id, load_dag(found["yaml"]), deployed.version_id, returning=outrun)
     return replace(deployed, serves=True)
+
+
+def _check_order(dag_name: str, serving: asyncpg.Record, state: asyncpg.Record) -> None:
+    """Refuse to undo what was wished for later."""
+    if serving["deploy_ticket"] > state["deploy_ticket"]:
+        raise DeployError(
+            f"Version {serving['yaml_hash'][:12]} of {dag_name!r}, deployed after this one was begun, serves already.",
+            remedy="It serves on. Deploy again if this one is still wanted.",
+        )
+
+
+def _is_outrun(state: asyncpg.Record, serving: UUID | None) -> bool:
+    """Whether another version began to serve while this one was filled, which then has fallen behind it as well."""
+    return state["filled_beside"] is not None and state["filled_beside"] != serving
 
 
 async def roll_back(
@@ -133,11 +156,13 @@ async def roll_back(
         if before is None or found is None:
             raise _no_dag(dag_name)
         dag = load_dag(found["yaml"])
+        await store.wish(connection, found["id"])
         if before["id"] != found["id"]:
             await _serve(connection, org_id, dag, found["id"], returning=True)
     left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
     cancelled = await cancel_tasks(connection, left) if left else set[int]()
     diff = diff_dags(load_dag(before["yaml"]), dag)
+    diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
     return Deployed(found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=len(cancelled))
 
 
@@ -151,7 +176,9 @@ async def compare(
     """What a deploy would change."""
     dag = load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
-    return diff_dags(load_dag(before["yaml"]) if before else None, dag)
+    diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
+    made = await store.made_before(connection, org_id, dag.name, dataset_hashes(dag), places(dag))
+    return replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset in made))
 
 
 def _no_dag(dag_name: str) -> NotFoundError:
@@ -187,7 +214,9 @@ async def _prepare(
         if roles is not None:  # that the version is there must not tell that what it reads is
             await _external(connection, org_id, dag, roles)
         versions = await store.list_versions(connection, org_id, dag.name)
-        return next(row["id"] for row in versions if row["yaml_hash"] == identity), False, ()
+        known = next(row for row in versions if row["yaml_hash"] == identity)
+        built = () if known["ready_at"] else await store.made_for(connection, known["id"], places(dag))
+        return known["id"], False, built
     external = await _external(connection, org_id, dag, roles)
     hashes, ids, built = dataset_hashes(dag), dict[str, UUID](), list[str]()
     for job in dag.jobs:

@@ -76,6 +76,9 @@ class DatasetError(CatalogError):
 class QueryRefusedError(CatalogError):
     """A query is not one plain SELECT over datasets that may be read."""
 
+    permanent = True
+    """A task that runs it is not tried again."""
+
 
 class LineageError(QueryRefusedError):
     """Where a column comes from cannot be said."""

@@ -121,7 +121,7 @@ def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
             " The version before still serves.",
             remedy=f"'aaiclick jobs show {done['job_id']}' shows what happened; deploying again tries again.",
         )
-    return client.deploy_dag(text, file) | {"built": done["built"], "changes": done["changes"]}
+    return client.deploy_dag(text, file, going_on=True) | {"built": done["built"], "changes": done["changes"]}
 
 
 def _of(client: Client, org: str) -> Client:

@@ -176,9 +176,11 @@ class AsyncClient:
         """What a deploy of a file would change."""
         return await self.call(calls.post("/v1/dags/diff", {"text": text, "file": file}))
 
-    async def deploy_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
-        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again when that is done."""
-        return await self.call(calls.post("/v1/dags/deploy", {"text": text, "file": file}))
+    async def deploy_dag(self, text: str, file: str = "dag.yaml", *, going_on: bool = False) -> dict[str, Any]:
+        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again, `going_on`, when that is
+        done.
+        """
+        return await self.call(calls.post("/v1/dags/deploy", {"text": text, "file": file, "going_on": going_on}))
 
     async def dag_versions(self, dag: str | None = None) -> list[dict[str, Any]]:
         """The versions of a DAG, or of all, the newest first."""

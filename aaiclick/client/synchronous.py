@@ -140,9 +140,11 @@ class Client:
         """What a deploy of a file would change."""
         return self._run(self._client.diff_dag(text, file))
 
-    def deploy_dag(self, text: str, file: str = "dag.yaml") -> dict[str, Any]:
-        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again when that is done."""
-        return self._run(self._client.deploy_dag(text, file))
+    def deploy_dag(self, text: str, file: str = "dag.yaml", *, going_on: bool = False) -> dict[str, Any]:
+        """Begin to deploy. While `job_id` fills new datasets it does not serve: deploy again, `going_on`, when that is
+        done.
+        """
+        return self._run(self._client.deploy_dag(text, file, going_on=going_on))
 
     def dag_versions(self, dag: str | None = None) -> list[dict[str, Any]]:
         """The versions of a DAG, or of all, the newest first."""

@@ -30,8 +30,9 @@ from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.cluster import ClusterLayout, in_order_of_shards
-from aaiclick.data.errors import ObjectNotFoundError, QueryError
+from aaiclick.data.errors import OF_THE_TEXT, ObjectNotFoundError, QueryError
 from aaiclick.data.layout import Layout
+from aaiclick.data.s3 import keys_of
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
@@ -115,7 +116,7 @@ class Client:
         query_id = query_id or new_query_id()
         merged = {**self.settings, **(settings or {}), "query_id": query_id}
         raw = await self._for(text)
-        work = raw.query_arrow(text, parameters=_bound(parameters), settings=merged, use_strings=True)
+        work = raw.query_arrow(text, parameters=_bound(text, parameters), settings=merged, use_strings=True)
         started = time.monotonic()
         try:
             return await self._guarded(work, query_id)
@@ -128,7 +129,7 @@ class Client:
         merged = {**self.settings, **query.settings, "query_id": query_id}
         raw = await self._for(query.text)
         work = raw.query_arrow_stream(
-            query.text, parameters=_bound(query.parameters), settings=merged, use_strings=True
+            query.text, parameters=_bound(query.text, query.parameters), settings=merged, use_strings=True
         )
         stream = await self._guarded(work, query_id)
         finished, started = False, time.monotonic()
@@ -160,7 +161,7 @@ class Client:
         query_id = query_id or new_query_id()
         merged = {**self.settings, **(settings or {}), "query_id": query_id}
         await self._guarded(
-            (await self._for(text)).command(text, parameters=_bound(parameters), settings=merged), query_id
+            (await self._for(text)).command(text, parameters=_bound(text, parameters), settings=merged), query_id
         )
 
     async def insert(self, table: str, columns: list[str], body: bytes, query_id: str = "") -> None:
@@ -202,7 +203,7 @@ class Client:
         merged = {**self.settings, **query.settings, **settings, "query_id": query_id}
         finished, tail, started = False, b"", time.monotonic()
         raw = await self._for(query.text)
-        work = raw.raw_stream(query.text, _bound(query.parameters), merged, format_name)
+        work = raw.raw_stream(query.text, _bound(query.text, query.parameters), merged, format_name)
         stream = await self._guarded(work, query_id)
         try:
             async with stream:
@@ -302,8 +303,8 @@ def new_query_id(prefix: str = "aai") -> str:
     return f"{prefix}-{uuid.uuid4().hex}"
 
 
-def _bound(parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return dict(parameters) if parameters else None
+def _bound(text: str, parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return {**(parameters or {}), **keys_of(text)} or None
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
@@ -339,7 +340,8 @@ def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
             remedy="Start it: every Object has rows on every node.",
         )
     if code:
-        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.")
+        lasting = " It lies in the query: trying again is no use." if code in OF_THE_TEXT else ""
+        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.{lasting}")
         result.code = code
         return result
     if _broke_off(error):

@@ -86,10 +86,24 @@ class IngestError(DataError):
     """A file or URL could not be read."""
 
 
+OF_THE_TEXT = frozenset({
+    8, 10, 15, 16, 20, 34, 35, 42, 43, 44, 46, 47, 50, 53, 62, 63, 70, 80, 115, 179, 184, 207, 215, 258, 352, 386,
+})  # fmt: skip
+"""Numbers of errors that lie in the text of a query and the types of its columns: a name, a function, a type, an
+argument, a setting that is not there or does not fit, syntax, aggregation. Errors of values (a division, a number that
+cannot be read) are not among them, since values change, nor are those of the server: memory, parts, network, time.
+"""
+
+
 class QueryError(DataError):
     """ClickHouse refused or failed a query; `code` is its error number."""
 
     code: int = 0
+
+    @property
+    def permanent(self) -> bool:
+        """Whether trying again is no use, whatever the data and however the server fares."""
+        return self.code in OF_THE_TEXT
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -111,6 +111,22 @@ class S3Object:
         return f"https://{host}/{self.bucket}/{path}"
 
 
+# --- keys in queries ---------------------------------------------------------------------------------------------
+
+KEY, SECRET, TOKEN = "{aai_s3_key:String}", "{aai_s3_secret:String}", "{aai_s3_token:String}"
+"""What stands for the keys in a query by which ClickHouse itself asks S3. Their values are parameters of the request,
+since ClickHouse logs the text of a query that it cannot read as it is, secrets included.
+"""
+
+
+def keys_of(text: str) -> dict[str, str]:
+    """The parameters of a query that the keys of this process's environment stand in for; most need none."""
+    if "{aai_s3_" not in text:
+        return {}
+    access = S3Access.from_environment()
+    return {"aai_s3_key": access.access_key, "aai_s3_secret": access.secret_key, "aai_s3_token": access.session_token}
+
+
 # --- signatures --------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +237,16 @@ async def upload(target: S3Object, access: S3Access, pieces: AsyncIterable[bytes
     session, private = _session(access, allow_private)
     async with session:
         await _Upload(S3Session(session, target, access, private), target).run(pieces)
+
+
+async def delete(target: S3Object, access: S3Access, allow_private: bool = False) -> None:
+    """Delete an object; one that is not there is no error."""
+    session, private = _session(access, allow_private)
+    try:
+        async with session:
+            (await S3Session(session, target, access, private).ask("DELETE")).release()
+    except (aiohttp.ClientError, TimeoutError, BusyError) as error:
+        raise DataError(f"{target} could not be deleted: {error}.", remedy="Try again later.") from None
 
 
 class _Upload:

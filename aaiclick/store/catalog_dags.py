@@ -7,7 +7,7 @@ other, and a deploy that fails has changed nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.store.engine import Connection
+
+
+Place = tuple[str, int]
+"""A job, and which of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,24 @@ async def ensure_dataset_version(
     return row["id"], row["made"]
 
 
+async def made_before(
+    connection: Connection, org_id: UUID, dag_name: str, hashes: Mapping[str, str], places: Mapping[str, Place]
+) -> set[str]:
+    """Outputs that have a generation which was made in this way, and served."""
+    rows = await connection.fetch(
+        statement("made_before"), org_id, dag_name, [places[each][0] for each in hashes],
+        [places[each][1] for each in hashes], list(hashes.values()), list(hashes),
+    )  # fmt: skip
+    return {row["output"] for row in rows}
+
+
+async def made_for(connection: Connection, version_id: UUID, places: Mapping[str, Place]) -> tuple[str, ...]:
+    """Outputs whose generations were made for a version."""
+    rows = await connection.fetch(statement("made_for"), version_id)
+    made = {(row["producer_job_name"], row["producer_output_index"]) for row in rows}
+    return tuple(name for name, place in places.items() if place in made)
+
+
 async def point(connection: Connection, version_id: UUID, dataset_id: UUID, dataset_version: UUID) -> None:
     await connection.execute(statement("point_dataset"), version_id, dataset_id, dataset_version)
 
@@ -140,17 +162,24 @@ async def swap(
 
 
 async def version_state(connection: Connection, version_id: UUID) -> asyncpg.Record:
-    """Whether a version is filled, and the job that fills it."""
+    """Whether a version is filled, the job that fills it, and beside which one."""
     row = await connection.fetchrow(statement("version_state"), version_id)
     assert row is not None  # noqa: S101  (the caller found the version under the DAG's lock)
     return row
+
+
+async def wish(connection: Connection, version_id: UUID) -> None:
+    """Somebody wants a version to serve: of two, the one that was wished for later does in the end."""
+    await connection.execute(statement("wish_version"), version_id)
 
 
 async def set_ready(connection: Connection, version_id: UUID) -> None:
     await connection.execute(statement("set_ready"), version_id)
 
 
-async def start_filling(connection: Connection, org_id: UUID, dag_name: str, version_id: UUID) -> int | None:
+async def start_filling(
+    connection: Connection, org_id: UUID, dag_name: str, version_id: UUID, beside: UUID
+) -> int | None:
     """Start a job that fills the generations made for a version; None if there is nothing to fill them from.
 
     It goes by the same events as everything else, which only this version hears of.
@@ -164,7 +193,7 @@ async def start_filling(connection: Connection, org_id: UUID, dag_name: str, ver
     await _seed(connection, org_id, job_id, stale, version_id)
     for source in sources:
         await catalog_events.add_source(connection, job_id, source, trigger, build=version_id)
-    await connection.execute(statement("set_fill_job"), version_id, job_id)
+    await connection.execute(statement("set_fill_job"), version_id, job_id, beside)
     return job_id
 
 

@@ -37,7 +37,7 @@ ENTRYPOINT = "aaiclick.catalog.running.task.run_definition"
 
 COLUMNS = (
     "id", "org_id", "job_id", "definition_id", "dedupe_key", "type", "entrypoint", "kwargs", "queue", "max_attempts",
-    "timeout_seconds", "concurrency_key", "concurrency_limit", "partitions", "readiness",
+    "timeout_seconds", "concurrency_key", "concurrency_limit", "readiness", "partitions",
 )  # fmt: skip
 PARTITIONS = COLUMNS.index("partitions")
 COPIED_FROM = 50
@@ -96,7 +96,10 @@ class _Routed:
     """Tasks to insert, column by column."""
 
     rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
-    definitions: set[UUID] = field(default_factory=set[UUID])
+    definitions: dict[UUID, tuple[str, tuple[Any, ...], tuple[Any, ...]]] = field(
+        default_factory=dict[UUID, tuple[str, tuple[Any, ...], tuple[Any, ...]]]
+    )
+    """Of each definition, what is the same in all of its tasks: thousands come at once."""
 
     def add(
         self,
@@ -108,21 +111,25 @@ class _Routed:
         partition: str | None = None,
     ) -> int:
         """A task of a definition; `told` is the event as JSON."""
-        task_id = get_snowflake_id()
-        limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
-        key = None if limit is None else f"definition:{definition['type']}"
-        runtime = definition["runtime"]
-        self.definitions.add(definition["id"])
+        task_id, definition_id = get_snowflake_id(), definition["id"]
+        same = self.definitions.get(definition_id)
+        if same is None:
+            same = self.definitions[definition_id] = _same(definition)
+        said, before, after = same
+        partitions = None if partition is None else [partition]
         self.rows.append(
-            (
-                task_id, org_id, job_id, definition["id"], dedupe_key, definition["type"], ENTRYPOINT,
-                f'{{"definition": "{definition["id"]}", "event": {told}}}',
-                queue_of(runtime), definition["max_attempts"],
-                definition["timeout_seconds"], key, limit, None if partition is None else [partition],
-                "READY" if key is None else "HELD",
-            )
-        )  # fmt: skip
+            (task_id, org_id, job_id, definition_id, dedupe_key, *before, f"{said}{told}}}", *after, partitions)
+        )
         return task_id
+
+
+def _same(definition: Mapping[str, Any] | asyncpg.Record) -> tuple[str, tuple[Any, ...], tuple[Any, ...]]:
+    """The beginning of what its tasks are told, and their columns before and after that."""
+    limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
+    key = None if limit is None else f"definition:{definition['type']}"
+    queue, ready = queue_of(definition["runtime"]), "READY" if key is None else "HELD"
+    after = queue, definition["max_attempts"], definition["timeout_seconds"], key, limit, ready
+    return f'{{"definition": "{definition["id"]}", "event": ', (definition["type"], ENTRYPOINT), after
 
 
 async def _insert(connection: Connection, routed: _Routed, *, copied_from: int = COPIED_FROM) -> Counter[int]:
@@ -146,7 +153,8 @@ async def _insert(connection: Connection, routed: _Routed, *, copied_from: int =
         await _put(connection, rows, copied_from)
     await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
     ready = {row[8] for row in rows if row[11] is None}
-    ready |= await admit(connection, {(row[1], row[11]) for row in rows})
+    if keyed := {(row[1], row[11]) for row in rows if row[11] is not None}:
+        ready |= await admit(connection, keyed)
     await notify_ready(connection, ready)
     return Counter(row[2] for row in rows)
 

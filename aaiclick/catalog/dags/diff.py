@@ -40,7 +40,10 @@ class Rebuild:
 
 @dataclass(frozen=True)
 class DagDiff:
-    """The steps from one version to another. What is not in `rebuilt` keeps its data."""
+    """The steps from one version to another. What is not in `rebuilt` keeps its data.
+
+    `there` are those of them that were made in this way before: nothing is built, their rows are served again.
+    """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -49,6 +52,7 @@ class DagDiff:
     rebuilt: tuple[Rebuild, ...]
     kept: tuple[str, ...]
     dropped: tuple[str, ...]
+    there: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:

@@ -21,7 +21,7 @@ from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import TaskScope
 from aaiclick.orchestration.transport import forms
 from aaiclick.settings import ServerTarget
-from aaiclick.store import catalog_runs
+from aaiclick.store import catalog_runs, loose_files
 
 if TYPE_CHECKING:
     from aaiclick.data.client import Client
@@ -47,6 +47,10 @@ class Ledger(ABC):
 
     @abstractmethod
     async def input_digest(self, generation: UUID) -> str: ...
+
+    @abstractmethod
+    async def announce_file(self, place: Place, name: str) -> None:
+        """Say that a file is about to be written."""
 
     @abstractmethod
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
@@ -83,6 +87,10 @@ class DirectLedger(Ledger):
     async def input_digest(self, generation: UUID) -> str:
         async with get_current_context().connection() as connection:
             return await catalog_runs.input_digest(connection, generation)
+
+    async def announce_file(self, place: Place, name: str) -> None:
+        async with get_current_context().connection() as connection:
+            await loose_files.announce(connection, place.generation, name, self._scope.lease)
 
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
         data = get_data_context()
@@ -142,12 +150,15 @@ class RemoteLedger(Ledger):
     async def input_digest(self, generation: UUID) -> str:
         return (await self._ask("digest", generation=str(generation)))["digest"]
 
+    async def announce_file(self, place: Place, name: str) -> None:  # noqa: ARG002
+        raise DatasetError(
+            f"The output {place.name!r} is kept in files, which workers beside the databases write.",
+            remedy="Leave its job's runtime out, or keep the output in ClickHouse.",
+        )
+
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
         if is_prefix(place.table):
-            raise DatasetError(
-                f"The output {place.name!r} is kept in files, which workers beside the databases write.",
-                remedy="Leave its job's runtime out, or keep the output in ClickHouse.",
-            )
+            await self.announce_file(place, "")
         answer = await self._ask(
             "publish", generation=str(place.generation), partition=slice_key, ticket=str(ticket), table=staged.table,
             rows=staged.rows,

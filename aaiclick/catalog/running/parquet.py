@@ -6,7 +6,8 @@ the generation. What lies under the prefix besides (files of attempts that died,
 read.
 
 ClickHouse reads and writes them itself, by `file()` and `s3()`; each file is named, so one that is missing is an error
-and not fewer rows. Keys to S3 are those of the process that asks; ClickHouse hides them in its errors and logs.
+and not fewer rows. Keys to S3 are those of the process that asks, and parameters of its request: they are not in the
+text of the query, and ClickHouse hides them where it writes them out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.data.context import DataContext
-from aaiclick.data.s3 import SCHEME, S3Access, S3Object
+from aaiclick.data.s3 import KEY, SCHEME, SECRET, TOKEN, S3Access, S3Object
 from aaiclick.data.types import quote_name, quote_text
 from aaiclick.errors import AaiclickError
 
@@ -52,11 +53,10 @@ def function_of(location: str, name: str, columns: Sequence[tuple[str, str]]) ->
     if not location.startswith(SCHEME):
         return f"file({quote_text(location + name)}, 'Parquet', {structure})"
     access = S3Access.from_environment()
-    given = [S3Object.parse(location + name).url(access)]
-    given += [access.access_key, access.secret_key] if access.access_key else []
-    given += [access.session_token] if access.session_token else []
-    signed = ", ".join(quote_text(each) for each in given) + ("" if access.access_key else ", NOSIGN")
-    return f"s3({signed}, 'Parquet', {structure})"
+    given = [quote_text(S3Object.parse(location + name).url(access))]
+    given += [KEY, SECRET] if access.access_key else ["NOSIGN"]
+    given += [TOKEN] if access.access_key and access.session_token else []
+    return f"s3({', '.join(given)}, 'Parquet', {structure})"
 
 
 def select_of(

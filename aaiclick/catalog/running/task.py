@@ -26,7 +26,9 @@ from aaiclick.catalog.running.runners import RUNNERS, Runner
 from aaiclick.catalog.running.secrets import filled_in
 from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
+from aaiclick.data.errors import ObjectNotFoundError, QueryError
 from aaiclick.data.types import quote_name
+from aaiclick.orchestration.retry import PermanentError
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
 from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
 
@@ -43,7 +45,12 @@ async def run_definition(definition: str, event: dict[str, Any]) -> Record:
     assert scope is not None  # noqa: S101
     ledger = ledger_of(scope)
     task = _Task(await ledger.work(UUID(definition)), event, scope, ledger)
-    await task.run()
+    try:
+        await task.run()
+    except ObjectNotFoundError as error:
+        raise task.lost(error) or error from None
+    except QueryError as error:
+        raise await task.overtaken(error) or error from None
     scope.effects = task.effects.to_json()
     return Record(task.effects.outputs)
 
@@ -83,6 +90,27 @@ class _Task:
         if self.was_reset:
             self.effects.states.append((str(self.work.id), BOOTSTRAP, {"reset_by": str(self.scope.lease.task_id)}))
         self._note_inputs(keys if driver is not None else [""], driver)
+
+    def lost(self, error: ObjectNotFoundError) -> PermanentError | None:
+        """A generation is known by its id: if it is gone, it is gone the next time, too."""
+        gone = next((place for place in self._places() if place.table in error.what), None)
+        if gone is None:
+            return None
+        return PermanentError(
+            f"The rows of {gone.name!r} are gone from ClickHouse; trying again is no use. {error.what}",
+            remedy="Restore the table, or have it made again: aaiclick datasets rematerialize.",
+        )
+
+    async def overtaken(self, error: QueryError) -> DatasetError | None:
+        """Rows are put in place before the task that made them completes, and only then it is known that they have
+        other columns: who reads in between fails, and does not fail the next time.
+        """
+        for place in self.work.inputs.values() if error.permanent else ():
+            if place.layout is None or is_prefix(place.table):
+                continue
+            if await storage.existing(get_data_context(), place.table) != place.layout.columns:
+                return DatasetError(f"The columns of {place.name!r} were changing while they were read. {error.what}")
+        return None
 
     async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
         ticket = await self.ledger.take_ticket()
@@ -214,6 +242,7 @@ class _Task:
             await storage.join(context, staging, place.table, place.files)
         name = f"{ticket}-{self.scope.lease.task_id}-{self.scope.lease.attempt}.parquet"
         select = storage.stored_select(staging)
+        await self.ledger.announce_file(place, name)
         await parquet.write(context, place.table, name, select, layout.stored)
         count = staging.rows if not merged else await storage.count(context, select)
         return replace(staging, file=parquet.File(name, slice_key, count), merged=merged)

@@ -16,11 +16,13 @@ from uuid import UUID
 from aaiclick.data.client import Client, connect
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.loops.loose_files import delete_loose_files
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import live_sessions
 from aaiclick.orchestration.tenants import tenant_target
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import tables
+from aaiclick.store.loose_files import KEPT_SECONDS
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -30,7 +32,9 @@ AT_ONCE = 8
 
 
 class PgCleanupWorker(Periodic):
-    """Releases what ended jobs and dead sessions hold, then drops every table that nothing refers to."""
+    """Releases what ended jobs and dead sessions hold, then drops every table that nothing refers to, and deletes files
+    of datasets that were replaced `file_seconds` ago.
+    """
 
     def __init__(
         self,
@@ -38,12 +42,14 @@ class PgCleanupWorker(Periodic):
         *,
         reclaim_seconds: float = tables.RECLAIM_SECONDS,
         failed_seconds: float = tables.FAILED_SECONDS,
+        file_seconds: float = KEPT_SECONDS,
         postgres: PostgresTarget | None = None,
         clickhouse: ClickHouseTarget | None = None,
     ) -> None:
         super().__init__(poll_interval, postgres=postgres, clickhouse=clickhouse)
         self._reclaim_seconds = reclaim_seconds
         self._failed_seconds = failed_seconds
+        self._file_seconds = file_seconds
 
     async def run_once(self) -> int:
         """One pass; returns how many tables it dropped."""
@@ -55,6 +61,7 @@ class PgCleanupWorker(Periodic):
                 total += await drop_marked(connection, client, names)
                 if self._stopping.is_set() or len(names) < tables.DROPPED_AT_ONCE:
                     break
+            await delete_loose_files(connection, kept_seconds=self._file_seconds)
             return total
 
 

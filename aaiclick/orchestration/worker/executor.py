@@ -14,6 +14,8 @@ import ctypes
 import functools
 import inspect
 import json
+import os
+import socket
 import threading
 import time
 import traceback
@@ -382,8 +384,8 @@ def _storable(text: str) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, EntrypointError):
-        return str(error)
+    if isinstance(error, EntrypointError):  # what one worker lacks, the next may have
+        return f"{error}\nIt ran on {socket.gethostname()}, process {os.getpid()}, in {Path.cwd()}."
     return "".join(traceback.format_exception(error)).rstrip()
 
 

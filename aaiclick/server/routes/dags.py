@@ -41,6 +41,12 @@ class DagFile(shapes.Sent):
     file: shapes.Name = Field(default="dag.yaml", description="What errors call it")
 
 
+class DagToDeploy(DagFile):
+    going_on: bool = Field(
+        default=False, description="Finish a deploy that was begun; refused if a later one serves by now"
+    )
+
+
 class DagHead(BaseModel):
     """A DAG file that is right."""
 
@@ -137,11 +143,13 @@ async def diff(call: Caller, body: DagFile) -> list[Change]:
 
 
 @routes.post("/v1/dags/deploy", Permission.WRITER)
-async def deploy(call: Caller, body: DagFile) -> Deployed:
+async def deploy(call: Caller, body: DagToDeploy) -> Deployed:
     """Deploy a file: a new version, which serves as soon as its new datasets are filled."""
     async with changing(call) as connection:
         roles = (await reader(call, connection)).roles
-        done = await deploys.deploy(connection, body.text, body.file, org_id=call.principal.org_id, roles=roles)
+        done = await deploys.deploy(
+            connection, body.text, body.file, org_id=call.principal.org_id, roles=roles, going_on=body.going_on
+        )
         await note(call, connection, "dag.deploy", done.dag_name, {"version": done.version_hash})
         before = done.previous is None or await _may_read(call, connection, done.dag_name, done.previous)
     return _deployed(done, _told(done.diff, before=before))

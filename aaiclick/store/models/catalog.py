@@ -32,7 +32,10 @@ DATASET_TICKETS = Sequence("dataset_tickets", metadata=metadata)
 
 
 class DagVersion(Row, table=True):
-    """An immutable DAG, known by the hash of its YAML. It may serve once its datasets are filled (`ready_at`)."""
+    """An immutable DAG, known by the hash of its YAML. It may serve once its datasets are filled (`ready_at`).
+
+    `deploy_ticket` is of the latest wish that it serve, `filled_beside` the version that served when its filling began.
+    """
 
     __tablename__ = "dag_versions"
 
@@ -45,6 +48,8 @@ class DagVersion(Row, table=True):
     created_at: datetime = now()
     ready_at: datetime | None = moment()
     fill_job_id: int | None = snowflake(null=True)
+    filled_beside: UUID | None = uuid(null=True)
+    deploy_ticket: int = column(BigInteger(), default=0, server="0")
 
     __table_args__ = (
         UniqueConstraint("org_id", "dag_name", "yaml_hash"),

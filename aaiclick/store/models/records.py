@@ -108,6 +108,29 @@ class Dispatch(Row, table=True):
     )
 
 
+class LooseFile(Row, table=True):
+    """A file that its generation is not yet, or no longer: being written by an attempt, or replaced.
+
+    Known from before it is written until after it is deleted, so that no crash leaves one that nobody knows.
+    """
+
+    __tablename__ = "loose_files"
+
+    dataset_version: UUID = uuid(primary_key=True)
+    name: str = words(primary_key=True)
+    org_id: UUID = org()
+    location: str = words()
+    written_at: datetime = now()
+    task_id: int | None = snowflake(null=True)
+    attempt: int | None = column(Integer(), null=True)
+    replaced_at: datetime | None = moment()
+    deleting_at: datetime | None = moment()
+
+    __table_args__ = (
+        CheckConstraint("(replaced_at IS NULL) = (task_id IS NOT NULL AND attempt IS NOT NULL)", name="writer"),
+    )
+
+
 class TaskInput(Row, table=True):
     """Which version of which partition a task read: the key of memoization and of dataset lineage."""
 

@@ -69,7 +69,7 @@ class Task(Row, table=True):
     cancel_requested_at: datetime | None = moment()
     cause_id: int | None = snowflake(null=True)
     added_by: int | None = snowflake(null=True)
-    definition_id: UUID | None = uuid("job_definitions.id", null=True)
+    definition_id: UUID | None = uuid(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     concurrency_limit: int | None = column(Integer(), null=True)
     depth: int | None = column(Integer(), null=True)

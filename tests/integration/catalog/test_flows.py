@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,9 @@ from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.running import task as running_task
 from aaiclick.cli.tasks import tasks
+from aaiclick.data.errors import QueryError
 from aaiclick.errors import LeaseLost
+from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
@@ -147,6 +150,114 @@ async def test_a_deploy_that_cannot_be_filled_leaves_the_old_version_serving_and
     assert await shop.rows("daily") == [("2026-01-01", 11)]
     again = await deploy(shop.db, broken)
     assert again.job_id not in (None, begun.job_id)
+
+
+async def test_an_error_that_lies_in_the_query_is_not_tried_again_and_others_are(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    tried = "SELECT failures, error FROM tasks WHERE type = 'shop.tidy' ORDER BY id DESC LIMIT 1"
+
+    async def tidied_by(query):
+        text = SHOP.replace("SELECT id, day, amount FROM raw WHERE id > 0", query)
+        begun = await deploy(shop.db, text.replace("max_attempts: 5", "max_attempts: 2"))
+        assert await shop.finish(begun.job_id) == "FAILED"
+        return await shop.db.fetchrow(tried)
+
+    await set_retry_policy("shop.tidy", RetryPolicy(base_seconds=0.01, cap_seconds=0.01))
+    failures, error = await tidied_by("SELECT id, day, amount + day AS amount FROM raw")  # a number and a text
+    assert (failures, "trying again is no use" in error) == (1, True)
+    failures, error = await tidied_by("SELECT id, day, intDiv(amount, id - 1) AS amount FROM raw")  # values may change
+    assert (failures, "trying again is no use" in error) == (2, False)
+    for text, lasting in (("SELEC 1", True), ("SELECT sum(x) FROM numbers(3)", True), ("SELECT toUInt8('x')", False)):
+        with pytest.raises(QueryError) as caught:
+            await shop.clickhouse.run(text)
+        assert caught.value.permanent is lasting
+    with pytest.raises(QueryError, match="memory") as caught:
+        await shop.clickhouse.run(
+            "SELECT groupArray(number) FROM numbers(9999999)", settings={"max_memory_usage": 1_000_000}
+        )
+    assert not caught.value.permanent
+    # The table of a generation is gone for good; one whose columns are just changing is not.
+    await shop.deploy(SHOP.replace("max_attempts: 5", "max_attempts: 5, memoize: false"))
+    table = await shop.db.fetchval(
+        "SELECT storage_location FROM dataset_versions v JOIN datasets d ON d.id = dataset_uuid WHERE name = 'shop.raw'"
+    )
+    await shop.clickhouse.run(f"ALTER TABLE {table} RENAME COLUMN amount TO sum")
+    job_id = await shop.emit("shop.raw", 1)
+    assert await shop.finish(job_id) == "FAILED"
+    failures, error = await shop.db.fetchrow(tried)
+    assert failures == 5
+    assert "were changing while they were read" in error
+    await shop.clickhouse.run(f"DROP TABLE {table} SYNC")
+    job_id = await shop.emit("shop.raw", 1)
+    assert await shop.finish(job_id) == "FAILED"
+    failures, error = await shop.db.fetchrow(tried)
+    assert failures == 1
+    assert "The rows of 'raw' are gone from ClickHouse; trying again is no use." in error
+
+
+async def filled(shop, text):
+    """A deploy that was begun, and waits to serve."""
+    begun = await deploy(shop.db, text)
+    assert await shop.finish(begun.job_id) == "COMPLETED"
+    return begun
+
+
+async def test_deploys_take_effect_in_the_order_in_which_they_began(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
+    older, newer = await filled(shop, CHANGED), await filled(shop, SHOP.replace("id > 0", "id > 2"))
+    await finish(shop.db, newer)
+    with pytest.raises(DeployError, match=rf"{newer.version_hash[:12]} of 'shop', deployed after .* serves already"):
+        await finish(shop.db, older)
+    with pytest.raises(DeployError, match="serves already"):
+        await deploy(shop.db, CHANGED, going_on=True)
+    assert await shop.rows("daily") == [("2026-01-02", 30)]
+    # Wished for once more, it is the later one.
+    assert (await deploy(shop.db, CHANGED)).serves
+    first, second = (
+        await filled(shop, SHOP.replace("id > 0", "id > 3")),
+        await filled(shop, SHOP.replace("id > 0", "id >= 1")),
+    )
+    await finish(shop.db, first)
+    await shop.run(order(4, 2, 40))
+    assert await shop.rows("daily") == [("2026-01-02", 40)]
+    await finish(shop.db, second)
+    catch_up = await shop.db.fetchval("SELECT max(id) FROM jobs WHERE name = 'shop (catch up)'")
+    assert await shop.finish(catch_up) == "COMPLETED"
+    assert await shop.rows("daily") == [("2026-01-01", 30), ("2026-01-02", 70)]
+    await shop.check()
+
+
+async def test_processes_that_deploy_at_once_all_succeed_or_are_told_who_came_later(shop, tmp_path):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
+    texts = [CHANGED, CHANGED, SHOP.replace("id > 0", "id > 2")]
+    files = [tmp_path / f"{number}.yaml" for number in range(3)]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    command = [sys.executable, "-m", "aaiclick", "dag", "deploy"]
+    at_once = [
+        await asyncio.create_subprocess_exec(
+            *command, str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        for file in files
+    ]
+    said = [(await each.communicate())[1].decode() for each in at_once]
+    rows = await shop.db.fetch("SELECT yaml, deploy_ticket, fill_job_id FROM dag_versions ORDER BY deploy_ticket")
+    assert len(rows) == 3
+    last = rows[-1]["yaml"]
+    assert await shop.rows("daily") == (
+        [("2026-01-02", 30)] if "id > 2" in last else [("2026-01-01", 20), ("2026-01-02", 30)]
+    )
+    for text, process, words in zip(texts, at_once, said, strict=True):
+        if process.returncode == 0:
+            assert "serves" in words
+        else:
+            assert text != last
+            assert "serves already" in words
+    # The same content is filled once, whoever asked for it.
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs WHERE name = 'shop (deploy)'") == 2
 
 
 async def test_a_rollback_cancels_what_the_newer_version_was_doing_and_nothing_else(shop):

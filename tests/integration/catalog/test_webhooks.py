@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -13,25 +14,14 @@ from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import JOBS
 
-HOOKED = f"""
-name: shop
-jobs:
-  - name: hook
-    activation: source
-    operator: python
-    source: {{kind: webhook, secret: signing}}
-    secrets: {{signing: "env:HOOK_SECRET"}}
-    outputs: [raw]
-    update_strategy: append
-    unique_key: [id]
-    config: {{function: "{JOBS}:fetch"}}
-"""
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "dags.md").read_text(encoding="utf-8")
+HOOKED = DOCUMENT.split("## Webhooks")[1].split("```yaml\n")[1].split("```")[0].replace("shop:receive", f"{JOBS}:fetch")
 NOW = 1_800_000_000
 BODY = json.dumps({"rows": [{"id": 1, "day": "mon", "amount": 2}]}).encode()
 
 
 async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(shop, aaiclick_postgres, monkeypatch):
-    monkeypatch.setenv("HOOK_SECRET", "sesame")
+    monkeypatch.setenv("SHOP_SIGNING_SECRET", "sesame")
     await deploy(shop.db, HOOKED)
     await ensure_api_role(shop.db)
     pool = create_api_pool(aaiclick_postgres, size=1, statement_seconds=30)
@@ -57,7 +47,7 @@ async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(
         assert len(words) == 1
         with pytest.raises(RequestError, match="not JSON"):
             await send(b"{", webhooks.sign("sesame", b"{", NOW))
-        monkeypatch.delenv("HOOK_SECRET")
+        monkeypatch.delenv("SHOP_SIGNING_SECRET")
         with pytest.raises(NotFoundError):
             await send(header=webhooks.sign("", BODY, NOW))
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1

@@ -10,10 +10,13 @@ import pytest
 
 from aaiclick import faults
 from aaiclick.catalog import datasets
+from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.running import parquet
 from aaiclick.catalog.running.work import files_of
+from aaiclick.orchestration.loops.loose_files import delete_loose_files
 from aaiclick.settings import get_settings
+from aaiclick.store import catalog_events, loose_files, queue
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
@@ -85,6 +88,50 @@ async def test_files_are_appended_replaced_and_read_by_name(shop, place):
     await shop.check()
     assert "aaiclick-test-secret" not in json.dumps([dict(row) for row in await shop.db.fetch(
         "SELECT error, outputs FROM tasks")])  # fmt: skip
+
+
+async def test_files_that_were_replaced_are_deleted_when_nobody_can_read_them(shop, place):
+    prefix, listed = place
+    text = kept_in(prefix)
+    await shop.deploy(text)
+    faults.arm("publish.before=error@2", None)
+    try:
+        await shop.run(order(1, 1, 10), order(2, 1, 5))
+    finally:
+        faults.arm("", None)
+    await shop.run(order(3, 2, 7))
+    early = listed() - await pointed(shop)
+    assert early  # of an attempt that failed, and replaced
+    await shop.emit("shop.raw", 1)
+    await catalog_events.route(shop.db)
+    (reader, *_) = await queue.claim(shop.db, worker_id=1, limit=1, queues=["runtime:dispatcher"], lease_seconds=60)
+    kept = await pointed(shop)
+    await shop.run(order(1, 1, 11), order(3, 2, 8))
+    late = listed() - await pointed(shop) - early
+    assert late & kept  # the reader may be at them
+    assert await delete_loose_files(shop.db) == 0  # a query may be at any of them
+    # Whoever marks files and dies leaves them to the next one.
+    assert {each.location + each.name for each in await loose_files.mark(shop.db, kept_seconds=0)} == early
+    assert await delete_loose_files(shop.db, kept_seconds=0) == 0
+    assert await delete_loose_files(shop.db, kept_seconds=0, again_seconds=0) == len(early)
+    assert listed() == await pointed(shop) | late
+    await queue.acknowledge(shop.db, worker_id=1, releases=[reader.lease])
+    assert await delete_loose_files(shop.db, kept_seconds=0) == len(late)
+    assert listed() == await pointed(shop)
+    # What an older version is stays, for the way back.
+    begun = await deploy(shop.db, text.replace("id > 0", "id > 1"))
+    assert await shop.finish(begun.job_id) == "COMPLETED"
+    await finish(shop.db, begun)
+    await delete_loose_files(shop.db, kept_seconds=0)
+    await roll_back(shop.db, "shop")
+    assert await read(shop, "daily") == [("2026-01-01", 16), ("2026-01-02", 8)]
+    # Nothing is deleted that does not have a name of ours.
+    await shop.db.execute(
+        "INSERT INTO loose_files (dataset_version, name, org_id, location, replaced_at) SELECT id, '../../x', $1, "
+        "storage_location, now() FROM dataset_versions LIMIT 1",
+        DEFAULT_ORG_ID,
+    )
+    assert await delete_loose_files(shop.db, kept_seconds=0) == 0
 
 
 async def test_many_appended_files_become_one(shop, place, monkeypatch):

@@ -11,10 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aaiclick.catalog.dags.diff import FieldChange, Rebuild, diff_dags
+from aaiclick.catalog.dags.diff import DagDiff, FieldChange, Rebuild, diff_dags
 from aaiclick.catalog.dags.identity import canonical, dataset_hashes, version_hash
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.schema import FILE, as_text
+from aaiclick.catalog.dags.words import changes_of
 
 SHOP = """
 name: shop
@@ -207,3 +208,31 @@ def test_the_schema_accepts_what_loads_and_refuses_a_misspelt_key():
     assert not list(check.iter_errors(yaml.safe_load(SHOP)))
     assert list(check.iter_errors(yaml.safe_load(SHOP.replace("outputs: [raw]", "output: [raw]"))))
     assert list(check.iter_errors(yaml.safe_load(SHOP.replace('query: "SELECT day', 'querry: "SELECT day'))))
+
+
+LONG = (
+    "SELECT day, sum(amount) AS total, count() AS orders FROM orders WHERE amount > 0 AND kind <> 'test' GROUP BY day"
+)
+LINES = "SELECT day,\n  sum(amount) AS total\nFROM orders\nWHERE id > 0\nGROUP BY day\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (3, 5, "3 → 5"),
+        (None, "x", "nothing → x"),
+        (
+            LONG, LONG.replace("'test'", "'trial'"),
+            "…ROM orders WHERE amount > 0 AND kind <> 'test' GROUP BY day → "
+            "…OM orders WHERE amount > 0 AND kind <> 'trial' GROUP BY day",
+        ),
+        (LINES, LINES.replace("id > 0", "id > 1"), "line 4: WHERE id > 0 → WHERE id > 1"),
+        (LINES, LINES.replace("FROM orders\n", ""), "line 3: FROM orders → nothing"),
+        (LINES, LINES + "LIMIT 3\n", "line 6: nothing → LIMIT 3"),
+        ("x" * 99 + "a" + "y" * 99, "x" * 99 + "b" + "z" * 99, f"…{'x' * 20}a{'y' * 37}… → …{'x' * 20}b{'z' * 37}…"),
+    ],
+)  # fmt: skip
+def test_a_long_text_is_shown_where_it_changes(before, after, said):
+    change = FieldChange("config.query", before, after)
+    (line,) = changes_of(DagDiff((), (), {"sums": (change,)}, (), (), (), ()))
+    assert line["detail"] == said

@@ -16,7 +16,8 @@ depends_on = None
 
 TABLES = """
     forgotten_figures,
-    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, dispatches, outbox,
+    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, loose_files,
+    dispatches, outbox,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_partitions, dataset_versions, datasets, job_definitions, dag_current_versions,

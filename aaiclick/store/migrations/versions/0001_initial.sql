@@ -200,6 +200,8 @@ CREATE TABLE dag_versions (
     created_at timestamptz NOT NULL DEFAULT now(),
     ready_at timestamptz,
     fill_job_id bigint,
+    filled_beside uuid,
+    deploy_ticket bigint NOT NULL DEFAULT 0,
     CONSTRAINT dag_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dag_versions_org_id_dag_name_yaml_hash_key UNIQUE (org_id, dag_name, yaml_hash),
     CONSTRAINT dag_versions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
@@ -490,7 +492,6 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
     CONSTRAINT tasks_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
-    CONSTRAINT tasks_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES job_definitions (id),
     CONSTRAINT tasks_phase CHECK (num_nonnulls(readiness, lease_token, completed_at) = 1),
     CONSTRAINT tasks_lease CHECK ((lease_token IS NOT NULL) = (status IN ('CLAIMED', 'RUNNING'))),
     CONSTRAINT tasks_waiting CHECK ((readiness IS NOT NULL) = (status = 'PENDING' OR next_retry_at IS NOT NULL)),
@@ -649,6 +650,21 @@ CREATE TABLE dispatches (
     CONSTRAINT dispatches_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT dispatches_sent CHECK (sent >= 1)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE loose_files (
+    dataset_version uuid NOT NULL,
+    name text NOT NULL,
+    org_id uuid NOT NULL,
+    location text NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT now(),
+    task_id bigint,
+    attempt integer,
+    replaced_at timestamptz,
+    deleting_at timestamptz,
+    CONSTRAINT loose_files_pkey PRIMARY KEY (dataset_version, name),
+    CONSTRAINT loose_files_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT loose_files_writer CHECK ((replaced_at IS NULL) = (task_id IS NOT NULL AND attempt IS NOT NULL))
+);
 
 CREATE TABLE task_inputs (
     task_id bigint NOT NULL,
@@ -881,6 +897,8 @@ ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE loose_files ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
 
