@@ -48,6 +48,12 @@ SELECT $1::bigint - n::bigint * 40000000, '00000000-0000-4000-8000-000000000001'
     CASE WHEN n % 100 = 0 OR n >= 200 THEN now() END
 FROM generate_series(1, $2::int) AS n
 """
+MINUTES = """
+INSERT INTO queue_minutes (org_id, queue, minute, completed, failed)
+SELECT '00000000-0000-4000-8000-000000000001', 'queue ' || q, date_trunc('minute', now()) - m * interval '1 minute',
+    100, 1
+FROM generate_series(1, 100) AS q, generate_series(0, 1439) AS m
+"""
 HALF_DONE = """
 UPDATE tasks SET status = 'COMPLETED', readiness = NULL, unmet = 0, attempt = 1, started_at = now(),
     completed_at = now()
@@ -196,6 +202,7 @@ async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
     await upgrade(target)
     connection = await connect(target)
     await connection.execute(MANY_JOBS, get_snowflake_id(), arguments.jobs)
+    await connection.execute(MINUTES)
     large, tangled = await large_job(connection, arguments.tasks), await tangled_job(connection, 1_000)
     await connection.execute("UPDATE tasks SET readiness = 'BLOCKED', unmet = 1 WHERE readiness = 'READY'")
     await connection.close()

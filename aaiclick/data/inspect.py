@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
@@ -18,7 +18,7 @@ from aaiclick.settings import ClickHouseTarget
 
 _OBJECTS = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
-    toString(metadata_modification_time) AS changed
+    toString(toUnixTimestamp(metadata_modification_time)) AS changed
 FROM {catalog}
 WHERE database = {d:String} AND name > {after:String}
     AND (match(name, '^t[0-9]{1,19}$') OR startsWith(name, {named:String}))
@@ -27,7 +27,7 @@ ORDER BY name LIMIT {limit:UInt32}
 _COLUMNS = "SELECT name, type FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position"
 _ONE = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,
-    toString(metadata_modification_time) AS changed
+    toString(toUnixTimestamp(metadata_modification_time)) AS changed
 FROM {catalog} WHERE database = {d:String} AND name = {t:String}
 """
 LIMITS = {"readonly": 2, "max_execution_time": 20, "max_result_bytes": 64_000_000, "result_overflow_mode": "throw"}
@@ -40,7 +40,7 @@ class Seen:
     table: str
     rows: int
     bytes: int
-    changed: str
+    changed: datetime
 
     @property
     def name(self) -> str | None:
@@ -118,7 +118,7 @@ def to_json(value: Any) -> Any:
 
 
 def _seen(row: dict[str, str]) -> Seen:
-    return Seen(row["name"], int(row["rows"]), int(row["bytes"]), row["changed"])
+    return Seen(row["name"], int(row["rows"]), int(row["bytes"]), datetime.fromtimestamp(int(row["changed"]), UTC))
 
 
 def _missing(table: str) -> ObjectNotFoundError:

@@ -7,23 +7,17 @@ After a restart, or while PostgreSQL was away, nobody knows: then it rings.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import asyncpg
-
-from aaiclick.errors import AaiclickError
+from aaiclick.server.away import keep_at
 from aaiclick.settings import PostgresTarget
-from aaiclick.store.engine import connect
 from aaiclick.store.queue import CANCEL_CHANNEL, READY_CHANNEL
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
-
-log = logging.getLogger("aaiclick.server")
 
 LOOK_SECONDS = 1.0
 
@@ -48,6 +42,7 @@ class Bell:
         self._last = {READY_CHANNEL: 0, CANCEL_CHANNEL: 0}
         self._rung = asyncio.Event()
         self._wanted = asyncio.Event()
+        self._connection: Connection | None = None
 
     async def wait(self, since: str, seconds: float) -> Heard:
         """Until it rings, at most so long; at once if it rang since then, or if that cannot be known."""
@@ -77,21 +72,15 @@ class Bell:
     async def run(self) -> None:
         """Listen from the first who waits on, until cancelled."""
         await self._wanted.wait()
-        connection: Connection | None = None
-        try:
-            while True:
-                try:
-                    if connection is None or connection.is_closed():
-                        connection = await connect(self._target)
-                        for channel in self._last:
-                            await connection.add_listener(channel, self._on_notice)
-                        self.ring(*self._last)
-                except (AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-                    log.warning("the bell of workers: PostgreSQL is away (%s)", type(error).__name__)
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            if connection is not None:
-                connection.terminate()
+        await keep_at(self._target, "the bell of workers", self._listen)
+
+    async def _listen(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            for channel in self._last:
+                await connection.add_listener(channel, self._on_notice)
+            self._connection = connection
+            self.ring(*self._last)
+        await asyncio.sleep(LOOK_SECONDS)
 
     def _on_notice(self, _connection: object, _pid: int, channel: str, _payload: object) -> None:
         self.ring(channel)

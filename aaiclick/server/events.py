@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
-import asyncpg
-
-from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops import router
+from aaiclick.server.away import keep_at
 from aaiclick.settings import PostgresTarget
-from aaiclick.store.engine import connect
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
-
-log = logging.getLogger("aaiclick.server")
-
-AWAY = (AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-AGAIN_SECONDS = 1.0
 
 
 class Routing:
@@ -28,6 +19,7 @@ class Routing:
     def __init__(self, target: PostgresTarget) -> None:
         self._target = target
         self._wanted = asyncio.Event()
+        self._bell = router.Bell()
 
     def want(self) -> None:
         self._wanted.set()
@@ -35,21 +27,9 @@ class Routing:
     async def run(self) -> None:
         """Route until cancelled."""
         await self._wanted.wait()
-        bell = router.Bell()
-        connection: Connection | None = None
-        try:
-            while True:
-                try:
-                    if connection is None or connection.is_closed():
-                        connection = await connect(self._target)
-                    await bell.listen(connection)
-                    await router.run_once(connection)
-                    await bell.wait(router.POLL_SECONDS)
-                except AWAY as error:
-                    log.warning("events of datasets are not routed: PostgreSQL is away (%s)", type(error).__name__)
-                    if connection is not None:
-                        connection.terminate()  # whatever state it is in, the next pass has a new one
-                    await asyncio.sleep(AGAIN_SECONDS)
-        finally:
-            if connection is not None:
-                connection.terminate()
+        await keep_at(self._target, "events of datasets are not routed", self._route)
+
+    async def _route(self, connection: Connection) -> None:
+        await self._bell.listen(connection)
+        await router.run_once(connection)
+        await self._bell.wait(router.POLL_SECONDS)

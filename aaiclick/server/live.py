@@ -22,9 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-import asyncpg
-
-from aaiclick.errors import AaiclickError
+from aaiclick.server.away import AWAY
 from aaiclick.server.sse import Event
 from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
@@ -33,6 +31,8 @@ from aaiclick.store.queue import READY_CHANNEL
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.engine import Connection
 
 log = logging.getLogger("aaiclick.server")
@@ -154,7 +154,7 @@ class Live:
                     connection = await connect(self._target)
                     await connection.add_listener(READY_CHANNEL, self._on_notice)
                 await self.look(connection)
-            except (AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except AWAY as error:
                 log.warning("live changes: PostgreSQL is away (%s)", type(error).__name__)
                 if connection is not None:
                     connection.terminate()

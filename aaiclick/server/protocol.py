@@ -175,6 +175,7 @@ class Claimed(BaseModel):
     failures: int
     retry_policy: Any
     suspect: bool = Field(description="A process died with it: run it alone")
+    queue: str
 
 
 class Claims(BaseModel):
@@ -389,9 +390,14 @@ class OneWorker(Sent):
     worker_id: Id
 
 
-class Counts(OneWorker):
+class QueueCounts(Sent):
+    queue: Words
     completed: Number = 0
     failed: Number = 0
+
+
+class Counts(OneWorker):
+    queues: Annotated[list[QueueCounts], Field(max_length=1_000)] = Field(default_factory=list[QueueCounts])
 
 
 class HeldAsk(OneWorker):

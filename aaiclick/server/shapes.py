@@ -358,7 +358,7 @@ class ObjectHead(BaseModel):
     name: str | None = Field(description="The name of a named Object")
     rows: int
     bytes: int
-    changed_at: str
+    changed_at: datetime
 
 
 class ObjectSchema(ObjectHead):

@@ -42,6 +42,19 @@ class Claim:
     retry_policy: str | None
     suspect: bool = False
     """A worker process died while it held this task, and nobody knows whose fault it was: run it alone."""
+    queue: str = "default"
+
+
+Lane = tuple[UUID, str]
+"""An org's queue."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many attempts completed and failed, and were accepted."""
+
+    completed: int = 0
+    failed: int = 0
 
 
 @dataclass(slots=True)

@@ -22,6 +22,9 @@ COUNTED = 10_000
 COUNTED_EACH = 1_000
 """The same, of each of many."""
 
+RATE_MINUTES = 5
+"""What queues get done is a mean over this minute and the four before it."""
+
 SOME = 2_000
 """Tasks at either end of a job that are looked at while all of them are counted."""
 
@@ -155,13 +158,15 @@ async def talking_tasks(connection: Connection, job_id: int, limit: int) -> list
 
 
 async def queues_of(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
-    """Every queue that has a setting or anything that waits or runs; counts end at COUNTED."""
-    return await connection.fetch(statement("ui_queues"), org_id, COUNTED)
+    """Every queue that has a setting or anything that waits or runs, or was worked on within a day; counts end at
+    COUNTED, and `completed` and `failed` are attempts a minute, over the last RATE_MINUTES.
+    """
+    return await connection.fetch(statement("ui_queues"), org_id, COUNTED, RATE_MINUTES)
 
 
 async def org_shares(connection: Connection, limit: int = 200) -> list[asyncpg.Record]:
-    """Every org with what waits and runs of it, the busiest first; counts end at COUNTED_EACH."""
-    return await connection.fetch(statement("ui_org_shares"), COUNTED_EACH, limit)
+    """Every org with what waits and runs of it and what it gets done, the busiest first; counts end at COUNTED_EACH."""
+    return await connection.fetch(statement("ui_org_shares"), COUNTED_EACH, limit, RATE_MINUTES)
 
 
 async def figures_now(connection: Connection, org_id: UUID) -> asyncpg.Record:
@@ -199,6 +204,16 @@ async def workers_busy(connection: Connection, org_id: UUID) -> dict[int, int]:
     """Worker → how many tasks of the org it has in hand."""
     rows = await connection.fetch(statement("ui_workers_busy"), org_id)
     return {row["worker_id"]: row["running"] for row in rows}
+
+
+async def table_owners(
+    connection: Connection, tables: Sequence[str], limit: int = 5_000
+) -> dict[str, list[asyncpg.Record]]:
+    """Table → which tasks and jobs of the org hold it: first whose result it is."""
+    found: dict[str, list[asyncpg.Record]] = {}
+    for row in await connection.fetch(statement("ui_table_owners"), list(tables), limit):
+        found.setdefault(row["table_name"], []).append(row)
+    return found
 
 
 async def downstream(connection: Connection, task_id: int) -> list[int]:

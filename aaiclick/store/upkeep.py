@@ -59,10 +59,13 @@ async def end_overdue_jobs(connection: Connection, *, limit: int = 100, now: dat
 async def forget(
     connection: Connection, *, keep_seconds: float, limit: int = 1_000, now: datetime | None = None
 ) -> dict[str, int]:
-    """Delete finished jobs, finished tasks without a job and stopped workers older than `keep_seconds`."""
+    """Delete finished jobs, finished tasks without a job and stopped workers older than `keep_seconds`; and what was
+    counted of queues more than a day ago.
+    """
     jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now, BUCKETS)
     tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now, BUCKETS)
     workers = await connection.execute(statement("forget_workers"), keep_seconds, now)
+    await connection.execute(statement("forget_queue_minutes"), now)
     return {"jobs": jobs, "tasks": tasks, "workers": _count(workers)}
 
 

@@ -12,7 +12,7 @@ The leader is an economy, not a guarantee: every loop is safe to run by several 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from uuid import UUID
 from aaiclick import faults
 from aaiclick.errors import ConflictError
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.leases import Lease
+from aaiclick.store.leases import Lane, Lease, Tally
 from aaiclick.store.outcomes import acknowledge
 from aaiclick.store.statements import statement
 from aaiclick.store.words import WorkerStatus
@@ -108,9 +108,16 @@ async def draining(connection: Connection, worker_ids: Sequence[int]) -> list[in
     return [row["id"] for row in await connection.fetch(statement("draining_workers"), list(worker_ids))]
 
 
-async def count_outcomes(connection: Connection, worker_id: int, completed: int, failed: int) -> None:
-    """Add to what the worker has completed and failed so far."""
-    await connection.execute(statement("beat"), worker_id, completed, failed, None)
+async def count_outcomes(connection: Connection, worker_id: int, tallies: Mapping[Lane, Tally]) -> None:
+    """Add to what the worker has completed and failed so far, and to what was finished of each queue this minute."""
+    await connection.execute(
+        statement("count_outcomes"),
+        worker_id,
+        [org_id for org_id, _ in tallies],
+        [queue for _, queue in tallies],
+        [tally.completed for tally in tallies.values()],
+        [tally.failed for tally in tallies.values()],
+    )
 
 
 async def list_workers(connection: Connection, status: WorkerStatus | None = None) -> list[Worker]:

@@ -17,7 +17,7 @@ from aaiclick.orchestration.transport.line import GONE, Line, Registration, Tran
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import queue, supervision, tables, workers
 from aaiclick.store.engine import connect
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -93,8 +93,8 @@ class DirectLine(Line):
     async def start(self, leases: Sequence[Lease]) -> None:
         await queue.start(self._connection, leases)
 
-    async def count(self, worker_id: int, completed: int, failed: int) -> None:
-        await queue.count_outcomes(self._connection, worker_id, completed, failed)
+    async def count(self, worker_id: int, tallies: Mapping[Lane, Tally]) -> None:
+        await queue.count_outcomes(self._connection, worker_id, tallies)
 
     async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
         return await supervision.held(self._connection, worker_id, old_seconds)

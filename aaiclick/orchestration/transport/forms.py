@@ -39,6 +39,7 @@ def claim_form(claim: Claim) -> Form:
         "failures": claim.failures,
         "retry_policy": loaded(claim.retry_policy),
         "suspect": claim.suspect,
+        "queue": claim.queue,
     }
 
 
@@ -46,7 +47,7 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
     return Claim(
         lease_of(form["lease"]), UUID(form["org_id"]), _number(form["job_id"]), _number(form["group_id"]), form["type"],
         form["entrypoint"], json.dumps(form["kwargs"]), form["timeout_seconds"], form["failures"],
-        dumped(form["retry_policy"]), form["suspect"],
+        dumped(form["retry_policy"]), form["suspect"], form["queue"],
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import asyncpg
 from aaiclick.errors import AaiclickError
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store import supervision, tables
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -99,8 +99,8 @@ class Line(ABC):
         """These tasks run."""
 
     @abstractmethod
-    async def count(self, worker_id: int, completed: int, failed: int) -> None:
-        """Add to the counters of the worker's row."""
+    async def count(self, worker_id: int, tallies: Mapping[Lane, Tally]) -> None:
+        """Add to the counters of the worker's row, and of queues."""
 
     @abstractmethod
     async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:

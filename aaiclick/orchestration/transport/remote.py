@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -22,7 +23,7 @@ from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.settings import ClickHouseTarget, ServerTarget
 from aaiclick.store import supervision, tables
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 from aaiclick.store.plan import Plan
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ WAIT_SECONDS = 25.0
 PAUSE_SECONDS = 1.0
 LOG_BYTES = 1_000_000
 """Sent at once."""
+QUEUES_AT_ONCE = 1_000
 
 
 COMMITS = {"/v1/task/start": "start", "/v1/task/add": "add", "/v1/worker/keep": "keep_leases"}
@@ -212,8 +214,11 @@ class RemoteLine(Line):
     async def start(self, leases: Sequence[Lease]) -> None:
         await self._ask("/v1/task/start", leases=[forms.lease_form(each) for each in leases])
 
-    async def count(self, worker_id: int, completed: int, failed: int) -> None:
-        await self._ask("/v1/worker/count", worker_id=str(worker_id), completed=completed, failed=failed)
+    async def count(self, worker_id: int, tallies: Mapping[Lane, Tally]) -> None:
+        counted = [{"queue": queue, **asdict(tally)} for (_, queue), tally in tallies.items()]  # all of one org
+        for start in range(0, len(counted), QUEUES_AT_ONCE):
+            part = counted[start : start + QUEUES_AT_ONCE]
+            await self._ask("/v1/worker/count", worker_id=str(worker_id), queues=part)
 
     async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
         answer = await self._ask("/v1/worker/held", worker_id=str(worker_id), old_seconds=old_seconds)

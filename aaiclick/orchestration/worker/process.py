@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from aaiclick.orchestration.transport import Line, Transport
@@ -29,7 +29,7 @@ from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Ru
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
 from aaiclick.orchestration.worker.summons import Summons
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 
 TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
@@ -72,8 +72,8 @@ class WorkerProcess:
         self._rate = 0.0
         self._due = math.inf
         self._due_unknown = False
-        self._completed = 0
-        self._failed = 0
+        self._lanes: dict[int, Lane] = {}
+        self._tallies: defaultdict[Lane, Tally] = defaultdict(Tally)
 
     async def run(self) -> None:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
@@ -175,12 +175,23 @@ class WorkerProcess:
             lease_seconds=self._duty.lease_seconds,
         )
         self._exchanges += 1
-        self._completed += sum(isinstance(said, Success) and said.lease.task_id in accepted for said in outcomes)
-        self._failed += sum(isinstance(said, Failure) and said.lease.task_id in accepted for said in outcomes)
+        self._count(outcomes, accepted)
         if self._due_unknown or any(isinstance(said, Failure) for said in outcomes):
             self._due_unknown = False
             self._expect(await line.next_due())
         return claims
+
+    def _count(self, outcomes: Sequence[Outcome], accepted: set[int]) -> None:
+        for said in outcomes:
+            if isinstance(said, Lease):
+                continue
+            lane = self._lanes.pop(said.lease.task_id, None)
+            if lane is None or said.lease.task_id not in accepted:
+                continue
+            if isinstance(said, Success):
+                self._tallies[lane].completed += 1
+            else:
+                self._tallies[lane].failed += 1
 
     async def _something_to_do(self) -> None:
         self._wake.clear()
@@ -242,6 +253,8 @@ class WorkerProcess:
         self._finished += 1
         if outcome is not None:
             self._outcomes.append(outcome)
+            if not isinstance(outcome, Lease):
+                self._lanes[running.claim.lease.task_id] = running.claim.org_id, running.claim.queue
         if self._ahead and not self._stopping:
             self._begin(self._ahead.popleft()[1])
         self._wake.set()
@@ -348,11 +361,10 @@ class WorkerProcess:
                 running.announced = True
 
     async def _report(self, line: Line) -> None:
-        """Add to the counters of the worker's row."""
-        completed, self._completed = self._completed, 0
-        failed, self._failed = self._failed, 0
-        if completed or failed:
-            await line.count(self._duty.worker_id, completed, failed)
+        """Add to the counters of the worker's row, and of queues."""
+        if self._tallies:
+            tallies, self._tallies = self._tallies, defaultdict(Tally)
+            await line.count(self._duty.worker_id, tallies)
 
     async def _reconcile(self, line: Line) -> None:
         """Compare what we hold with what the queue says we hold.

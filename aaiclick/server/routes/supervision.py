@@ -18,6 +18,7 @@ from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.work import own_leases
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import supervision, workers
+from aaiclick.store.leases import Tally
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -44,9 +45,11 @@ async def register(call: Caller, body: protocol.Registration) -> protocol.Regist
 
 @routes.post("/v1/worker/count", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def count(call: Caller, body: protocol.Counts) -> None:
-    """Add to what a worker has completed and failed so far."""
+    """Add to what a worker has completed and failed so far, by queue."""
+    org_id = call.principal.org_id
+    tallies = {(org_id, each.queue): Tally(each.completed, each.failed) for each in body.queues}
     async with _speaking(call, [body.worker_id]) as connection:
-        await workers.count_outcomes(connection, int(body.worker_id), body.completed, body.failed)
+        await workers.count_outcomes(connection, int(body.worker_id), tallies)
 
 
 @routes.post("/v1/worker/held", Permission.WORKER, response_model=protocol.HeldTasks)

@@ -106,7 +106,7 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
             kwargs = resolve(kwargs, {task_id: forms.loaded(text) for task_id, text in found.items()})
     claimed = Claim(
         lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], json.dumps(kwargs),
-        row["timeout_seconds"], row["failures"], row["retry_policy"],
+        row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
     )  # fmt: skip
     return _respond({"task": forms.claim_form(claimed), **await _credential(call)})
 

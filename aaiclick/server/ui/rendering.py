@@ -14,7 +14,7 @@ from aaiclick.server.ui import static, words
 FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
     words.state_name, words.look, words.job_state, words.task_state, words.progress, words.task_name,
-    words.plain, words.by_tasks,
+    words.plain, words.by_tasks, words.isolated,
 )  # fmt: skip
 
 FIRST = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")

@@ -11,6 +11,7 @@ TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCEL
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 
 _NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z^_]")
 _TASK = re.compile(r"(?<=[Tt]ask )(\d{6,19})\b")
 _LOOKS = {
@@ -144,6 +145,13 @@ def first_line(text: str | None) -> str:
     if not lines:
         return ""
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
+def isolated(text: str) -> str:
+    """A name among other words where there is no markup (the title of a page): whatever it says about the direction in
+    which it is read ends with it.
+    """
+    return text if text.isascii() else f"\u2068{_TURNS.sub('', text)}\u2069"
 
 
 def by_tasks(text: str) -> list[tuple[str, str | None]]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    DateTime,
     Double,
     Identity,
     Index,
@@ -20,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field
 
-from aaiclick.store.models.base import Row, column, document, many_words, moment, now, org, uuid, uuid_key, words
+from aaiclick.store.models.base import Row, busy, column, document, many_words, moment, now, org, uuid, uuid_key, words
 
 ROLES = "('reader', 'writer', 'admin')"
 SCOPES = "ARRAY['reader', 'writer', 'admin', 'worker']"
@@ -81,6 +82,26 @@ class Queue(Row, table=True):
         CheckConstraint("weight >= 1", name="weight"),
         CheckConstraint("max_running >= 0", name="max_running"),
         CheckConstraint("rate_per_second > 0 AND rate_burst >= 1", name="rate"),
+    )
+
+
+class QueueMinute(Row, table=True):
+    """What workers finished of one queue in one minute: attempts that completed and attempts that failed. They tell of
+    it once a second, not with each task; it is forgotten after a day.
+    """
+
+    __tablename__ = "queue_minutes"
+
+    org_id: UUID = org(primary_key=True)
+    queue: str = words(primary_key=True)
+    minute: datetime = column(DateTime(timezone=True), primary_key=True)
+    completed: int = column(BigInteger())
+    failed: int = column(BigInteger())
+
+    __table_args__ = (
+        CheckConstraint("completed >= 0 AND failed >= 0", name="counts"),
+        Index("queue_minutes_minute", "minute"),
+        busy(fillfactor=50),
     )
 
 

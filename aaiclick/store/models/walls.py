@@ -17,6 +17,7 @@ OWN = "org_id = aaiclick_org_id()"
 POLICIES = {
     "orgs": "id = aaiclick_org_id()",
     "queues": OWN,
+    "queue_minutes": OWN,
     "task_types": OWN,
     "users": OWN,
     "org_roles": OWN,

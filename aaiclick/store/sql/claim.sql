@@ -39,7 +39,7 @@ taken AS (
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue
 ),
 -- Locked: somebody else is starting it.
 first AS MATERIALIZED (
@@ -53,7 +53,7 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect
+    linked, suspect, queue
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false FROM lane WHERE NOT alone
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL FROM lane WHERE NOT alone

@@ -154,7 +154,7 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect
+    linked, suspect, queue
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false WHERE EXISTS (SELECT FROM held)
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL WHERE EXISTS (SELECT FROM held)

@@ -1,11 +1,21 @@
--- Queues of the org $1 with what waits in them; counts end at $2. Those that workers name, or the last job of a name (of a
--- hundred names), are there when they are empty too. Names are found by jumping through the index of ready
--- tasks, so a million of them cost no more than a few.
+-- Queues of the org $1 with what waits in them (counts end at $2), and what was finished of them a minute in the last $3. Those that
+-- workers name, or worked on within a day, or the last job of a name (of a hundred names), are there when they are empty too. Names
+-- are found by jumping through the index of ready tasks, so a million of them cost no more than a few.
 WITH RECURSIVE names (queue) AS (
     (SELECT queue FROM tasks WHERE org_id = $1 AND readiness = 'READY' ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT t.queue FROM tasks t WHERE t.org_id = $1 AND t.readiness = 'READY' AND t.queue > n.queue
             ORDER BY t.queue LIMIT 1) FROM names n WHERE n.queue IS NOT NULL
+),
+span AS (
+    SELECT since, extract(epoch FROM now() - since)::float8 / 60 AS minutes
+    FROM (SELECT date_trunc('minute', now()) - ($3::int - 1) * interval '1 minute' AS since) AS s
+),
+recent (queue, n) AS (
+    (SELECT queue, 1 FROM queue_minutes WHERE org_id = $1 ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT m.queue FROM queue_minutes m WHERE m.org_id = $1 AND m.queue > r.queue ORDER BY m.queue LIMIT 1), r.n + 1
+    FROM recent r WHERE r.queue IS NOT NULL AND r.n < 500
 ),
 live AS (
     SELECT queue, count(*) AS running FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') AND org_id = $1 GROUP BY queue
@@ -31,7 +41,7 @@ used AS (
     UNION SELECT unnest(queues) FROM workers WHERE (org_id = $1 OR org_id IS NULL) AND stopped_at IS NULL
 ),
 every (name) AS (
-    SELECT 'default' UNION SELECT queue FROM used UNION
+    SELECT 'default' UNION SELECT queue FROM used UNION SELECT queue FROM recent WHERE queue IS NOT NULL UNION
     SELECT queue FROM names WHERE queue IS NOT NULL UNION SELECT queue FROM live UNION SELECT queue FROM later
     UNION SELECT queue FROM aside UNION SELECT name FROM queues WHERE org_id = $1
 )
@@ -41,7 +51,11 @@ SELECT e.name, coalesce(l.running, 0) AS running, coalesce(s.scheduled, 0) AS sc
     (SELECT min(coalesce(r.available_at, r.updated_at)) FROM (
         SELECT t.available_at, t.updated_at FROM tasks t WHERE t.org_id = $1 AND t.queue = e.name AND t.readiness = 'READY'
         LIMIT 100) AS r) AS oldest_at,
+    m.completed, m.failed,
     coalesce(q.weight, 1) AS weight, q.max_running, q.rate_per_second, q.rate_burst, q.paused_at
 FROM every e LEFT JOIN live l ON l.queue = e.name LEFT JOIN later s ON s.queue = e.name
+CROSS JOIN span CROSS JOIN LATERAL (
+    SELECT coalesce(sum(completed), 0)::float8 / span.minutes AS completed, coalesce(sum(failed), 0)::float8 / span.minutes AS failed
+    FROM queue_minutes WHERE org_id = $1 AND queue = e.name AND minute >= span.since) AS m
 LEFT JOIN aside h ON h.queue = e.name LEFT JOIN queues q ON q.org_id = $1 AND q.name = e.name
 ORDER BY e.name LIMIT 500

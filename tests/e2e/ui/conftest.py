@@ -20,15 +20,14 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from aaiclick.catalog.deploy import deploy
 from aaiclick.settings import PostgresTarget
-from aaiclick.store import keys, orgs, users
-from aaiclick.store.engine import connect
+from aaiclick.store import orgs, users
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.e2e.ui.provider import Provider
-from tests.integration.server.conftest import Server, environment_for, start_server
+from tests.integration.server.conftest import Server, make_keys, premises, start_server, with_connection
 
 ROOT = Path(__file__).parents[3]
 FLAGS = [
@@ -36,7 +35,6 @@ FLAGS = [
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
     "--in-process-gpu", "--disable-extensions", "--renderer-process-limit=1",
 ]  # fmt: skip
-ROLES = ("reader", "writer", "admin")
 SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))
 
 expect.set_options(timeout=30_000)
@@ -92,14 +90,7 @@ class Site:
         return self.sessions[role]
 
     def sql(self, statement: str, *arguments: Any) -> list[Any]:
-        async def work() -> list[Any]:
-            connection = await connect(self.target)
-            try:
-                return await connection.fetch(statement, *arguments)
-            finally:
-                await connection.close()
-
-        return self.run(work())
+        return self.run(with_connection(self.target, lambda connection: connection.fetch(statement, *arguments)))
 
     def until(self, statement: str) -> None:
         """Ask until `ok` is true; pytest's own limit ends a wait that is in vain."""
@@ -155,47 +146,33 @@ class Window:
         return self.client.post(path, data={"csrf": self.csrf, **fields})
 
 
-async def _make_keys(target: PostgresTarget) -> dict[str, str]:
-    connection = await connect(target)
-    try:
-        other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
-        made = {}
-        for prefix, org in (("", DEFAULT_ORG_ID), ("other-", other)):
-            for role in (*ROLES, "worker"):
-                made[prefix + role] = (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
-        await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="reader")
-        gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
-        await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
-        return made
-    finally:
-        await connection.close()
+async def _populate(connection: Any) -> dict[str, str]:
+    other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+    await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="reader")
+    gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
+    await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+    return await make_keys(connection, {"": DEFAULT_ORG_ID, "other-": other})
 
 
 @pytest.fixture(scope="session")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
-    database = aaiclick_stack.run(aaiclick_stack.take_database())
-    target = aaiclick_stack.lease.postgres().with_database(database)
-    directory = tmp_path_factory.mktemp("ui")
-    logs = directory / "logs"
-    logs.mkdir()
-    environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, logs)
-    provider = Provider()
-    environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
-    environment |= provider.environment()
-    made = aaiclick_stack.run(_make_keys(target))
-    worker = _start_worker(environment, directory)  # both start at the same time
-    server = start_server(environment, directory / "server.log")
-    found = Site(server, target, environment, directory, made, aaiclick_stack.run, provider, [worker])
-    yield found
-    (directory / "gate").touch()
-    for worker in found.workers:
-        if worker.poll() is None:
-            worker.send_signal(signal.SIGTERM)
-    for worker in found.workers:
-        worker.wait(60)
-    provider.close()
-    assert server.stop() == 0
-    aaiclick_stack.run(aaiclick_stack.leave_database(database))
+    with premises(aaiclick_stack, tmp_path_factory.mktemp("ui")) as place:
+        directory, provider = place.directory, Provider()
+        environment = place.environment | provider.environment()
+        environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
+        made = aaiclick_stack.run(with_connection(place.target, _populate))
+        worker = _start_worker(environment, directory)  # both start at the same time
+        server = start_server(environment, directory / "server.log")
+        found = Site(server, place.target, environment, directory, made, aaiclick_stack.run, provider, [worker])
+        yield found
+        (directory / "gate").touch()
+        for worker in found.workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM)
+        for worker in found.workers:
+            worker.wait(60)
+        provider.close()
+        assert server.stop() == 0
 
 
 @pytest.fixture(scope="package")
@@ -220,6 +197,11 @@ class Visitor:
     def go(self, path: str) -> Page:
         self.page.goto(self.url + path)
         return self.page
+
+
+def state(page: Page) -> Locator:
+    """The state of the job or task that a page shows."""
+    return page.locator("#head .title .state")
 
 
 @pytest.fixture
@@ -295,13 +277,9 @@ publish: [{output: daily, name: shop_daily}]
 """
 
 
-async def _deploy(target: PostgresTarget, *texts: str) -> None:
-    connection = await connect(target)
-    try:
-        for text in texts:
-            await deploy(connection, text)
-    finally:
-        await connection.close()
+async def _deploy(connection: Any) -> None:
+    for text in (SHOP, SHOP.replace("id > 0", "id > 1")):
+        await deploy(connection, text)
 
 
 @pytest.fixture(scope="session")
@@ -339,7 +317,7 @@ def things(site) -> Iterator[Things]:
         }
         for n in range(5)
     ]
-    site.run(_deploy(site.target, SHOP, SHOP.replace("id > 0", "id > 1")))
+    site.run(with_connection(site.target, _deploy))
     dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
     assert site.ended(done) == "COMPLETED"
     assert site.ended(failed) == "FAILED"

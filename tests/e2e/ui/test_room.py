@@ -76,9 +76,27 @@ def test_a_large_graph_begins_with_words_that_can_be_read_and_is_walked_with_key
     assert text.bounding_box()["height"] < high
 
 
-def test_a_queue_that_is_empty_can_still_be_paused(window) -> None:
-    page = window("other-writer").client.get("/queues").text
-    assert 'name="name" value="default"' in page
+def test_a_queue_that_is_empty_can_still_be_paused(site, window) -> None:
+    assert 'name="name" value="default"' in window("other-writer").client.get("/queues").text
+    item = {"type": "t", "queue": "passing", "entrypoint": "tests.e2e.ui.steps.say"}
+    site.api("POST", "/v1/tasks", {"items": [item]})
+    site.until("SELECT count(*) = 1 AS ok FROM queue_minutes WHERE queue = 'passing'")
+    assert 'name="name" value="passing"' in window("writer").client.get("/queues").text
+
+
+def test_pages_say_what_they_mean(site, window, things) -> None:
+    turned = site.job("\u202ebackwards", {"key": "a", "entrypoint": "say"})
+    reader = window("reader").client
+    said = {
+        "/": ("jobs at work with failed tasks", "to do</span>"),
+        "/jobs": ("Progress, in tasks:", "to do</span>"),
+        "/dead-letters?list=1": ("<b>redrive</b> starts them over", "<b>retry</b> the job", 'class="n s-dead"'),
+        "/objects": ('<span class="dim">result of</span>', "<th>Made</th>", "<time datetime="),
+        f"/jobs/{turned}": ("<title>\u2068backwards\u2069 · ",),
+    }
+    for path, words in said.items():
+        text = reader.get(path).text
+        assert [each for each in words if each not in text] == [], path
 
 
 def test_a_job_of_a_dag_leads_to_its_dag_instead_of_running_again(site, visit, things) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,10 @@ class Site:
         return self.run(lambda connection: connection.fetch(statement, *arguments))
 
     def run(self, work: Callable[[Any], Any]) -> Any:
-        return asyncio.run(_with_connection(self.target, work))
+        return asyncio.run(with_connection(self.target, work))
 
 
-async def _with_connection(target: PostgresTarget, work: Callable[[Any], Any]) -> Any:
+async def with_connection(target: PostgresTarget, work: Callable[[Any], Any]) -> Any:
     connection = await connect(target)
     try:
         return await work(connection)
@@ -104,35 +105,49 @@ def environment_for(target: PostgresTarget, clickhouse_url: str, logs: Path) -> 
     }
 
 
-async def _populate(target: PostgresTarget) -> tuple[UUID, UUID, dict[str, str]]:
-    connection = await connect(target)
-    try:
-        ours = (await orgs.create_org(connection, name="Ours", slug="ours"))["id"]
-        other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
-        made = {}
-        for prefix, org in (("", ours), ("other-", other), ("operator-", DEFAULT_ORG_ID)):
-            for role in ROLES:
-                key = await keys.create_key(connection, org_id=org, name=role, scopes=[role])
-                made[prefix + role] = key.text
-        return ours, other, made
-    finally:
-        await connection.close()
+@dataclass
+class Premises:
+    """Where a server can be started: a database, a folder, and an environment that names both."""
+
+    target: PostgresTarget
+    directory: Path
+    logs: Path
+    environment: dict[str, str]
+
+
+@contextmanager
+def premises(stack: Any, directory: Path) -> Iterator[Premises]:
+    database = stack.run(stack.take_database())
+    target = stack.lease.postgres().with_database(database)
+    logs = directory / "logs"
+    logs.mkdir()
+    yield Premises(target, directory, logs, environment_for(target, stack.lease.clickhouse().url, logs))
+    stack.run(stack.leave_database(database))
+
+
+async def make_keys(connection: Any, whose: dict[str, UUID]) -> dict[str, str]:
+    """A key of every role for each organisation, by prefix and role."""
+    return {
+        prefix + role: (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
+        for prefix, org in whose.items()
+        for role in ROLES
+    }
+
+
+async def _populate(connection: Any) -> tuple[UUID, UUID, dict[str, str]]:
+    ours = (await orgs.create_org(connection, name="Ours", slug="ours"))["id"]
+    other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+    return ours, other, await make_keys(connection, {"": ours, "other-": other, "operator-": DEFAULT_ORG_ID})
 
 
 @pytest.fixture(scope="module")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
     """The server of a module."""
-    database = aaiclick_stack.run(aaiclick_stack.take_database())
-    target = aaiclick_stack.lease.postgres().with_database(database)
-    directory = tmp_path_factory.mktemp("server")
-    logs = directory / "logs"
-    logs.mkdir()
-    environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, logs)
-    ours, other, made = asyncio.run(_populate(target))
-    server = start_server(environment, directory / "server.log")
-    found = Site(server, target, logs, environment, ours, other, made)
-    yield found
-    for client in found.clients.values():
-        client.close()
-    assert server.stop() == 0
-    aaiclick_stack.run(aaiclick_stack.leave_database(database))
+    with premises(aaiclick_stack, tmp_path_factory.mktemp("server")) as place:
+        ours, other, made = asyncio.run(with_connection(place.target, _populate))
+        server = start_server(place.environment, place.directory / "server.log")
+        found = Site(server, place.target, place.logs, place.environment, ours, other, made)
+        yield found
+        for client in found.clients.values():
+            client.close()
+        assert server.stop() == 0

@@ -86,6 +86,8 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
     ended = "now() - interval '2 s', now() - interval '1 s'"
     await connection.execute(f"""
         INSERT INTO workers (id, hostname, pid) VALUES (9, 'h', 1);
+        INSERT INTO queue_minutes (org_id, queue, minute, completed, failed)
+        SELECT '{DEFAULT_ORG_ID}', 'q', now() - each * interval '23 hours', 1, 0 FROM generate_series(0, 2) AS each;
         INSERT INTO jobs (id, org_id, name, status, started_at, completed_at, total_tasks)
         VALUES (1, '{DEFAULT_ORG_ID}', 'j', 'COMPLETED', {ended}, 1),
             (2, '{DEFAULT_ORG_ID}', 'j', 'FAILED', {ended}, 0);
@@ -98,6 +100,7 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
     assert before["worker_task_execution_time_sum"] == pytest.approx(2)
     assert await forget(connection, keep_seconds=0) == {"jobs": 2, "tasks": 2, "workers": 0}
     assert await connection.fetchval("SELECT count(*) FROM tasks") == 0
+    assert await connection.fetchval("SELECT count(*) FROM queue_minutes") == 2  # those of a day
     assert _totals(render(await count_all(connection)).decode()) == before
     await connection.execute("UPDATE workers SET status = 'STOPPED', stopped_at = now() - interval '1 s'")
     assert await forget(connection, keep_seconds=0) == {"jobs": 0, "tasks": 0, "workers": 1}

@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from aaiclick.store import users
 from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.integration.server.conftest import _with_connection, environment_for, start_server
+from tests.integration.server.conftest import environment_for, start_server, with_connection
 
 AUDIENCE = "aaiclick-test"
 
@@ -95,7 +95,7 @@ def oidc(provider, aaiclick_stack, _aaiclick_template, tmp_path_factory):
         gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
         await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
 
-    asyncio.run(_with_connection(target, people))
+    asyncio.run(with_connection(target, people))
     server = start_server(environment, directory / "server.log")
     yield server
     assert server.stop() == 0

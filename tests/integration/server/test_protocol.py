@@ -68,6 +68,10 @@ def test_a_task_is_claimed_kept_and_completed(site, hand) -> None:
     assert log == "=== attempt 1, now ===\nhello world\n"
     [row] = site.sql("SELECT log_path FROM tasks WHERE id = $1", int(task_id))
     assert row["log_path"] == str(site.logs / f"{task_id}.log")
+    counted = [{"queue": task["queue"], "completed": 1}]
+    assert hand.say("/v1/worker/count", worker_id=hand.id, queues=counted).status_code == 204
+    rows = site.sql("SELECT org_id, completed, failed FROM queue_minutes WHERE queue = 'whole'")
+    assert [tuple(row) for row in rows] == [(site.org, 1, 0)]
 
 
 def test_who_lost_its_lease_changes_nothing(site, hand) -> None:

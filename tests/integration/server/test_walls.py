@@ -18,6 +18,7 @@ OURS, THEIRS = uuid4(), uuid4()
 SEED = """
 INSERT INTO orgs (id, name, slug) VALUES ($o, 'x', 'org$n');
 INSERT INTO queues (org_id, name) VALUES ($o, 'q');
+INSERT INTO queue_minutes (org_id, queue, minute, completed, failed) VALUES ($o, 'q', now(), 1, 0);
 INSERT INTO task_types (org_id, name) VALUES ($o, 't');
 INSERT INTO users (id, org_id, external_id, role) VALUES ($u, $o, 'subject$n', 'reader');
 INSERT INTO org_roles (id, org_id, slug, name) VALUES ($u, $o, 'r', 'R');

@@ -1,12 +1,15 @@
 """What a worker leaves in the rows that people look at: its own counters, and why a job failed."""
 
 
-async def test_a_worker_counts_what_it_completed_and_what_failed(bench):
+async def test_a_worker_counts_what_it_completed_and_what_failed_of_which_queue(bench):
     await bench.enqueue_many(30, "nothing")
-    await bench.enqueue_many(3, "fail", max_attempts=1)
+    await bench.enqueue_many(2, "fail", max_attempts=1)
+    await bench.enqueue_many(1, "fail", max_attempts=1, queue="other")
     bench.drain()
     rows = await bench.rows("SELECT tasks_completed, tasks_failed FROM workers")
     assert [tuple(row) for row in rows] == [(30, 3)]
+    rows = await bench.rows("SELECT queue, sum(completed)::int, sum(failed)::int FROM queue_minutes GROUP BY queue")
+    assert sorted(map(tuple, rows)) == [("default", 30, 2), ("other", 0, 1)]
 
 
 async def test_a_failed_job_says_which_task_failed_and_why(bench):

@@ -35,6 +35,19 @@ def test_durations_read_well(seconds, text: str) -> None:
     assert words.duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("nightly", "nightly"),
+        ("\u202eylthgin", "\u2068ylthgin\u2069"),
+        ("a\u2069\u202eb", "\u2068ab\u2069"),
+        ("ü", "\u2068ü\u2069"),
+    ],
+)
+def test_a_name_in_a_title_turns_nothing_but_itself(name: str, shown: str) -> None:
+    assert words.isolated(name) == shown
+
+
 def test_moments_read_well() -> None:
     assert words.ago(NOON, NOON + timedelta(seconds=1)) == "just now"
     assert words.ago(NOON, NOON + timedelta(minutes=3)) == "3 min ago"

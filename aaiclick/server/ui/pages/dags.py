@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
@@ -20,6 +20,9 @@ from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
 from aaiclick.server.ui.words import definition_look
 from aaiclick.store import catalog_dags, ui_dags
 
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
 pages = Pages()
 
 RUNS = 60
@@ -34,34 +37,40 @@ async def index(visit: Visit) -> Response:
 
 @pages.get("/dags/{name}", Permission.READER)
 async def show(visit: Visit) -> Response:
-    name, org = str(visit.request.path_params["name"]), visit.who.org_id
     async with reading(visit.call) as connection:
-        versions = await catalog_dags.list_versions(connection, org, name)
-        serving = next((row for row in versions if row["serving"]), None)
-        if serving is None:
-            raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
-        chosen = next((row for row in versions if row["yaml_hash"] == visit.query("version")), serving)
-        shown = await catalog_dags.find_version(connection, org, name, chosen["id"])
-        current = await catalog_dags.find_version(connection, org, name)
-        who = await reader(visit.call, connection)
-        readable = await may_read_text(connection, who, shown)
-        both = readable and await may_read_text(connection, who, current)
-        nodes = await ui_dags.definitions(connection, chosen["id"])
-        runs = await ui_dags.runs(connection, org, [row["id"] for row in versions[:50]], RUNS)
+        choice = await _choose(visit, connection)
+        nodes = await ui_dags.definitions(connection, choice["chosen"]["id"])
+        newest = [row["id"] for row in choice["versions"][:50]]
+        runs = await ui_dags.runs(connection, visit.who.org_id, newest, RUNS)
     return visit.page(
         "dag.html",
-        name=name,
-        versions=versions,
-        chosen=chosen,
-        serving=serving,
+        **choice,
         flow=_flow(nodes),
         definitions=nodes,
         runs=runs,
         sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
         can_be_filled=any(can_be_filled(row) for row in nodes),
-        yaml=shown["yaml"] if shown and readable else None,
-        difference=_difference(current, shown) if both and chosen["id"] != serving["id"] else [],
     )
+
+
+async def _choose(visit: Visit, connection: Connection) -> dict[str, Any]:
+    """The version that is asked for (or the one that serves), and how its text differs from what serves."""
+    name, org = str(visit.request.path_params["name"]), visit.who.org_id
+    versions = await catalog_dags.list_versions(connection, org, name)
+    serving = next((row for row in versions if row["serving"]), None)
+    if serving is None:
+        raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
+    chosen = next((row for row in versions if row["yaml_hash"] == visit.query("version")), serving)
+    shown = await catalog_dags.find_version(connection, org, name, chosen["id"])
+    current = await catalog_dags.find_version(connection, org, name)
+    who = await reader(visit.call, connection)
+    readable = await may_read_text(connection, who, shown)
+    both = readable and await may_read_text(connection, who, current)
+    return {
+        "name": name, "versions": versions, "chosen": chosen, "serving": serving,
+        "yaml": shown["yaml"] if shown and readable else None,
+        "difference": _difference(current, shown) if both and chosen["id"] != serving["id"] else [],
+    }  # fmt: skip
 
 
 def _flow(definitions: list[Any]) -> Flow:
@@ -93,6 +102,13 @@ def _difference(current: Any, other: Any) -> list[tuple[str, str]]:
         current["yaml"].splitlines(), other["yaml"].splitlines(), "serves", other["yaml_hash"][:12], lineterm="", n=3
     )
     return [({"+": "added", "-": "gone", "@": "place"}.get(line[:1], "same"), line) for line in lines]
+
+
+@pages.get("/dags/{name}/rollback", Permission.WRITER)
+async def ask(visit: Visit) -> Response:
+    """Whether another version is to serve: what that changes, and the button."""
+    async with reading(visit.call) as connection:
+        return visit.page("rollback.html", **await _choose(visit, connection))
 
 
 @pages.post("/dags/{name}/rollback", Permission.WRITER)

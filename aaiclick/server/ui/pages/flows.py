@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -54,20 +56,21 @@ async def fire(visit: Visit) -> Response:
 
 @pages.post("/dags/{name}/pause", Permission.WRITER)
 async def pause(visit: Visit) -> Response:
-    name = _name(visit)
-    async with changing(visit.call) as connection:
-        await catalog_sources.pause_dag(connection, visit.who.org_id, name)
-        await note(visit.call, connection, "dag.pause", name)
-    return visit.back(f"{name} is paused; what runs goes on.", undo=f"/dags/{quote(name)}/resume")
+    await _turn(visit, "pause", catalog_sources.pause_dag)
+    return visit.back(f"{_name(visit)} is paused; what runs goes on.", undo=f"/dags/{quote(_name(visit))}/resume")
 
 
 @pages.post("/dags/{name}/resume", Permission.WRITER)
 async def resume(visit: Visit) -> Response:
-    name = _name(visit)
+    await _turn(visit, "resume", catalog_sources.resume_dag)
+    return visit.back(f"{_name(visit)} goes on.", undo=f"/dags/{quote(_name(visit))}/pause")
+
+
+async def _turn(visit: Visit, deed: str, turn: Callable[[Connection, UUID, str], Awaitable[object]]) -> None:
+    """Turn a DAG off or on, and note who did."""
     async with changing(visit.call) as connection:
-        await catalog_sources.resume_dag(connection, visit.who.org_id, name)
-        await note(visit.call, connection, "dag.resume", name)
-    return visit.back(f"{name} goes on.", undo=f"/dags/{quote(name)}/pause")
+        await turn(connection, visit.who.org_id, _name(visit))
+        await note(visit.call, connection, f"dag.{deed}", _name(visit))
 
 
 @pages.get("/dags/{name}/backfill", Permission.WRITER)

@@ -35,6 +35,7 @@ async def index(visit: Visit) -> Response:
         change=visit.query("change"),
         shares=await _shares(visit) if visit.may("operator") else None,
         bound_each=ui_reads.COUNTED_EACH,
+        minutes=ui_reads.RATE_MINUTES,
     )
 
 

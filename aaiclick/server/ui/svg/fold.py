@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Any
 
 PARTS: tuple[str, ...] = ("completed", "running", "retrying", "failed", "dead", "cancelled", "pending")
+NOWHERE = dict.fromkeys(PARTS, 0)
+LOOKS = {"CLAIMED": "running", "DEAD_LETTER": "dead"}
 FEW = 3
 """So many alike tasks are still drawn one by one."""
 
@@ -68,7 +70,8 @@ def fold_tasks(tasks: Sequence[Any], groups: Iterable[Any], edges: Sequence[tupl
         behind[a].append(b)
     alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for task in tasks:
-        key = task["group_id"], task["type"], tuple(sorted(before[task["id"]])), tuple(sorted(behind[task["id"]]))
+        task_id = task["id"]
+        key = task["group_id"], task["type"], _some(before.get(task_id)), _some(behind.get(task_id))
         alike[key].append(task)
     units: dict[int, Unit] = {}
     unit_of: dict[int, int] = {}
@@ -80,8 +83,16 @@ def fold_tasks(tasks: Sequence[Any], groups: Iterable[Any], edges: Sequence[tupl
     return Folded(units, _groups(groups), {(unit_of.get(a, a), unit_of.get(b, b)) for a, b in edges})
 
 
+def _some(nodes: list[int] | None) -> tuple[int, ...]:
+    return () if nodes is None else tuple(sorted(nodes))
+
+
 def _unit(tasks: Sequence[Any]) -> Unit:
     first = tasks[0]
+    if len(tasks) == 1:
+        counts = {**NOWHERE, part_of(first): 1}
+        times = first["created_at"], first["started_at"], first["completed_at"]
+        return Unit(first["id"], first["type"], first["group_id"], counts, *times, [first["id"]])
     counts = dict.fromkeys(PARTS, 0)
     for task in tasks:
         counts[part_of(task)] += 1
@@ -102,7 +113,7 @@ def part_of(task: Any) -> str:
     """Which of PARTS a task, or several alike, are."""
     if task["retrying"]:
         return "retrying"
-    return {"CLAIMED": "running", "DEAD_LETTER": "dead"}.get(task["status"], str(task["status"]).lower())
+    return LOOKS.get(task["status"]) or str(task["status"]).lower()
 
 
 def fold_kinds(
@@ -161,8 +172,8 @@ def predecessors(folded: Folded) -> dict[int, set[int]]:
     members = _members(folded)
     before: dict[int, set[int]] = defaultdict(set)
     for a, b in folded.edges:
-        for follower in members.get(b, {b}):
-            before[follower] |= members.get(a, {a})
+        for follower in members.get(b) or (b,):
+            before[follower].update(members.get(a) or (a,))
     return before
 
 

@@ -68,9 +68,9 @@ class Drawing:
     """Points that each passes, and whether it is critical."""
     hidden: int = 0
 
-    @property
-    def paths(self) -> list[tuple[str, bool]]:
-        return [(curve(points), critical) for points, critical in self.edges]
+    def paths(self, *, critical: bool) -> list[str]:
+        """Edges as they are written down: those that are critical, or the others."""
+        return [curve(points) for points, is_critical in self.edges if is_critical == critical]
 
 
 def draw(folded: Folded, opened: Set[int] = frozenset(), shut: Set[int] = frozenset()) -> Drawing:
@@ -139,6 +139,9 @@ class _Drafter:
         """Edges between nodes of this level, those of what lies inside of them included."""
         found: set[tuple[int, int]] = set()
         for a, b in self._folded.edges:
+            if a in nodes and b in nodes:
+                found.add((a, b))
+                continue
             x, y = self._lift(a, group), self._lift(b, group)
             if x is not None and y is not None and x != y and x in nodes and y in nodes:
                 found.add((x, y))
@@ -175,7 +178,7 @@ class _Drafter:
                 kind,
                 unit.name,
                 node in self._critical,
-                _parts(unit),
+                _parts(unit) if unit.total > 1 else [],
             )
         whole = self._sum(node)
         return Box(
@@ -231,9 +234,11 @@ def _parts(unit: Unit) -> list[tuple[str, float, float]]:
 def curve(points: Points) -> str:
     """A smooth path through points, level at each."""
     (x, y), *rest = points
-    path = [f"M{x:.0f} {y:.0f}"]
+    x, y = round(x), round(y)
+    path = f"M{x} {y}"
     for next_x, next_y in rest:
-        half = (next_x - x) / 2
-        path.append(f"C{x + half:.0f} {y:.0f} {next_x - half:.0f} {next_y:.0f} {next_x:.0f} {next_y:.0f}")
-        x, y = next_x, next_y
-    return "".join(path)
+        to_x, to_y = round(next_x), round(next_y)
+        half = (x + to_x) // 2
+        path += f"C{half} {y} {half} {to_y} {to_x} {to_y}"
+        x, y = to_x, to_y
+    return path

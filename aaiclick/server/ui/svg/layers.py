@@ -20,6 +20,8 @@ MOST_POINTS = 6_000
 """Past this, long edges go straight: there are so many that no order of them helps."""
 
 Edge = tuple[int, int]
+Near = list[list[int]]
+"""Of each node and point, those beside it."""
 
 
 @dataclass
@@ -37,22 +39,28 @@ def place(sizes: Mapping[int, tuple[float, float]], edges: Iterable[Edge]) -> Pl
     if not sizes:
         return Placed()
     wanted = sorted({(a, b) for a, b in edges if a != b and a in sizes and b in sizes})
-    column_of = _columns(sizes, wanted)
-    columns, chains, tall = _with_points(sizes, wanted, column_of)
-    _order(columns, chains)
-    return _coordinates(columns, chains, sizes, tall, wanted)
+    # From here on a node is its number, and so is the point of a long edge: what belongs to one stands in a list.
+    number = {node: index for index, node in enumerate(sizes)}
+    numbered = [(number[a], number[b]) for a, b in wanted]
+    column_of = _columns(len(sizes), numbered)
+    columns, chains, points = _with_points(numbered, column_of)
+    before, behind = _neighbours(chains, len(sizes) + points)
+    _order(columns, before, behind)
+    tall = [*(size[1] for size in sizes.values()), *[POINT] * points]
+    middle = _middles(columns, [a + b for a, b in zip(before, behind, strict=True)], tall)
+    return _coordinates(columns, middle, tall, sizes, dict(zip(wanted, chains, strict=True)))
 
 
-def _columns(nodes: Iterable[int], edges: Sequence[Edge]) -> dict[int, int]:
+def _columns(count: int, edges: Sequence[Edge]) -> list[int]:
     """Column of each node: one past its furthest predecessor. What lies on a circle is taken in the order given."""
-    after: dict[int, list[int]] = {node: [] for node in nodes}
-    waits = dict.fromkeys(after, 0)
+    after: Near = [[] for _ in range(count)]
+    waits = [0] * count
     for a, b in edges:
         after[a].append(b)
         waits[b] += 1
-    column = dict.fromkeys(after, 0)
-    free = [node for node, count in waits.items() if not count]
-    left = dict.fromkeys(node for node, count in waits.items() if count)
+    column = [0] * count
+    free = [node for node, waiting in enumerate(waits) if not waiting]
+    left = dict.fromkeys(node for node, waiting in enumerate(waits) if waiting)
     while free or left:
         if not free:
             free.append(next(iter(left)))
@@ -68,120 +76,129 @@ def _columns(nodes: Iterable[int], edges: Sequence[Edge]) -> dict[int, int]:
     return column
 
 
-def _with_points(
-    sizes: Mapping[int, tuple[float, float]], edges: Sequence[Edge], column_of: Mapping[int, int]
-) -> tuple[list[list[int]], list[tuple[int, ...]], dict[int, float]]:
-    """Columns of nodes and of the points of long edges (negative numbers), and each edge as the chain through them."""
-    columns: list[list[int]] = [[] for _ in range(max(column_of.values()) + 1)]
-    tall = {node: size[1] for node, size in sizes.items()}
-    for node in sizes:
-        columns[column_of[node]].append(node)
+def _with_points(edges: Sequence[Edge], column_of: Sequence[int]) -> tuple[list[list[int]], list[list[int]], int]:
+    """Columns of nodes and of the points of long edges, each edge as the chain through them, and how many points."""
+    columns: list[list[int]] = [[] for _ in range(max(column_of) + 1)]
+    for node, column in enumerate(column_of):
+        columns[column].append(node)
     spans = sum(max(0, column_of[b] - column_of[a] - 1) for a, b in edges)
-    chains: list[tuple[int, ...]] = []
-    number = -1
+    chains: list[list[int]] = []
+    number = first = len(column_of)
     for a, b in edges:
         chain = [a]
         if spans <= MOST_POINTS:
             for column in range(column_of[a] + 1, column_of[b]):
                 columns[column].append(number)
-                tall[number] = POINT
                 chain.append(number)
-                number -= 1
-        chains.append((*chain, b))
-    return columns, chains, tall
+                number += 1
+        chain.append(b)
+        chains.append(chain)
+    return columns, chains, number - first
 
 
-def _order(columns: list[list[int]], chains: Sequence[tuple[int, ...]]) -> None:
-    """Sort each column by the mean place of its neighbours, sweeping right and left."""
-    before: dict[int, list[int]] = {}
-    behind: dict[int, list[int]] = {}
+def _neighbours(chains: Sequence[Sequence[int]], count: int) -> tuple[Near, Near]:
+    before: Near = [[] for _ in range(count)]
+    behind: Near = [[] for _ in range(count)]
     for chain in chains:
         for a, b in pairwise(chain):
-            before.setdefault(b, []).append(a)
-            behind.setdefault(a, []).append(b)
-    place_of = {node: float(index) for column in columns for index, node in enumerate(column)}
+            before[b].append(a)
+            behind[a].append(b)
+    return before, behind
+
+
+def _order(columns: list[list[int]], before: Near, behind: Near) -> None:
+    """Sort each column by the mean place of its neighbours, sweeping right and left."""
+    place_of = [0.0] * len(before)
+    for column in columns:
+        for index, node in enumerate(column):
+            place_of[node] = float(index)
     for sweep in range(SWEEPS):
         rightwards = sweep % 2 == 0
         near = before if rightwards else behind
         for column in columns[1:] if rightwards else reversed(columns[:-1]):
-            means = {
-                node: sum(map(place_of.__getitem__, near[node])) / len(near[node]) if node in near else place_of[node]
-                for node in column
-            }
+            means = {node: _mean(place_of, near[node]) if near[node] else place_of[node] for node in column}
             column.sort(key=means.__getitem__)
             for index, node in enumerate(column):
                 place_of[node] = float(index)
 
 
-def _coordinates(
-    columns: Sequence[Sequence[int]],
-    chains: Sequence[tuple[int, ...]],
-    sizes: Mapping[int, tuple[float, float]],
-    tall: Mapping[int, float],
-    edges: Sequence[Edge],
-) -> Placed:
-    near: dict[int, list[int]] = {}
-    for chain in chains:
-        for a, b in pairwise(chain):
-            near.setdefault(a, []).append(b)
-            near.setdefault(b, []).append(a)
-    middle = _middles(columns, near, tall)
-    lowest = min(middle[node] - tall[node] / 2 for node in middle)
-    placed, left = Placed(), 0.0
-    lefts: dict[int, float] = {}
-    for column in columns:
-        wide = max((sizes[node][0] for node in column if node >= 0), default=0.0)
-        for node in column:
-            lefts[node] = left + (wide - sizes[node][0]) / 2 if node >= 0 else left + wide / 2
-            if node >= 0:
-                placed.nodes[node] = (lefts[node], middle[node] - tall[node] / 2 - lowest)
-        left += wide + GAP_X
-    placed.width = left - GAP_X
-    placed.height = max(middle[node] + tall[node] / 2 for node in middle) - lowest
-    for edge, chain in zip(edges, chains, strict=True):
-        a, b = edge
-        points = [(lefts[a] + sizes[a][0], middle[a] - lowest)]
-        points += [(lefts[point], middle[point] - lowest) for point in chain[1:-1]]
-        placed.edges[edge] = [*points, (lefts[b], middle[b] - lowest)]
-    return placed
+def _mean(values: Sequence[float], of: Sequence[int]) -> float:
+    """Most have one neighbour, or two."""
+    match len(of):
+        case 1:
+            return values[of[0]]
+        case 2:
+            return (values[of[0]] + values[of[1]]) / 2
+        case several:
+            return sum([values[each] for each in of]) / several
 
 
-def _middles(
-    columns: Sequence[Sequence[int]], near: Mapping[int, Sequence[int]], tall: Mapping[int, float]
-) -> dict[int, float]:
+def _middles(columns: Sequence[Sequence[int]], near: Near, tall: Sequence[float]) -> list[float]:
     """Heights: each node wants the mean of its neighbours; a column's nodes keep their order and distance."""
-    middle: dict[int, float] = {}
+    middle = [0.0] * len(tall)
+    distances: list[list[float]] = []
     for column in columns:
-        total = sum(tall[node] for node in column) + GAP_Y * max(0, len(column) - 1)
-        top = -total / 2
+        top = -(sum([tall[node] for node in column]) + GAP_Y * max(0, len(column) - 1)) / 2
         for node in column:
             middle[node] = top + tall[node] / 2
             top += tall[node] + GAP_Y
+        distances.append([middle[node] - middle[column[0]] for node in column])
+    with_distances = list(zip(columns, distances, strict=True))
     for sweep in range(SWEEPS):
-        for column in columns if sweep % 2 == 0 else reversed(columns):
-            wishes = [
-                sum(map(middle.__getitem__, near[node])) / len(near[node]) if node in near else middle[node]
-                for node in column
-            ]
-            middle.update(zip(column, _apart(column, wishes, tall), strict=True))
+        for column, apart in with_distances if sweep % 2 == 0 else reversed(with_distances):
+            wishes = [_mean(middle, near[node]) if near[node] else middle[node] for node in column]
+            for node, found in zip(column, _apart(wishes, apart), strict=True):
+                middle[node] = found
     return middle
 
 
-def _apart(column: Sequence[int], wishes: Sequence[float], tall: Mapping[int, float]) -> list[float]:
-    """The places nearest to the wishes at which nothing overlaps: neighbours that collide move as one block."""
-    blocks: list[list[float]] = []  # sum of (wish - offset), count, then first index
-    offsets: list[float] = []
-    offset = 0.0
-    for index, node in enumerate(column):
-        if index:
-            offset += (tall[column[index - 1]] + tall[node]) / 2 + GAP_Y
-        offsets.append(offset)
-        blocks.append([wishes[index] - offset, 1.0, float(index)])
-        while len(blocks) > 1 and blocks[-1][0] / blocks[-1][1] < blocks[-2][0] / blocks[-2][1]:
-            last = blocks.pop()
-            blocks[-1][0] += last[0]
-            blocks[-1][1] += last[1]
+def _apart(wishes: Sequence[float], distances: Sequence[float]) -> list[float]:
+    """The places nearest to the wishes at which each keeps its distance (from the first, if all touch): neighbours that
+    collide move as one block.
+    """
+    totals: list[float] = []  # of each block: the sum of where its members would have the first
+    counts: list[int] = []
+    for wish, distance in zip(wishes, distances, strict=True):
+        total, count = wish - distance, 1
+        while totals and total * counts[-1] < totals[-1] * count:
+            total += totals.pop()
+            count += counts.pop()
+        totals.append(total)
+        counts.append(count)
     found: list[float] = []
-    for total, count, _ in blocks:
-        found += [total / count + offsets[len(found) + step] for step in range(int(count))]
+    for total, count in zip(totals, counts, strict=True):
+        first, begin = total / count, len(found)
+        found += [first + distance for distance in distances[begin : begin + count]]
     return found
+
+
+def _coordinates(
+    columns: Sequence[Sequence[int]],
+    middle: Sequence[float],
+    tall: Sequence[float],
+    sizes: Mapping[int, tuple[float, float]],
+    chains: Mapping[Edge, Sequence[int]],
+) -> Placed:
+    nodes = list(sizes)
+    wides = [size[0] for size in sizes.values()]
+    lowest = min(at - height / 2 for at, height in zip(middle, tall, strict=True))
+    highest = max(at + height / 2 for at, height in zip(middle, tall, strict=True))
+    placed, left = Placed(height=highest - lowest), 0.0
+    lefts = [0.0] * len(tall)
+    for column in columns:
+        wide = max((wides[node] for node in column if node < len(nodes)), default=0.0)
+        for node in column:
+            if node < len(nodes):
+                lefts[node] = left + (wide - wides[node]) / 2
+                placed.nodes[nodes[node]] = (lefts[node], middle[node] - tall[node] / 2 - lowest)
+            else:
+                lefts[node] = left + wide / 2
+        left += wide + GAP_X
+    placed.width = left - GAP_X
+    for edge, (a, *points, b) in chains.items():
+        placed.edges[edge] = [
+            (lefts[a] + wides[a], middle[a] - lowest),
+            *[(lefts[point], middle[point] - lowest) for point in points],
+            (lefts[b], middle[b] - lowest),
+        ]
+    return placed

@@ -66,6 +66,19 @@ CREATE TABLE queues (
     CONSTRAINT queues_rate CHECK (rate_per_second > 0 AND rate_burst >= 1)
 );
 
+CREATE TABLE queue_minutes (
+    org_id uuid NOT NULL,
+    queue text NOT NULL,
+    minute timestamptz NOT NULL,
+    completed bigint NOT NULL,
+    failed bigint NOT NULL,
+    CONSTRAINT queue_minutes_pkey PRIMARY KEY (org_id, queue, minute),
+    CONSTRAINT queue_minutes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT queue_minutes_counts CHECK (completed >= 0 AND failed >= 0)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX queue_minutes_minute ON queue_minutes (minute);
+
 CREATE TABLE task_types (
     org_id uuid NOT NULL,
     name text NOT NULL,
@@ -850,6 +863,8 @@ ALTER TABLE orgs ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE queues ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE queue_minutes ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE task_types ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE users ENABLE ROW LEVEL SECURITY;
@@ -917,6 +932,8 @@ ALTER TABLE table_sessions ENABLE ROW LEVEL SECURITY;
 CREATE POLICY org ON orgs USING (id = aaiclick_org_id());
 
 CREATE POLICY org ON queues USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON queue_minutes USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON task_types USING (org_id = aaiclick_org_id());
 
