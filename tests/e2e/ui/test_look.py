@@ -112,7 +112,7 @@ class Eye:
             self.faults[f"{name} dark"] = serious(self.page, "color-contrast")
 
     def keep(self, name: str) -> None:
-        self.page.screenshot(path=SHOTS / f"{name}.jpg", type="jpeg", quality=85)
+        self.page.screenshot(path=SHOTS / f"{name}.png")
 
     def check(self, *expected: str) -> None:
         """Nothing is wrong but that some pages tell of a refusal."""
