@@ -255,6 +255,10 @@ def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env
         ("clean", "config.query"), ("orders", "rebuilt"), ("daily", "rebuilt"),
     ]  # fmt: skip
     assert "New generations: orders, daily" in run("deploy", str(file)).stderr
-    assert "serves" in run("rollback", "shop").stderr
+    back = run("rollback", "shop", "-o", "json")
+    assert "serves" in back.stderr
+    assert [line["change"] for line in json.loads(back.stdout) if line["what"] == "dataset"] == ["served again"] * 2
+    again = json.loads(run("diff", str(file), "-o", "json").stdout)  # what is there is not built by going forth, either
+    assert [line["change"] for line in again if line["what"] == "dataset"] == ["served again"] * 2
     versions = json.loads(run("versions", "shop", "-o", "json").stdout)
     assert [bool(line["serves since"]) for line in versions] == [False, True]

@@ -13,6 +13,7 @@ from aaiclick.store import control
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Claim
 from aaiclick.store.plan import NewTask
+from aaiclick.store.statements import statement
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.engine.conftest import Engine
 
@@ -46,6 +47,23 @@ async def test_one_at_a_time_keeps_the_same_order(engine: Engine) -> None:
     await engine.submit("a b", job="old")
     await engine.submit("c", job="young", priority=1)
     assert [(await engine.claim(1))[0].type for _ in range(3)] == ["c", "a", "b"]
+
+
+async def test_tasks_of_one_runtime_elsewhere_do_not_make_claims_dearer(engine: Engine) -> None:
+    """The short statement serves beside them; a row without an id would say that the long one must."""
+
+    async def short(*queues: str) -> list[str | None]:
+        rows = await engine.db.fetch(statement("claim"), engine.worker_id, 2, list(queues), 60.0, uuid4(), None)
+        return [row["id"] and row["type"] for row in rows]
+
+    await put(engine, 6, kind="here")
+    await put(engine, 2, kind="there", queue="runtime:lambda")
+    assert await short() == ["here", "here"]
+    assert await short("default") == ["here", "here"]
+    assert await short("default", "runtime:lambda") == [None]
+    await put(engine, 1, kind="also", queue="special")
+    assert await short() == [None]
+    assert Counter(claim.type for claim in await engine.claim()) == {"here": 2, "also": 1}
 
 
 async def test_two_workers_share_one_job(engine: Engine, second: Engine) -> None:

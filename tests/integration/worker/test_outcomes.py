@@ -1,6 +1,7 @@
 """What tasks do and what comes of it, in a real worker."""
 
 import json
+import re
 import socket
 
 from aaiclick.data.client import connect as clickhouse
@@ -61,6 +62,7 @@ async def test_code_that_is_not_there_or_not_allowed_fails_at_once(bench):
         row = await bench.task(task_id)
         assert row["status"] == "FAILED"
         assert words in row["error"]
+        assert re.search(rf"It ran on {re.escape(socket.gethostname())}, process \d+, in /", row["error"])
         assert "Traceback" not in row["error"]
 
 
