@@ -43,8 +43,9 @@ class _End(asyncio.Protocol):
         self.pass_on()
 
     def eof_received(self) -> bool:
-        self._ended = True
-        self.pass_on()
+        if not self.forgotten:
+            self._ended = True
+            self.pass_on()
         return True
 
     def pass_on(self) -> None:
@@ -74,7 +75,7 @@ class _End(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._proxy.closed(self)
-        if self.other is not None and self.other.transport is not None:
+        if self.other is not None and self.other.transport is not None and not self.forgotten:
             self.other.transport.close()
 
     def cut(self) -> None:

@@ -18,6 +18,7 @@ from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
@@ -132,7 +133,9 @@ def _of(client: Client, org: str) -> Client:
 async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
     async with OrchContext() as context, context.connection() as connection:
         org_id = await org_id_of(connection, org)
-        done = await deploys.deploy(connection, text, file, org_id=org_id)
+        async with connection.transaction():
+            done = await deploys.deploy(connection, text, file, org_id=org_id)
+            await note_deed(connection, org_id, "dag.deploy", done.dag_name, {"version": done.version_hash})
         if done.job_id is None or not wait:
             return done
         note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
@@ -174,7 +177,11 @@ def rollback(name: str, to: str | None, org: str, output: str) -> None:
     """Let an older version serve again, with its data as it was; then that catches up."""
 
     async def work(connection: Connection) -> Row:
-        return _said(await deploys.roll_back(connection, name, to, org_id=await org_id_of(connection, org)))
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            done = await deploys.roll_back(connection, name, to, org_id=org_id)
+            await note_deed(connection, org_id, "dag.rollback", name, {"version": done.version_hash})
+        return _said(done)
 
     done = reach(work, lambda client: _of(client, org).roll_back_dag(name, to))
     print_records(done["changes"], output)
@@ -247,7 +254,9 @@ def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> 
 
 async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
     event = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
-    job_id, _ = await catalog_sources.start_source(connection, org_id, name, job, event)
+    async with connection.transaction():
+        job_id, _ = await catalog_sources.start_source(connection, org_id, name, job, event)
+        await note_deed(connection, org_id, "dag.run", name, {"job": str(job_id)})
     return job_id
 
 
@@ -288,7 +297,12 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
         plan = await backfills.plan(connection, lambda: _clickhouse(org_id), org_id, name, job, first, last)
-        jobs = [] if dry_run else await backfills.begin(connection, plan)
+        if dry_run:
+            return _filled(plan, [])
+        async with connection.transaction():
+            jobs = await backfills.begin(connection, plan)
+            detail = {"source": plan.job_name, "from": first, "to": last, "runs": len(plan.to_run)}
+            await note_deed(connection, org_id, "dag.backfill", name, detail)
         return _filled(plan, jobs)
 
     done = reach(work, lambda client: _of(client, org).backfill_dag(name, first, last, job, dry_run=dry_run))
@@ -328,7 +342,10 @@ def pause(name: str, org: str) -> None:
     """Start no source of a DAG and none of its tasks; what runs goes on."""
 
     async def work(connection: Connection) -> None:
-        await catalog_sources.pause_dag(connection, await org_id_of(connection, org), name)
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await catalog_sources.pause_dag(connection, org_id, name)
+            await note_deed(connection, org_id, "dag.pause", name)
 
     reach(work, lambda client: _of(client, org).pause_dag(name))
     note(f"{name} is paused: aaiclick dag resume {name}")
@@ -341,7 +358,11 @@ def resume(name: str, org: str) -> None:
     """Let a paused DAG go on. What its schedules missed is handled as each says."""
 
     async def work(connection: Connection) -> int:
-        return await catalog_sources.resume_dag(connection, await org_id_of(connection, org), name)
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            count = await catalog_sources.resume_dag(connection, org_id, name)
+            await note_deed(connection, org_id, "dag.resume", name)
+        return count
 
     count = reach(work, lambda client: _of(client, org).resume_dag(name))
     note(f"{name} goes on; {count} tasks were waiting.")

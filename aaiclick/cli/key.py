@@ -9,12 +9,13 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.org import EVERYTHING, org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
-from aaiclick.store import audit, keys
+from aaiclick.store import keys
 from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_SLUG
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
-ACTOR = "command line"
 org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
 
 
@@ -45,7 +45,7 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
         async with connection.transaction():
             seconds = None if days is None else days * 86_400
             made = await keys.create_key(connection, org_id=org_id, name=name, scopes=scopes, lifetime_seconds=seconds)
-            await _note(connection, org_id, "key.create", made.row["prefix"])
+            await note_deed(connection, org_id, "key.create", made.row["prefix"])
         return made.text, dict(made.row)
 
     def ask(client: Client) -> tuple[str, Row]:
@@ -87,7 +87,7 @@ def revoke(key_id: UUID, org: str) -> None:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
             row = await keys.revoke_key(connection, org_id, key_id)
-            await _note(connection, org_id, "key.revoke", row["prefix"])
+            await note_deed(connection, org_id, "key.revoke", row["prefix"])
 
     def ask(client: Client) -> None:
         remote.check_org(client, org)
@@ -95,10 +95,6 @@ def revoke(key_id: UUID, org: str) -> None:
 
     reach(work, ask)
     note(f"Key {key_id} is revoked.")
-
-
-async def _note(connection: Connection, org_id: UUID, action: str, target: str) -> None:
-    await audit.write_audit(connection, org_id=org_id, actor=ACTOR, action=action, target=target)
 
 
 def _line(row: Row) -> dict[str, object]:

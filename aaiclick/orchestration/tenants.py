@@ -24,6 +24,9 @@ from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 
+ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog", "Distributed")
+"""What Objects and datasets are kept in. Others, such as File and URL, lead out of the database."""
+
 READY_SECONDS = 60.0
 """How long what was found ready is taken to be so."""
 
@@ -44,16 +47,23 @@ def _as_tenant(node: ClickHouseTarget, name: str, secret: str) -> ClickHouseTarg
 
 def user_statements(tenant: ClickHouseTarget) -> list[str]:
     """What makes a tenant's user; any of it may be there already."""
-    name = f"`{tenant.database}`"
+    name = _quoted(tenant.database)
     return [
         f"CREATE USER IF NOT EXISTS {name}",
         f"ALTER USER {name} IDENTIFIED WITH sha256_password BY '{tenant.password}' DEFAULT DATABASE {name}",
         f"GRANT CURRENT GRANTS (ALL ON {name}.*) TO {name}",
+        *(f"GRANT TABLE ENGINE ON {engine} TO {name}" for engine in ENGINES),  # some servers ask for it
         f"GRANT CREATE TEMPORARY TABLE ON *.* TO {name}",  # table functions such as numbers() ask for it
         f"GRANT SELECT ON system.one TO {name}",
         f"GRANT SELECT ON system.numbers TO {name}",
         f"GRANT SELECT ON system.parts TO {name}",
     ]
+
+
+def _quoted(name: str) -> str:
+    """The database that is configured may be called anything."""
+    escaped = name.replace("\\", "\\\\").replace("`", "\\`")
+    return f"`{escaped}`"
 
 
 class Tenants:
@@ -86,7 +96,7 @@ class Tenants:
         if await _answers(tenant):
             return tenant
         for node in _nodes(self._admin):
-            await (await _connect(node)).run(f"CREATE DATABASE IF NOT EXISTS `{tenant.database}`")
+            await (await _connect(node)).run(f"CREATE DATABASE IF NOT EXISTS {_quoted(tenant.database)}")
         try:
             await make_user(self._admin, org_id)
         except UnauthorisedError:

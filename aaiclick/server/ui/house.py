@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aaiclick.server.service import Service
 from aaiclick.server.ui.code_flow import CodeFlow
+from aaiclick.server.ui.guestbook import Guestbook
 from aaiclick.server.ui.history import History
 from aaiclick.server.ui.kept import Kept
 from aaiclick.server.ui.pace import Pace
@@ -15,6 +16,7 @@ class House:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.pace = Pace()
+        self.guestbook = Guestbook()
         self.kept = Kept()
         self.history = History(service)
         self.code_flow = CodeFlow.of(service.identity.provider, service.settings)

@@ -19,12 +19,14 @@ from starlette.responses import Response
 from aaiclick.server.identity import refused
 from aaiclick.server.origin import has_foreign_host
 from aaiclick.server.permissions import Permission, Principal
+from aaiclick.server.problems import CredentialError
 from aaiclick.server.service import ANYBODY, Service
 from aaiclick.store import ui_sessions
 from aaiclick.store.keys import MARK, verify_key
 from aaiclick.store.users import find_user
 
 if TYPE_CHECKING:
+    from aaiclick.server.ui.house import House
     from aaiclick.store.engine import Connection
 
 COOKIE = "aaiclick_session"
@@ -49,18 +51,34 @@ async def find_principal(service: Service, request: Request) -> Principal | None
     return Principal(row["org_id"], f"user {row['user_id']}", frozenset({row["role"]}))
 
 
-async def sign_in(service: Service, credential: str) -> str:
+async def sign_in(house: House, credential: str, request_id: str | None) -> str:
     """A new session for a key or a token of the identity provider; raises CredentialError."""
-    async with service.owner() as connection:
-        key_id, user_id = await _holder(service, connection, credential)
-        return await _open(connection, key_id, user_id)
+    by = "key" if credential.startswith(f"{MARK}_") else "token"
+    async with house.service.owner() as connection:
+        try:
+            key_id, principal = await _holder(house.service, connection, credential)
+        except CredentialError:
+            await house.guestbook.enter(connection, "sign_in.refused", by, request_id)
+            raise
+        async with connection.transaction():
+            await house.guestbook.enter(
+                connection, "sign_in", by, request_id, actor=principal.actor, org_id=principal.org_id
+            )
+            return await _open(connection, key_id, None if key_id else _user_of(principal))
 
 
-async def sign_in_subject(service: Service, subject: str) -> str | None:
+async def sign_in_subject(house: House, subject: str, request_id: str | None) -> str | None:
     """A new session for whom the identity provider signed in; None if that is nobody of ours."""
-    async with service.owner() as connection:
+    async with house.service.owner() as connection:
         user = await find_user(connection, subject)
-        return None if user is None else await _open(connection, None, user["id"])
+        if user is None:
+            await house.guestbook.enter(connection, "sign_in.refused", "provider", request_id)
+            return None
+        async with connection.transaction():
+            await house.guestbook.enter(
+                connection, "sign_in", "provider", request_id, actor=f"user {user['id']}", org_id=user["org_id"]
+            )
+            return await _open(connection, None, user["id"])
 
 
 async def _open(connection: Connection, key_id: UUID | None, user_id: UUID | None) -> str:
@@ -71,14 +89,20 @@ async def _open(connection: Connection, key_id: UUID | None, user_id: UUID | Non
     return token
 
 
-async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID | None, UUID | None]:
-    if credential.startswith(f"{MARK}_"):
-        holder = await verify_key(connection, credential)
-        if holder is None or not _reads(Principal(holder.org_id, "", frozenset(holder.scopes))):
-            raise refused()
-        return holder.key_id, None
-    principal = await service.identify(connection, credential)
-    return None, UUID(principal.actor.removeprefix("user "))
+async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID | None, Principal]:
+    """The key, if it is one, and who its holder is; raises CredentialError."""
+    if not credential.startswith(f"{MARK}_"):
+        return None, await service.identify(connection, credential)
+    holder = await verify_key(connection, credential)
+    if holder is not None:
+        principal = Principal(holder.org_id, f"key {MARK}_{holder.prefix}", frozenset(holder.scopes))
+        if _reads(principal):
+            return holder.key_id, principal
+    raise refused()
+
+
+def _user_of(principal: Principal) -> UUID:
+    return UUID(principal.actor.removeprefix("user "))
 
 
 def _reads(principal: Principal) -> bool:

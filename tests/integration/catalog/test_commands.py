@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 
 import pytest
@@ -77,8 +78,12 @@ def test_every_command_works_for_the_organisation_that_it_names(command, aaiclic
     command("dag", "trigger", "shop", "--job", "fetch")
     slugs = ask(aaiclick_postgres, "SELECT DISTINCT o.slug FROM jobs j JOIN orgs o ON o.id = j.org_id")
     assert slugs == [("acme",)]
+    deeds = ask(aaiclick_postgres, "SELECT actor, action, target FROM audit_log WHERE target = 'shop' ORDER BY id")
+    actions = ["deploy", "deploy", "run", "rollback", "pause", "resume", "run"]
+    assert deeds == [(f"local:{getpass.getuser()}", f"dag.{action}", "shop") for action in actions]
     for words in (["run", "shop"], ["pause", "shop"], ["rollback", "shop"], ["trigger", "shop"]):
         with pytest.raises(Exception, match="There is no DAG 'shop'"):
             command("dag", *words, org="default")
     with pytest.raises(Exception, match="nobody"):
         command("dag", "versions", org="nobody")
+    assert len(ask(aaiclick_postgres, "SELECT 1 FROM audit_log WHERE target = 'shop'")) == len(deeds)

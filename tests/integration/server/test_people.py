@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
+
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 
 def test_the_operator_makes_an_organisation_and_its_first_admin(site) -> None:
@@ -97,3 +101,27 @@ def test_every_deed_is_in_the_log_of_its_own_organisation(site) -> None:
     assert "org.create" not in actions
     operators = {entry["action"] for entry in site.as_("operator-admin").get("/v1/audit").json()["items"]}
     assert {"org.create", "org.change", "org.pause"} <= operators
+
+
+def sign_in(site, credential: str) -> int:
+    with httpx.Client(base_url=site.server.url, timeout=60) as browser:
+        form = re.search(r'name="csrf" value="(\w+)"', browser.get("/sign-in").text)
+        assert form is not None
+        return browser.post("/sign-in", data={"csrf": form.group(1), "credential": credential}).status_code
+
+
+def test_sign_ins_are_recorded_and_refused_ones_fill_nothing(site) -> None:
+    """A worker's key opens no page. What was refused is the operator's to see, without anything of what was sent."""
+    key = site.keys["reader"]
+    prefix = key.rpartition("_")[0]
+    assert sign_in(site, key) == 303
+    wrong = [f"{prefix}_{'x' * 43}", "aai_nobody_secret", "a.b.c", site.keys["worker"]] + ["aai_again_x"] * 16
+    assert [sign_in(site, each) for each in wrong] == [401] * len(wrong)
+    question = "SELECT org_id, actor, action, detail::text FROM audit_log WHERE action LIKE 'sign_in%' ORDER BY id"
+    first, *refused = site.sql(question)
+    assert tuple(first) == (site.org, f"key {prefix}", "sign_in", '{"by": "key"}')
+    assert len(refused) == 10
+    assert {(row["org_id"], row["actor"], row["action"]) for row in refused} == {
+        (DEFAULT_ORG_ID, "nobody", "sign_in.refused")
+    }
+    assert [row["detail"] for row in refused][:3] == ['{"by": "key"}', '{"by": "key"}', '{"by": "token"}']

@@ -1,7 +1,6 @@
-"""PostgreSQL is killed under working workers, one beside it and one of a server: they wait, go on by themselves, and
-nothing is lost or done over.
+"""PostgreSQL is killed under a working worker: it waits, goes on by itself, and nothing is lost or done over.
 
-If it never comes back, the workers say so, and can be stopped all the same.
+If it never comes back, the worker says so, and can be stopped all the same.
 """
 
 import asyncio
@@ -13,10 +12,8 @@ import textwrap
 import pytest
 
 from aaiclick.local.home import Home
-from aaiclick.settings import get_settings
 from aaiclick.store.migrate import ensure_current
 from tests.integration.local.conftest import Stack
-from tests.integration.transports import Way, served
 from tests.integration.worker.conftest import TASKS, Bench
 
 
@@ -43,20 +40,10 @@ def bench_on(own_stack, tmp_path):
         worker.process.stderr.close()
 
 
-@pytest.fixture
-def by_server(bench_on, monkeypatch, tmp_path):
-    """Variables of a worker that has a server in front of the same database."""
-    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
-    get_settings.cache_clear()
-    with served(bench_on.target) as server:
-        yield Way(server).variables
-    get_settings.cache_clear()
-
-
-async def test_postgres_killed_twice_under_load(own_stack, bench_on, by_server):
+async def test_postgres_killed_twice_under_load(own_stack, bench_on):
     path = bench_on.directory / "ran"
     ids = await bench_on.enqueue_many(300, "gather", json.dumps({"path": str(path), "seconds": 0.05}))
-    workers = [bench_on.start("--concurrency", "4"), bench_on.start("--concurrency", "4", **by_server)]
+    worker = bench_on.start("--concurrency", "8")
     for fence in (ids[40], ids[160]):
         await bench_on.until(fence, lambda row: row["status"] == "COMPLETED", 60)
         pid = own_stack.status()["servers"]["postgres"]["pid"]
@@ -72,14 +59,10 @@ async def test_postgres_killed_twice_under_load(own_stack, bench_on, by_server):
     assert {tuple(row) for row in rows} == {("COMPLETED", 0)}
     assert path.read_text().count("ran") >= 300
 
-    done = await bench_on.rows("SELECT tasks_completed FROM workers")
-    assert all(row["tasks_completed"] for row in done)
-
     own_stack.stop()
-    for worker, queue in zip(workers, ("PostgreSQL", "The server"), strict=True):
-        said = ""
-        while "Waiting for it" not in said:
-            said = await asyncio.to_thread(worker.process.stderr.readline)
-            assert said, "it ended"
-        assert worker.stop() != 0
-        assert f"could not say so: {queue} is away" in worker.process.stderr.read()
+    said = ""
+    while "Waiting for it" not in said:
+        said = await asyncio.to_thread(worker.process.stderr.readline)
+        assert said, "it ended"
+    assert worker.stop() != 0
+    assert "could not say so: PostgreSQL is away" in worker.process.stderr.read()

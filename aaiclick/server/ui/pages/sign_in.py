@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from aaiclick.errors import NotFoundError, UnauthorisedError, UnreachableError
 from aaiclick.server.permissions import Permission
-from aaiclick.server.problems import CredentialError
+from aaiclick.server.problems import CredentialError, request_id_of
 from aaiclick.server.ui import sessions
 from aaiclick.server.ui.code_flow import CodeFlow, Errand
 from aaiclick.server.ui.routing import THEMES, Pages, Visit, local
@@ -43,7 +43,7 @@ async def ask(visit: Visit) -> Response:
 async def sign_in(visit: Visit) -> Response:
     credential = visit.sent("credential").strip()
     try:
-        token = await sessions.sign_in(visit.service, credential)
+        token = await sessions.sign_in(visit.house, credential, request_id_of(visit.request))
     except CredentialError as error:
         return _form(visit, visit.sent("next", "/"), wrong=f"{error.what} {error.remedy}")
     response = visit.go(local(visit.sent("next", "/")))
@@ -116,7 +116,7 @@ async def _answer(visit: Visit) -> tuple[str, str]:
         raise _silent(error) from error
     if subject is None:
         raise SignInError("The identity provider's answer does not hold.", remedy=AGAIN)
-    token = await sessions.sign_in_subject(visit.service, subject)
+    token = await sessions.sign_in_subject(visit.house, subject, request_id_of(visit.request))
     if token is None:
         raise SignInError(
             f"You are {subject!r} to the identity provider, and nobody here.",
