@@ -72,7 +72,7 @@ async def register_worker(
         statement("register_worker"), key, hostname, pid, pool_size, version, list(queues), org_id
     )
     if row is None:
-        raise ConflictError(f"Worker {key} is another one, or has stopped.", remedy="Register with a new id.")
+        raise ConflictError(f"Worker {key} is another one.", remedy="Register with a new id.")
     return _worker(row)
 
 

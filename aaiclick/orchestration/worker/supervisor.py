@@ -167,6 +167,7 @@ class Supervisor:
             for seconds in (lease, lease / 3, lease, house, house, house)
         )
         self._bell = router.Bell()
+        self._heard = time.monotonic()
 
     @property
     def stopping(self) -> bool:
@@ -220,11 +221,7 @@ class Supervisor:
 
     async def _start(self) -> Child:
         worker_id = get_snowflake_id()
-        me = Registration(
-            worker_id, socket.gethostname(), os.getpid(), self._plan.duty.concurrency, __version__,
-            self._plan.duty.queues,
-        )  # fmt: skip
-        await self._births.do(lambda line: line.register(me))
+        await self._births.do(lambda line: line.register(self._registration(worker_id)))
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
         )
@@ -234,6 +231,10 @@ class Supervisor:
         process.stdin.write(json.dumps(order).encode() + b"\n")
         child = self._children[worker_id] = Child(worker_id, process)
         return child
+
+    def _registration(self, worker_id: int) -> Registration:
+        duty = self._plan.duty
+        return Registration(worker_id, socket.gethostname(), os.getpid(), duty.concurrency, __version__, duty.queues)
 
     async def _settle(self, child: Child, code: int) -> None:
         """A process has ended: what it still held goes back, and whoever did it pays if we know."""
@@ -268,7 +269,15 @@ class Supervisor:
             await self._leases.do(self._extend)
 
     async def _extend(self, line: Line) -> None:
-        await line.keep_leases(list(self._children), self._plan.duty.lease_seconds)
+        """After a silence (of the queue, or of ours: machines are suspended) we may have been taken for dead, and even
+        forgotten. Others have our tasks by now; who is not registered again would never lead nor be seen.
+        """
+        lease, now = self._plan.duty.lease_seconds, time.monotonic()
+        if now - self._heard > lease / 2:
+            for worker_id in [*self._children]:
+                await line.register(self._registration(worker_id))
+        await line.keep_leases(list(self._children), lease)
+        self._heard = now
 
     async def _end_overdue(self) -> None:
         """Kill a process that holds a task which should have ended: nothing else ends code that does not listen."""

@@ -125,6 +125,31 @@ async def test_a_zombie_gets_nothing_accepted(bench):
     assert after["worker_id"] != before["worker_id"]
 
 
+@pytest.mark.parametrize("fate", ["stopped", "forgotten"])
+async def test_who_was_taken_for_dead_is_alive_again_when_it_is_back_and_leads(bench, fate):
+    """As after a machine has slept: somebody else has written it off, and yet it works."""
+    worker = bench.start(WORKER_TIMEOUT="2", WORKER_HEARTBEAT_INTERVAL="0.3")
+    await bench.until(await bench.enqueue("nothing"), lambda row: row["status"] == "COMPLETED")
+    held = [worker.process.pid, *(child.pid for child in worker.children())]
+    for pid in held:
+        os.kill(pid, signal.SIGSTOP)
+    if fate == "stopped":
+        await bench.rows(
+            "UPDATE workers SET status = 'STOPPED', stopped_at = now(), last_heartbeat = now() - interval '5 s', "
+            "is_leader = false, leader_until = NULL RETURNING id"
+        )
+    else:
+        await bench.rows("DELETE FROM workers RETURNING id")
+    await asyncio.sleep(1.5)  # of silence
+    for pid in reversed(held):
+        os.kill(pid, signal.SIGCONT)
+    while not await bench.rows("SELECT FROM workers WHERE status = 'ACTIVE' AND is_leader"):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    await bench.until(await bench.enqueue("nothing"), lambda row: row["status"] == "COMPLETED")
+    assert worker.stop() == 0
+    assert [row["status"] for row in await bench.rows("SELECT status FROM workers")] == ["STOPPED"]
+
+
 async def reap(bench) -> None:
     """What the reaper does to an expired lease."""
     from aaiclick.store.engine import connect
