@@ -264,7 +264,9 @@ class AttemptTables(LifecycleHandler):
         """The writer is stopped by whoever made it."""
 
     def seal(self) -> None:
-        """The attempt is over: its outcome releases everything, so nothing more is written."""
+        """The function has ended: the outcome releases everything, so nothing is let go before. What is still made or
+        read (its value may become a table) is held as ever.
+        """
         self._sealed = True
 
     async def reserve(self, table_name: str) -> None:

@@ -172,6 +172,7 @@ class Executor:
         try:
             arguments = await self._bind(claim, function, tables)
             value = await self._call(running, function, arguments)
+            tables.seal()  # what only carries the result ends soon; its tables stay until the outcome holds them
             result, awaits = await self._publish(value)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
             return result, awaits, tuple(sorted(within)) if within or tables.used else None, scope.effects

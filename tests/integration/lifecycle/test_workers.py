@@ -4,6 +4,7 @@ The four scenarios of the plan for lifecycles are here and in `test_cleanup` (a 
 """
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from aaiclick.orchestration import JobStatus, create_job, create_task, run_job_t
 from aaiclick.orchestration.loops import reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.store import tables
 from aaiclick.store.doctor import check_invariants
 from tests.integration.lifecycle.conftest import new_table, until
@@ -227,6 +229,35 @@ async def test_a_job_of_100_tasks_with_an_object_each_leaves_nothing_once_releas
     assert await tables.release_jobs(servers.db, [made.id]) == 100
     assert await PgCleanupWorker().run_once() == 100
     assert (await servers.tables(), await servers.counts()) == (set(), {})
+
+
+def numbers() -> list[int]:
+    return [1, 2, 3]
+
+
+async def nested() -> dict[str, object]:
+    return {"made": (await create_object_from_value([1, 2, 3])) + 1}
+
+
+@pytest.mark.parametrize("function", [numbers, nested])
+async def test_what_a_task_returns_is_not_dropped_before_its_completion_holds_it(servers, monkeypatch, function):
+    """However long it takes from the end of the function to that: nothing but the result refers to the table then."""
+    publish = Executor._publish
+
+    async def slowly(self, value):
+        published = await publish(self, value)
+        gc.collect()
+        await create_object_from_value(0)  # PostgreSQL has heard of all that was before
+        await PgCleanupWorker().run_once()
+        return published
+
+    monkeypatch.setattr(Executor, "_publish", slowly)
+    made = await create_job("returned", create_task(function))
+    assert run_job_test(made).status is JobStatus.COMPLETED
+    await PgCleanupWorker().run_once()
+    kept = await servers.tables()
+    assert len(kept) == 1
+    assert {row["table_name"] for row in await servers.db.fetch("SELECT table_name FROM table_references")} == kept
 
 
 async def test_a_task_without_objects_says_nothing_about_tables(servers):
