@@ -144,6 +144,7 @@ class Program:
             "AAICLICK_DATABASE_URL": self.way.to_postgres.dsn,
             "AAICLICK_CLICKHOUSE_URL": self.way.to_clickhouse.url,
             "AAICLICK_LOG_DIR": str(logs),
+            "TMPDIR": str(self._directory),  # who is killed clears nothing away
             "AAICLICK_TASK_MODULES": "aaiclick.chaos.bodies,aaiclick.operators,aaiclick.catalog",
             "WORKER_HEARTBEAT_INTERVAL": str(HEARTBEAT_SECONDS),
             "WORKER_TIMEOUT": str(LEASE_SECONDS),

@@ -43,7 +43,7 @@ def bench_on(own_stack, tmp_path):
 async def test_postgres_killed_twice_under_load(own_stack, bench_on):
     path = bench_on.directory / "ran"
     ids = await bench_on.enqueue_many(300, "gather", json.dumps({"path": str(path), "seconds": 0.05}))
-    worker = bench_on.start("--concurrency", "8")
+    worker = bench_on.start("--concurrency", "8", WORKER_TIMEOUT="10", WORKER_HEARTBEAT_INTERVAL="2")
     for fence in (ids[40], ids[160]):
         await bench_on.until(fence, lambda row: row["status"] == "COMPLETED", 60)
         pid = own_stack.status()["servers"]["postgres"]["pid"]
