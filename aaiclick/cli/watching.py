@@ -1,6 +1,6 @@
 """Watching a job to its end.
 
-Where no worker runs, one is started for as long as the job takes, so that nothing needs to be set up.
+Where no worker runs that could take it, one is started for as long as the job takes, so that nothing needs setting up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 import time
-from datetime import timedelta
 from os import cpu_count
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,9 @@ from aaiclick.errors import UnreachableError
 from aaiclick.orchestration import OrchContext
 from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.settings import get_settings
-from aaiclick.store import queue, reads, tables
+from aaiclick.store import reads
 from aaiclick.store.waiting import why_waiting
-from aaiclick.store.words import WorkerStatus
+from aaiclick.store.workers import who_could_claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +42,7 @@ GONE = (UnreachableError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError
 async def see_through(context: OrchContext, job_id: int) -> None:
     """Watch a job to its end, with a worker of our own while there is no other."""
     watching = asyncio.create_task(_watch(context, job_id))
-    working = asyncio.create_task(_stand_in(context))
+    working = asyncio.create_task(_stand_in(context, job_id))
     terminated = False
 
     def terminate() -> None:
@@ -67,9 +66,9 @@ async def see_through(context: OrchContext, job_id: int) -> None:
         await asyncio.gather(watching, working, return_exceptions=True)
 
 
-async def _stand_in(context: OrchContext) -> None:
+async def _stand_in(context: OrchContext, job_id: int) -> None:
     """Work as soon as nobody else does, until cancelled."""
-    while await _others_work(context):  # noqa: ASYNC110  (the database tells nobody)
+    while await others_work(context, job_id):  # noqa: ASYNC110  (the database tells nobody)
         await asyncio.sleep(AGAIN_SECONDS)
     supervisor = Supervisor(make_plan(processes=cpu_count() or 1))
     work = asyncio.create_task(supervisor.run())
@@ -80,19 +79,22 @@ async def _stand_in(context: OrchContext) -> None:
         await work
 
 
-async def _others_work(context: OrchContext) -> bool:
-    """Whether a worker lives: its row may be there for a while after it died, or for ever if nobody has noticed."""
+async def others_work(context: OrchContext, job_id: int) -> bool:
+    """Whether each queue of the job has a worker that lives: its row may be there for a while after it died, or for
+    ever if nobody has noticed.
+    """
     try:
         async with context.connection() as connection:
-            workers = await queue.list_workers(connection, WorkerStatus.ACTIVE)
-            now = await tables.clock(connection)
+            found = await who_could_claim(connection, job_id, heard_seconds=get_settings().worker_timeout_seconds)
     except GONE:
         return True  # nobody can tell; who watches says so
-    here, patience = socket.gethostname(), timedelta(seconds=get_settings().worker_timeout_seconds)
-    return any(
-        now - worker.last_heartbeat < patience and (worker.hostname != here or psutil.pid_exists(worker.pid))
-        for worker in workers
-    )
+    here = socket.gethostname()
+    served = {
+        row["queue"]
+        for row in found
+        if row["pid"] is not None and (row["hostname"] != here or psutil.pid_exists(row["pid"]))
+    }
+    return served == {row["queue"] for row in found}
 
 
 async def _watch(context: OrchContext, job_id: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -52,6 +52,15 @@ async def may_read_version(connection: Connection, reader: Reader, version_id: U
     )
 
 
+async def readable_definitions(
+    connection: Connection, reader: Reader, definitions: Iterable[UUID]
+) -> dict[UUID, asyncpg.Record]:
+    """Of definitions, by their ids: which outputs a reader with roles may read, and whether that is everything."""
+    roles = sorted(reader.roles or ())
+    rows = await connection.fetch(statement("readable_definitions"), list(definitions), reader.org_id, roles)
+    return {row["id"]: row for row in rows}
+
+
 async def find_dataset(connection: Connection, reader: Reader, name: str) -> asyncpg.Record:
     """Raises NotFoundError, in the same words whether there is none or it may not be read."""
     found = await visible(connection, reader, [name])
@@ -98,7 +107,7 @@ async def rematerialize(connection: Connection, org_id: UUID, dataset_id: UUID, 
             job_id, _ = await catalog_events.fire(connection, producer, trigger)
             return job_id
         await connection.execute(statement("forget_inputs"), producer["dataset_version"])
-        job_name = f"{producer['dag_name']} (rematerialize {name})"
+        job_name = f"{producer['dag_name']} (rematerialize)"
         job_id = await catalog_events.open_job(connection, org_id, job_name, producer["dag_version_id"], trigger)
         event = catalog_events.Event(org_id, job_id, producer["dataset"], producer["generation"], only=producer["id"])
         await catalog_events.count_events(connection, await catalog_events.emit(connection, [event]))

@@ -125,6 +125,13 @@ async def list_workers(connection: Connection, status: WorkerStatus | None = Non
     return [_worker(row) for row in rows]
 
 
+async def who_could_claim(connection: Connection, job_id: int, *, heard_seconds: float) -> list[asyncpg.Record]:
+    """Of each queue of which a job has something ready (None: it has nothing ready) the workers that could
+    claim it: hostname and pid, both None if there is nobody. Empty if there is no such job.
+    """
+    return await connection.fetch(statement("who_could_claim"), job_id, heard_seconds)
+
+
 async def stop_dead_workers(connection: Connection, *, timeout_seconds: float, now: datetime | None = None) -> int:
     """Workers silent for too long become STOPPED, and their leases run out at once: the reaper takes it from there."""
     async with faults.transaction(connection, "dead_workers"):

@@ -38,6 +38,9 @@ from aaiclick.data.types import quote_name, quote_text
 VERSION = "aai_version"
 SLICE = "aai_slice"
 RESERVED = "aai_"
+PARTITION, ROWS, DIGEST = "aai_partition", "aai_rows", "aai_digest"
+"""What is selected beside columns of a dataset: a column that is called like an alias would be taken for it."""
+
 NO_VALUE = "\\N"
 """The partition of rows whose partition column is NULL."""
 
@@ -104,7 +107,7 @@ def partition_of(column: str) -> str:
 async def partitions(client: Client, partition_by: str, select: str, query_id: str = "") -> set[str]:
     """Every partition that a SELECT of a dataset has rows of."""
     found = await client.read_text(
-        f"SELECT DISTINCT {partition_of(partition_by)} AS k FROM ({select})",  # noqa: S608
+        f"SELECT DISTINCT {partition_of(partition_by)} AS {PARTITION} FROM ({select})",  # noqa: S608
         query_id=query_id,
     )
     return set(found.column(0).to_pylist())
@@ -207,11 +210,11 @@ async def _look(context: DataContext, name: str, layout: Layout) -> tuple[int, d
     key = quote_text("") if layout.partition_by is None else partition_of(layout.partition_by)
     values = ", ".join(quote_name(each) for each in layout.names)
     found = await context.client.read_text(
-        f"SELECT {key} AS k, count() AS n, hex(sum(cityHash64({values}))) AS d FROM {quote_name(name)} "  # noqa: S608
-        f"GROUP BY k ORDER BY k LIMIT {MAX_PARTITIONS + 1}",
+        f"SELECT {key} AS {PARTITION}, count() AS {ROWS}, hex(sum(cityHash64({values}))) AS {DIGEST} "  # noqa: S608
+        f"FROM {quote_name(name)} GROUP BY {PARTITION} ORDER BY {PARTITION} LIMIT {MAX_PARTITIONS + 1}",
         query_id=context.query_id(),
     )
-    partitions = {row["k"]: (row["n"], f"{row['n']}:{row['d']}") for row in found.to_pylist()}
+    partitions = {row[PARTITION]: (row[ROWS], f"{row[ROWS]}:{row[DIGEST]}") for row in found.to_pylist()}
     if len(partitions) > MAX_PARTITIONS:
         raise DatasetError(
             f"The column {layout.partition_by!r} has more than {MAX_PARTITIONS:,} values.",
@@ -232,7 +235,7 @@ async def touched(context: DataContext, before: str, rows: Staged) -> set[str]:
         keys = ", ".join(quote_name(each) for each in layout.unique_key)
         where = f"({keys}) IN (SELECT {keys} FROM {quote_name(rows.table)})"  # noqa: S608
     found = await context.client.read_text(
-        f"SELECT DISTINCT {partition_of(layout.partition_by)} AS k FROM ({before}) WHERE {where}",  # noqa: S608
+        f"SELECT DISTINCT {partition_of(layout.partition_by)} AS {PARTITION} FROM ({before}) WHERE {where}",  # noqa: S608
         query_id=context.query_id(),
     )
     return set(found.column(0).to_pylist())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
+from aaiclick.catalog.readable import as_seen
 from aaiclick.data.shown import show as in_words
 from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.orchestration.tracing import get_tracing
@@ -18,6 +19,7 @@ from aaiclick.server.once import IdempotencyKey, once
 from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changed, changing, given_tables, note, own_job, reading, tagged, text_id
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, reads
@@ -101,7 +103,8 @@ async def results(call: Caller, job_id: shapes.PathId) -> list[shapes.Result]:
     """Show what a job came to: the results of tasks that nothing waits for, a few of them."""
     async with reading(call) as connection:
         await own_job(call, connection, job_id)
-        rows = await reads.job_results(connection, job_id, RESULTS)
+        found = await reads.job_results(connection, job_id, RESULTS)
+        rows = await as_seen(connection, await reader(call, connection), found)
     target = await call.service.clickhouse(call.principal.org_id)
     return [
         shapes.Result(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), target))

@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.catalog.made import made_in_words
+from aaiclick.catalog.readable import as_seen
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.server import shapes
 from aaiclick.server.logs import LARGEST_PART, follow_log, read_part
@@ -27,6 +28,7 @@ from aaiclick.server.routes.common import (
     tagged,
     text_id,
 )
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.server.sse import EventStream
 from aaiclick.snowflake import get_snowflake_ids
@@ -94,7 +96,8 @@ async def index(
             rows = await reads.tasks_of_org(
                 connection, org_id, status=status, type=type, queue=queue, before=before, limit=limit + 1
             )
-    return page(rows, limit, task, lambda row: row["id"])
+        seen = await as_seen(connection, await reader(call, connection), rows)
+    return page(seen, limit, task, lambda row: row["id"])
 
 
 @routes.get("/v1/tasks/{task_id}", Permission.READER, response_model=shapes.TaskDetail)
@@ -102,14 +105,15 @@ async def show(call: Caller, request: Request, response: Response, task_id: shap
     """Show a task with its arguments, its result and the attempts that did not succeed."""
     async with reading(call) as connection:
         row = await own_task(call, connection, task_id)
+        (seen,) = await as_seen(connection, await reader(call, connection), [row])
         attempts = await reads.task_attempts(connection, task_id)
     if tagged(request, response, row["id"], row["updated_at"]):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(response.headers))
     return shapes.TaskDetail(
-        **task(row).model_dump(),
+        **task(seen).model_dump(),
         **{name: row[name] for name in _DETAILS},
-        kwargs=json.loads(row["kwargs"]),
-        result=None if row["result"] is None else json.loads(row["result"]),
+        kwargs=json.loads(seen["kwargs"]),
+        result=None if seen["result"] is None else json.loads(seen["result"]),
         attempts=[_attempt(each) for each in attempts],
     )
 

@@ -10,6 +10,7 @@ SELECT t.id, t.org_id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.
     (SELECT count(*) FROM tasks r WHERE r.status IN ('CLAIMED', 'RUNNING') AND r.org_id = t.org_id
         AND r.queue = t.queue) AS queue_running,
     (SELECT max(w.last_heartbeat) FROM workers w WHERE w.status <> 'STOPPED'
+        AND (w.org_id IS NULL OR w.org_id = t.org_id)
         AND CASE WHEN w.queues <> '{}' THEN t.queue = ANY (w.queues) ELSE NOT starts_with(t.queue, 'runtime:')
             OR (t.queue = 'runtime:dispatcher' AND w.org_id IS NULL) END) AS worker_heard_at,
     d.sent AS told, d.sent_at AS told_at, d.error AS telling_error,

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
 from aaiclick.catalog import datasets
 from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
+from aaiclick.catalog.made import made_in_words
 from aaiclick.catalog.queries.dataset_sql import Limits
+from aaiclick.catalog.readable import as_seen
 from aaiclick.cli.datasets import datasets as command
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import NotFoundError
 from aaiclick.store import catalog_datasets, users
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.engine import connect
+from aaiclick.store.keys import create_key
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
+from tests.integration.server.conftest import start_server
 
 EVERYTHING = Reader(DEFAULT_ORG_ID, None)
 BOTH = "SELECT (SELECT sum(total) FROM daily) AS total, (SELECT count() FROM shop.orders) AS orders"
@@ -74,10 +81,58 @@ async def test_who_has_no_role_sees_no_dataset_no_lineage_no_rows_and_no_hint(sh
     await users.add_member(shop.db, DEFAULT_ORG_ID, role["id"], ada["id"])
     reader = await catalog_datasets.reader_of(shop.db, DEFAULT_ORG_ID, "ada")
     assert await asked(shop, "SELECT * FROM daily", reader) == [("2026-01-01", 10)]
+    # What a task made is told by its outputs; what it was given tells of its inputs.
+    rows = await shop.db.fetch("SELECT * FROM tasks ORDER BY id")
+    seen = {row["type"]: row for row in await as_seen(shop.db, reader, rows)}
+    assert [made_in_words(row["outputs"]) for row in seen.values()] == ["", "", "daily: 1 rows", ""]
+    assert json.loads(seen["shop.sums"]["result"])["daily"]["rows"] == 1
+    assert {row["kwargs"] for row in seen.values()} == {"{}"}
+    assert await as_seen(shop.db, EVERYTHING, rows) == rows
     # What it is made from stays hidden, and so do the edges and columns that lead there.
     assert await datasets.lineage(shop.db, reader, "daily") == datasets.Graph()
     with pytest.raises(QueryRefusedError):
         await asked(shop, "SELECT total, id FROM daily JOIN shop.orders USING (day)", reader)
+    await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "shop.orders", ["finance"])
+    (sums,) = await as_seen(shop.db, reader, [row for row in rows if row["type"] == "shop.sums"])
+    assert json.loads(sums["kwargs"])["definition"]
+
+
+async def test_over_http_no_task_no_job_and_no_page_names_a_dataset_that_is_hidden(shop, tmp_path):
+    await shop.deploy()
+    dataset = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "daily")
+    done = [await shop.run(order(1, 1, 10)), await shop.run(order(1, 1, 10))]
+    again = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, dataset["id"], "daily")
+    assert await shop.finish(again) == "COMPLETED"
+    tasks = [row["id"] for row in await shop.db.fetch("SELECT id FROM tasks")]
+    paths = ["/v1/tasks", "/v1/jobs", "/jobs", *(f"/v1/tasks/{each}" for each in tasks)]
+    paths += [f"/v1/jobs/{job_id}{part}" for job_id in [*done, again] for part in ("", "/results", "/events")]
+    paths += [
+        f"/jobs/{job_id}?view={view}" for job_id in [*done, again] for view in ("graph", "tasks", "events", "log")
+    ]
+    paths += [f"/tasks/{each}" for each in tasks]
+    keys = {
+        role: (await create_key(shop.db, org_id=DEFAULT_ORG_ID, name=role, scopes=[role])).text
+        for role in ("reader", "admin")
+    }
+    server = start_server(dict(os.environ), tmp_path / "server.log")
+
+    def told(role):
+        """What each path answers whoever has a key of the role."""
+        with httpx.Client(base_url=server.url, timeout=30) as browser:
+            csrf = browser.get("/sign-in").text.partition('name="csrf" value="')[2].partition('"')[0]
+            assert browser.post("/sign-in", data={"csrf": csrf, "credential": keys[role]}).status_code == 303
+            bearer = {"Authorization": f"Bearer {keys[role]}"}
+            found = {path: browser.get(path, headers=bearer if path.startswith("/v1") else None) for path in paths}
+        assert {answer.status_code for answer in found.values()} == {200}
+        return {path: answer.text for path, answer in found.items()}
+
+    try:
+        names = ("daily", "orders", "raw", "doubled")
+        everything = " ".join(told("admin").values())
+        assert all(name in everything for name in names)
+        assert [(path, name) for path, text in told("reader").items() for name in names if name in text] == []
+    finally:
+        server.stop()
 
 
 async def test_lineage_goes_up_and_down_to_the_column(shop):

@@ -20,7 +20,7 @@ from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.integration.catalog.conftest import SHOP, order
+from tests.integration.catalog.conftest import JOBS, SHOP, order
 
 CHANGED = SHOP.replace("id > 0", "id > 1")
 
@@ -59,6 +59,51 @@ async def test_a_row_of_the_same_key_replaces_the_old_one_and_only_touched_parti
     assert [each for each in await shop.tasks(job_id) if each[0] == "sums"] == [
         ("sums", "2026-01-01"), ("sums", "2026-01-02"),
     ]  # fmt: skip
+
+
+LETTERS = f"""
+name: letters
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {{kind: manual}}
+    outputs: [{{name: raw, partition_by: day}}]
+    update_strategy: append
+    unique_key: [k]
+    config: {{function: "{JOBS}:fetch"}}
+  - name: tidy
+    activation: reactive
+    operator: sql
+    outputs: [tidied]
+    config: {{query: "SELECT k, n, d FROM raw ORDER BY k DESC LIMIT 1"}}
+  - name: copy
+    activation: reactive
+    operator: sql
+    outputs: [copied]
+    config: {{query: "SELECT k, n, d FROM tidied"}}
+  - name: days
+    activation: reactive
+    operator: sql
+    execution_strategy: PerPartition
+    outputs: [daily]
+    config: {{query: "SELECT day, count() AS many FROM raw GROUP BY day"}}
+"""
+
+
+async def test_a_change_is_noticed_whatever_the_columns_are_called(shop):
+    """Names as the statements themselves may give to what they count and sum up."""
+    await shop.deploy(LETTERS)
+    row = {"k": 1, "n": 1, "d": 1, "day": "2026-01-01"}
+    await shop.run(row, dag="letters")
+    for changed in ("n", "d"):
+        row = row | {changed: 2}
+        await shop.run(row, dag="letters")
+        assert await shop.rows("letters.copied", dag="letters") == [(1, row["n"], row["d"])]
+    await shop.run(row | {"k": 2}, dag="letters")
+    assert await shop.rows("letters.copied", dag="letters") == [(2, 2, 2)]
+    await shop.run(row | {"day": "2026-01-02"}, dag="letters")
+    assert await shop.rows("letters.daily", dag="letters") == [("2026-01-01", 1), ("2026-01-02", 1)]
 
 
 async def test_rows_that_are_added_late_are_added_all_the_same(shop):

@@ -9,12 +9,14 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
+from aaiclick.catalog.readable import as_seen
 from aaiclick.data import inspect
 from aaiclick.errors import AaiclickError
 from aaiclick.server.logs import read_part
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import tasks as api
 from aaiclick.server.routes.common import own_task, reading
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.pages.job import path_id
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import reads, ui_reads
@@ -34,13 +36,14 @@ async def show(visit: Visit) -> Response:
     task_id = path_id(visit, "task_id")
     async with reading(visit.call) as connection:
         task = await own_task(visit.call, connection, task_id)
+        (seen,) = await as_seen(connection, await reader(visit.call, connection), [task])
         job = None if task["job_id"] is None else await reads.get_job(connection, task["job_id"])
         attempts = await reads.task_attempts(connection, task_id)
         reasons = await why_waiting(connection, task_id) if task["completed_at"] is None else []
         near = await ui_reads.neighbours(connection, task_id)
     text, end = await read_part(visit.service.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
-    given = json.loads(task["kwargs"])
-    result = None if task["result"] is None else json.loads(task["result"])
+    given = json.loads(seen["kwargs"])
+    result = None if seen["result"] is None else json.loads(seen["result"])
     previews = await _previews(visit, {"result": result, **given})
     return visit.page(
         "task.html",
