@@ -7,7 +7,7 @@ explains the locks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.store.engine import Connection
+
+
+NOT_HELD = "result not held"
+"""The fingerprint of an attempt whose result has a table that it neither held nor was given."""
 
 
 async def acknowledge(
@@ -87,7 +91,44 @@ class _MoreLocks(Exception):  # noqa: N818  (a signal to begin anew, not an erro
     """A task was linked into its job's graph while we began: begin again with every lock."""
 
 
+class _NotHeld(Exception):  # noqa: N818  (likewise)
+    """Results have tables that are not theirs to hold: begin again, with those tasks as failures."""
+
+    def __init__(self, tables: Mapping[int, str]) -> None:
+        self.tables = tables
+
+
 async def _the_long_way(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    now: datetime | None,
+) -> set[int]:
+    try:
+        accepted = await _end_with_locks(connection, successes, failures, releases, now)
+    except _NotHeld as found:
+        refused = [_refusal(each, found.tables) for each in successes if each.lease.task_id in found.tables]
+        successes = [each for each in successes if each.lease.task_id not in found.tables]
+        accepted = await _end_with_locks(connection, successes, [*failures, *refused], releases, now)
+    # Nobody is told before it is on disk; others need not wait for that to take the locks.
+    async with faults.statement("flush"):
+        await connection.execute(statement("flush"))
+    return accepted
+
+
+def _refusal(success: Success, tables: Mapping[int, str]) -> Failure:
+    return Failure(
+        success.lease,
+        f"It returned an Object in table {tables[success.lease.task_id]}, which is not its own: released or unknown.",
+        NOT_HELD,
+        permanent=True,
+        log_path=success.log_path,
+        started_at=success.started_at,
+    )
+
+
+async def _end_with_locks(
     connection: Connection,
     successes: Sequence[Success],
     failures: Sequence[Failure],
@@ -104,13 +145,9 @@ async def _the_long_way(
             return await _end(connection, successes, failures, releases, alone, now)
 
     try:
-        accepted = await again(lambda: end(alone=bool(failures) or any(success.awaits for success in successes)))
+        return await again(lambda: end(alone=bool(failures) or any(success.awaits for success in successes)))
     except _MoreLocks:
-        accepted = await again(lambda: end(alone=True))
-    # Nobody is told before it is on disk; others need not wait for that to take the locks.
-    async with faults.statement("flush"):
-        await connection.execute(statement("flush"))
-    return accepted
+        return await again(lambda: end(alone=True))
 
 
 async def _end(
@@ -145,7 +182,9 @@ async def _end(
         raise _MoreLocks
     accepted = {row["id"] for row in ended}
     refused = {failure.lease.task_id for failure in failures}
-    await tables.publish(connection, (s for s in successes if s.lease.task_id in accepted - refused))
+    not_held = await tables.publish(connection, (s for s in successes if s.lease.task_id in accepted - refused))
+    if not_held:
+        raise _NotHeld(not_held)
     given_up = [*(failure.lease for failure in failures), *releases]
     await tables.release_attempts(connection, [lease for lease in given_up if lease.task_id in accepted])
     if outgrown:

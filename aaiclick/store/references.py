@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 RESULT = "task"
@@ -13,12 +13,25 @@ _TABLE = re.compile(r"t\d{1,19}")
 
 def tables_in(value: Any) -> set[str]:
     """The temporary tables behind the Objects and Views in deserialised JSON."""
+    return {name for name in table_ids_in(value) if is_temporary(name)}
+
+
+def is_temporary(name: Any) -> bool:
+    return isinstance(name, str) and _TABLE.fullmatch(name) is not None
+
+
+def table_ids_in(value: Any) -> Iterator[Any]:
+    """What Objects and Views in deserialised JSON say of their tables, be it a name or not."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        if fields.get("object_type") in TABLES and isinstance(name := fields.get("table_id"), str):
-            return {name} if _TABLE.fullmatch(name) else set()
-        return set[str]().union(*map(tables_in, fields.values()))
-    return set[str]().union(*map(tables_in, cast("list[Any]", value))) if isinstance(value, list) else set()
+        if fields.get("object_type") in TABLES and "table_id" in fields:
+            yield fields["table_id"]
+        else:
+            for item in fields.values():
+                yield from table_ids_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from table_ids_in(item)
 
 
 def results_needed(value: Any) -> set[int]:

@@ -84,16 +84,19 @@ async def release_attempts(connection: Connection, leases: Sequence[Lease]) -> N
         await connection.execute(statement("release_attempts"), ids, attempts)
 
 
-async def publish(connection: Connection, successes: Iterable[Success]) -> None:
-    """In the transaction that completes these attempts: results hold their tables, the rest is released."""
+async def publish(connection: Connection, successes: Iterable[Success]) -> dict[int, str]:
+    """In the transaction that completes these attempts: results hold their tables, the rest is released. Returns tasks
+    whose results have a table that is not theirs to hold, with one such table.
+    """
     with_tables = [success for success in successes if success.tables is not None]
     if not with_tables:
-        return
+        return {}
     ids, attempts, _ = columns([success.lease for success in with_tables])
     results = [(success.lease.task_id, name) for success in with_tables for name in success.tables or ()]
-    await connection.execute(
+    refused = await connection.fetch(
         statement("publish_tables"), ids, attempts, [task for task, _ in results], [name for _, name in results]
     )
+    return {row["id"]: row["name"] for row in refused}
 
 
 async def hold_results(connection: Connection, task_id: int, names: Collection[str]) -> None:

@@ -57,25 +57,47 @@ def explain(facts: dict[str, Any]) -> list[Reason]:
     """The reasons of a task that is not blocked, out of what `why.sql` says: a pure function."""
     match facts["readiness"], facts["status"]:
         case None, "CLAIMED" | "RUNNING":
-            return [_at_work(facts)]
+            return _at_work(facts)
         case None, status:
             return [_ended(status, facts)]
         case "TIME", "FAILED":
             n, most = facts["failures"], facts["max_attempts"]
-            return [Reason("retry", f"failed ({n} of {most} attempts) and is tried again {_when(facts)}")]
+            return [Reason("retry", f"failed ({n} of {most} attempts) and is tried again {_when(facts)}"), *_due(facts)]
         case "TIME", _:
-            return [Reason("scheduled", f"starts {_when(facts)}")]
+            return [Reason("scheduled", f"starts {_when(facts)}"), *_due(facts)]
         case "HELD", _:
             return _pauses(facts) or [_no_slot(facts)]
         case _:
             return [*_pauses(facts), *_limits(facts), *_workers(facts)] or [_in_line(facts)]
 
 
-def _at_work(facts: dict[str, Any]) -> Reason:
+def _at_work(facts: dict[str, Any]) -> list[Reason]:
     if facts["lease_expires_at"] <= facts["now"]:
-        return Reason("lease_expired", f"worker {facts['worker_id']} lost its lease: the reaper will take it back")
+        lost = f"worker {facts['worker_id']} lost its lease: the reaper will take it back"
+        return [Reason("lease_expired", lost), *_no_worker(facts)]
     verb = "is being cancelled on" if facts["cancel_requested_at"] else "runs on"
-    return Reason("running", f"{verb} worker {facts['worker_id']}, attempt {facts['attempt']}")
+    at_work = Reason("running", f"{verb} worker {facts['worker_id']}, attempt {facts['attempt']}")
+    return [at_work, *_silence(facts)]
+
+
+def _silence(facts: dict[str, Any]) -> list[Reason]:
+    """Whether the worker at work may be gone: nothing has been heard of it for more than two heartbeats."""
+    if facts["holder_heard_at"] is None:
+        return []
+    silent = (facts["now"] - facts["holder_heard_at"]).total_seconds()
+    if silent <= 2 * get_settings().worker_heartbeat_interval_seconds:
+        return []
+    left = (facts["lease_expires_at"] - facts["now"]).total_seconds()
+    fate = "is tried again" if facts["failures"] + 1 < facts["max_attempts"] else "has failed too often"
+    if facts["cancel_requested_at"]:
+        fate = "is cancelled"
+    words = f"its worker has been silent for {silent:.0f} s; unless it is heard of, the lease runs out in {left:.0f} s"
+    return [Reason("silent", f"{words} and the task {fate}")]
+
+
+def _due(facts: dict[str, Any]) -> list[Reason]:
+    """What is due is made ready by workers: without any it stays as it is."""
+    return _no_worker(facts) if facts["available_at"] <= facts["now"] else []
 
 
 def _ended(status: str, facts: dict[str, Any]) -> Reason:
@@ -117,9 +139,20 @@ def _limits(facts: dict[str, Any]) -> list[Reason]:
 
 
 def _workers(facts: dict[str, Any]) -> list[Reason]:
-    queue, heard_at = facts["queue"], facts["worker_heard_at"]
-    if queue.startswith(RUNTIME_QUEUE) and queue != DISPATCHER_QUEUE:
+    queue = facts["queue"]
+    if _elsewhere(queue):
         return [_runtime(facts, queue.removeprefix(RUNTIME_QUEUE))]
+    return _no_worker(facts)
+
+
+def _elsewhere(queue: str) -> bool:
+    return queue.startswith(RUNTIME_QUEUE) and queue != DISPATCHER_QUEUE
+
+
+def _no_worker(facts: dict[str, Any]) -> list[Reason]:
+    queue, heard_at = facts["queue"], facts["worker_heard_at"]
+    if _elsewhere(queue):
+        return []
     if heard_at is None:
         near = queue == DISPATCHER_QUEUE
         what = "no worker beside the databases is there" if near else f"no worker serves queue {queue!r}"

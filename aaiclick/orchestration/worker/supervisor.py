@@ -11,7 +11,8 @@ work.
 - *Loops.* Expired leases, due retries, dead workers, timeouts of jobs, schedules: each supervisor offers to lead (see
   `loops`). Events of datasets are routed by whoever is there first.
 - *Stop.* At SIGTERM or SIGINT processes claim nothing more and finish; after `stop_seconds` (or at a second signal)
-  what still runs is given back.
+  what still runs is given back, and what does not listen even then is killed. Nobody is left behind, whether the
+  queue is there or not; a queue that is away is waited for as long as processes are.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import contextlib
 import importlib
 import json
 import logging
+import math
 import os
 import signal
 import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -89,15 +91,23 @@ class Absence:
     def __init__(self) -> None:
         self._since: float | None = None
         self._told = False
+        self._hopeless_from = math.inf
 
-    def noticed(self, error: BaseException) -> float:
-        """It is away; returns for how many seconds."""
+    def noticed(self, error: BaseException) -> None:
+        """It is away."""
         now = time.monotonic()
         self._since = self._since if self._since is not None else now
         if not self._told and now - self._since >= TELL_SECONDS:
             self._told = True
             _logger.warning("%s Waiting for it; tasks go on meanwhile.", str(error).partition("\n")[0])
-        return now - self._since
+
+    def stopping(self) -> None:
+        """From now on it is waited for only so long, however long it was away before."""
+        self._hopeless_from = min(self._hopeless_from, time.monotonic() + GIVE_UP_SECONDS)
+
+    @property
+    def hopeless(self) -> bool:
+        return time.monotonic() > self._hopeless_from
 
     def over(self) -> None:
         if self._told:
@@ -108,16 +118,17 @@ class Absence:
 class Insistent:
     """A line for work that must be done, however long the queue is away; one piece of it at a time.
 
-    Only a worker that is to stop gives up in the end: what it held is given to others when its leases run out.
+    Only a worker that is to stop, and has no process left that might have something to say, gives up in the end: what
+    it held is given to others when its leases run out.
     """
 
     def __init__(
-        self, transport: Transport, absence: Absence, stopping: asyncio.Event, patience_seconds: float
+        self, transport: Transport, absence: Absence, children: Mapping[int, Child], patience_seconds: float
     ) -> None:
         self._transport = transport
         self._patience_seconds = patience_seconds
         self._absence = absence
-        self._stopping = stopping
+        self._children = children
         self._lock = asyncio.Lock()
         self._line: Line | None = None
 
@@ -135,7 +146,8 @@ class Insistent:
                 except GONE as error:
                     failures += 1
                     self.close()
-                    if self._absence.noticed(error) > GIVE_UP_SECONDS and self._stopping.is_set():
+                    self._absence.noticed(error)
+                    if self._absence.hopeless and not self._children:
                         raise UnreachableError(
                             f"The worker has stopped, and could not say so: {self._transport.name} is away.",
                             remedy="What it held is given to others when its leases have run out.",
@@ -159,11 +171,11 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
         self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
-        absence = Absence()
+        self._absence = Absence()
         lease = plan.duty.lease_seconds
         house = max(lease, HOUSE_SECONDS)
         self._births, self._leases, self._limits, self._loops, self._events, self._runtimes = (
-            Insistent(self._transport, absence, self._stopping, seconds)
+            Insistent(self._transport, self._absence, self._children, seconds)
             for seconds in (lease, lease / 3, lease, house, house, house)
         )
         self._bell = router.Bell()
@@ -178,17 +190,19 @@ class Supervisor:
         if self._stopping.is_set():
             self._hang_up()
         self._stopping.set()
+        self._absence.stopping()
         for child in self._children.values():
             _signal(child.process, signal.SIGTERM)
 
     async def run(self) -> None:
-        """Work until all processes have ended for good."""
+        """Work until all processes have ended for good; only then says what went wrong with one of them."""
         beside = (
             self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
         )  # fmt: skip
         keepers = [asyncio.create_task(work()) for work in beside]
         try:
-            await asyncio.gather(*(self._keep_one() for _ in range(self._plan.processes)))
+            places = [self._keep_one() for _ in range(self._plan.processes)]
+            ends = await asyncio.gather(*places, return_exceptions=True)
         finally:
             for keeper in keepers:
                 keeper.cancel()
@@ -196,6 +210,9 @@ class Supervisor:
             for line in (self._births, self._leases, self._limits, self._loops, self._events, self._runtimes):
                 line.close()
             await self._transport.close()
+        errors = [end for end in ends if end is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, UnreachableError)):
+            raise error
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -230,6 +247,8 @@ class Supervisor:
         order = {"setup": self._plan.setup.to_json(), "duty": duty.to_json()}
         process.stdin.write(json.dumps(order).encode() + b"\n")
         child = self._children[worker_id] = Child(worker_id, process)
+        if self._stopping.is_set():  # meanwhile: nobody has told this one
+            _signal(process, signal.SIGTERM)
         return child
 
     def _registration(self, worker_id: int) -> Registration:

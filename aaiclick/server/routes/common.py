@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aaiclick.errors import NotFoundError
+from aaiclick.data.tables import NAMED
+from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.server import shapes
 from aaiclick.server.routing import Call
 from aaiclick.store import audit, reads
 from aaiclick.store.plan import NewTask
-from aaiclick.store.references import tables_in
+from aaiclick.store.references import is_temporary, table_ids_in
 
 if TYPE_CHECKING:
     import asyncpg
@@ -74,9 +75,17 @@ async def own_task(call: Call, connection: Connection, task_id: int) -> asyncpg.
 
 def given_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
     """(task, table) of the Objects and Views among the arguments; whose they are is checked when they are held."""
-    return [
-        (task.id, name) for task in tasks if MARK in task.kwargs for name in sorted(tables_in(json.loads(task.kwargs)))
-    ]
+    given: set[tuple[int, str]] = set()
+    for task in tasks:
+        for name in table_ids_in(json.loads(task.kwargs)) if MARK in task.kwargs else ():
+            if is_temporary(name):
+                given.add((task.id, name))
+            elif not isinstance(name, str) or not name.removeprefix(NAMED) or not name.startswith(NAMED):
+                raise SubmitError(
+                    f"An argument of {task.type!r} refers to the table {name!r:.60}, which is not the name of one.",
+                    remedy=f"A table_id is t and a number, or {NAMED} and the name of an Object.",
+                )
+    return sorted(given)
 
 
 def changed(ids: Iterable[int]) -> shapes.Changed:

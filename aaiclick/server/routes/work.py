@@ -23,6 +23,7 @@ from aaiclick.data.tables import NAMED
 from aaiclick.errors import AaiclickError, LeaseLost, NotFoundError, RequestError, UnreachableError
 from aaiclick.orchestration.context import job_limits
 from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.transport import forms
 from aaiclick.server import protocol
 from aaiclick.server.logs import log_path, write_part
@@ -32,7 +33,8 @@ from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads, tables
 from aaiclick.store.claims import leases_of_org
 from aaiclick.store.leases import Claim, Failure, Lease, Success
-from aaiclick.store.references import resolve, results_needed
+from aaiclick.store.outcomes import NOT_HELD
+from aaiclick.store.references import resolve, results_needed, tables_in
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import add_to_job
 from aaiclick.store.words import DISPATCHER_QUEUE
@@ -147,6 +149,10 @@ async def complete(call: Caller, body: protocol.Completed) -> None:
             _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, failures=[ended]))
             raise RequestError(ended.error, remedy="Nothing of it was kept.")
         _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, successes=[ended]))
+        if ended.tables:
+            row = await reads.get_task(connection, ended.lease.task_id)
+            if row is not None and row["error_fingerprint"] == NOT_HELD:
+                raise RequestError(row["error"], remedy="Nothing of it was kept.")
 
 
 @routes.post("/v1/task/fail", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -332,12 +338,16 @@ async def _success(
             effects = await checked_effects(connection, row, form.effects.model_dump(mode="json"))
         except CatalogError as error:
             return Failure(lease, error.what, "effects refused", True, 0.0, path, form.started_at)
+    result = forms.dumped(form.result)
+    named = set(form.tables or ())
+    if result is not None and MARK in result:  # whatever the worker says of it
+        named |= tables_in(form.result)
     # Who names none may have held some all the same: they are released then.
-    given = [] if form.tables is None and holds.get(lease.task_id) else form.tables
-    tables_within = None if given is None else tuple(given)
+    plays_no_part = form.tables is None and not named and not holds.get(lease.task_id)
+    tables_within = None if plays_no_part else tuple(sorted(named))
     return Success(
         lease,
-        forms.dumped(form.result),
+        result,
         path,
         form.started_at,
         tuple(int(task_id) for task_id in form.awaits),

@@ -129,6 +129,8 @@ class Task(Row, table=True):
         Index("tasks_group", "group_id", "id", postgresql_where=text("group_id IS NOT NULL")),
         Index("tasks_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
         Index("tasks_dead_letter", "org_id", "completed_at", postgresql_where=text("status = 'DEAD_LETTER'")),
+        # Retention asks each old job that failed whether it has one.
+        Index("tasks_dead_letter_job", "job_id", postgresql_where=text("status = 'DEAD_LETTER'")),
         # Lists of an org. The default one's are found by id: an installation that has no other pays nothing.
         Index("tasks_org", "org_id", "id", postgresql_where=text(f"org_id <> '{DEFAULT_ORG_ID}'")),
         # Who has a slot of a key (ready or at work), and who is next for one.

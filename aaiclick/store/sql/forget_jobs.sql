@@ -1,7 +1,10 @@
--- Delete up to $2 jobs that ended before $1 seconds ago, with everything in them, which goes on counting (bounds $4). Old ids
--- first: what is old and not over is little. Returns how many they were.
+-- Delete up to $2 jobs that ended before $1 seconds ago, with everything in them, which goes on counting (bounds $4). A job
+-- with a dead letter stays until somebody decides; only those that failed are asked for one. Old ids first: what is old
+-- and stays is little. Returns how many they were.
 WITH old AS MATERIALIZED (
-    SELECT id FROM jobs WHERE completed_at < coalesce($3::timestamptz, now()) - $1::float8 * interval '1 second'
+    SELECT id FROM jobs j WHERE completed_at < coalesce($3::timestamptz, now()) - $1::float8 * interval '1 second'
+      AND NOT (failed_tasks > 0
+        AND EXISTS (SELECT FROM tasks t WHERE t.job_id = j.id AND t.status = 'DEAD_LETTER'))
     ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
 ),
 tasks_gone AS MATERIALIZED (

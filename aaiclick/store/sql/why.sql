@@ -13,7 +13,7 @@ SELECT t.id, t.org_id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.
         AND (w.org_id IS NULL OR w.org_id = t.org_id)
         AND CASE WHEN w.queues <> '{}' THEN t.queue = ANY (w.queues) ELSE NOT starts_with(t.queue, 'runtime:')
             OR (t.queue = 'runtime:dispatcher' AND w.org_id IS NULL) END) AS worker_heard_at,
-    d.sent AS told, d.sent_at AS told_at, d.error AS telling_error,
+    h.last_heartbeat AS holder_heard_at, d.sent AS told, d.sent_at AS told_at, d.error AS telling_error,
     (SELECT array_agg(r.id) FROM (
         SELECT r.id FROM tasks r WHERE r.org_id = t.org_id AND r.concurrency_key = t.concurrency_key
           AND (r.readiness = 'READY' OR r.status IN ('CLAIMED', 'RUNNING')) LIMIT 5) r) AS key_holders,
@@ -29,5 +29,6 @@ LEFT JOIN orgs o ON o.id = t.org_id
 LEFT JOIN queues q ON q.org_id = t.org_id AND q.name = t.queue
 LEFT JOIN task_types y ON y.org_id = t.org_id AND y.name = t.type
 LEFT JOIN groups g ON g.id = t.group_id
+LEFT JOIN workers h ON h.id = t.worker_id
 LEFT JOIN dispatches d ON d.task_id = t.id AND d.attempt = t.attempt
 WHERE t.id = $1

@@ -217,6 +217,9 @@ async def test_why_waiting_answers_for_any_task(context: OrchContext, engine: En
     (reason,) = await why_waiting(engine.db, first.id)
     assert reason.code == "ready"
     (claim,) = await engine.claim()
+    assert [r.code for r in await why_waiting(engine.db, first.id)] == ["running"]
+    await engine.db.execute("UPDATE workers SET last_heartbeat = now() - interval '62 s'")
+    assert [r.code for r in await why_waiting(engine.db, first.id)] == ["running", "silent"]
     await engine.fail(claim, permanent=True)
     assert [r.code for r in await why_waiting(engine.db, last.id)] == ["cancelled"]
     assert [r.code for r in await why_waiting(engine.db, first.id)] == ["failed"]

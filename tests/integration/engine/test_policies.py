@@ -86,6 +86,29 @@ async def test_a_job_that_is_retried_forgets_why_it_failed(engine: Engine) -> No
     await engine.check()
 
 
+async def test_a_job_with_a_dead_letter_stays_until_somebody_decides(engine: Engine) -> None:
+    from aaiclick.store.control import discard, redrive
+    from aaiclick.store.upkeep import forget
+
+    async def forgotten() -> int:
+        return (await forget(engine.db, keep_seconds=1, now=await engine.now() + timedelta(days=1)))["jobs"]
+
+    await engine.submit("a", job="dead", max_attempts=1)
+    await engine.submit("b", job="dead too", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    await engine.submit("c", job="failed")
+    await engine.fail(*await engine.claim(), permanent=True)
+    await engine.submit("d", job="done")
+    await engine.run()
+    assert await forgotten() == 2
+    assert await engine.status("a", "b") == "DEAD_LETTER DEAD_LETTER"
+    await discard(engine.db, task_ids=[engine.id("a")])
+    await redrive(engine.db, task_ids=[engine.id("b")])
+    assert await forgotten() == 1
+    await engine.run()
+    assert await forgotten() == 1
+
+
 def test_the_command_line_sets_shows_and_takes_away_a_types_policy(aaiclick_env, capsys) -> None:
     assert run(["types", "retry", "load", "--base-seconds", "5"]) == 0
     assert run(["types", "ls"]) == 0

@@ -400,8 +400,52 @@ def test_an_object_of_another_organisation_does_not_exist(site, hand) -> None:
         assert site.as_("writer").post(path, json=body).status_code == 201
     before = site.sql("SELECT count(*) FROM table_references WHERE table_name = $1", table)[0]["count"]
     assert before == 3  # the attempt, the item, the job
-    assert stranger.say("/v1/task/complete", lease=theirs["lease"], tables=[table]).status_code == 204
+    returned = {"object_type": "object", "table_id": table}
+    answer = stranger.say("/v1/task/complete", lease=theirs["lease"], result=[returned])
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert table in answer.json()["detail"]
     assert site.sql("SELECT count(*) FROM table_references WHERE table_name = $1", table)[0]["count"] == before
+
+
+def test_results_with_tables_that_the_attempt_does_not_hold_are_refused(site, hand) -> None:
+    """One that was never there, one that it had and gave back; its own and its argument's are its to return."""
+    maker = enqueue(site, "held")
+    [made] = hand.claim(queues=["held"])
+    given = f"t{maker}"
+    hand.say("/v1/task/tables", deed="reserve", tables=[{"table": given, "lease": made["lease"]}])
+    argument = {"object_type": "object", "table_id": given}
+    ids = [enqueue(site, "held", payload={"x": argument}) for _ in range(4)]
+    leases = {each["lease"]["task_id"]: each["lease"] for each in hand.claim(4, queues=["held"])}
+    own = {task_id: f"t{task_id}" for task_id in ids}
+    wishes = [{"table": own[each], "lease": leases[each]} for each in ids]
+    hand.say("/v1/task/tables", deed="reserve", tables=wishes)
+    never, released, batched, honest = ids
+    hand.say("/v1/task/tables", deed="release", tables=[wishes[1]])
+    for task_id, named in ((never, [own[never], "t998"]), (released, [own[released]])):
+        assert hand.say("/v1/task/complete", lease=leases[task_id], tables=named).status_code == 422
+    said = [
+        {"lease": leases[batched], "tables": ["t999"]},
+        {"lease": leases[honest], "result": [argument], "tables": [own[honest], given]},
+    ]
+    done = hand.say("/v1/task/exchange", worker_id=hand.id, limit=0, completed=said).json()
+    assert sorted(done["accepted"]) == sorted([batched, honest])
+    assert [show(site, each)["status"] for each in ids] == ["FAILED", "FAILED", "FAILED", "COMPLETED"]
+    assert show(site, batched)["result"] is None
+    assert "t999" in show(site, batched)["error"]
+    held = site.sql("SELECT owner_id, table_name FROM table_references WHERE owner IN ('RESULT', 'ATTEMPT')")
+    assert {row["table_name"] for row in held if str(row["owner_id"]) in ids} == {own[honest], given}
+    assert site.sql("SELECT FROM table_refcounts WHERE table_name IN ('t998', 't999')") == []
+
+
+def test_a_reference_that_is_none_is_refused(site) -> None:
+    for table in ("380674270820147200", "t", "tx", "named_", "", 7, None):
+        given = {"x": [{"object_type": "object", "table_id": table}]}
+        answer = site.as_("writer").post("/v1/tasks", json={"items": [{"type": "t", "payload": given}]})
+        assert answer.status_code == 422, (table, answer.text)
+        job = {"name": "j", "entrypoint": "m.f", "kwargs": given}
+        assert site.as_("writer").post("/v1/jobs", json=job).status_code == 422
+    named = {"x": {"object_type": "view", "table_id": "named_sales"}}
+    assert enqueue(site, "references", payload=named)
 
 
 async def make_named(site, *orgs) -> None:

@@ -45,6 +45,9 @@ def strange(): return object()
 def leave(): sys.exit(3)
 async def wait_for(path):
     while not os.path.exists(path): await asyncio.sleep(0.02)
+async def take(path):
+    await wait_for(path)
+    os.unlink(path)
 async def blab():
     from aaiclick.data import create_object_from_value, get_data_context
     await create_object_from_value([1])

@@ -6,10 +6,13 @@ import os
 import signal
 from datetime import timedelta
 
+import psutil
 import pytest
 
 from aaiclick.chaos.proxy import Proxy
+from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.worker.main import LEFT_ALONE
+from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, TELL_SECONDS
 
 
 async def test_a_task_past_its_time_is_ended_whatever_it_does(bench):
@@ -84,6 +87,32 @@ async def test_told_twice_it_gives_back_what_runs(bench):
     assert worker.wait() == 0
     row = await bench.task(task_id)
     assert (row["status"], row["failures"]) == ("PENDING", 0)
+
+
+async def test_told_to_stop_while_the_queue_is_away_it_leaves_no_process_behind(bench, way):
+    """The process that has nothing to do ends first and nobody can be told; the other is let finish all the same."""
+    proxy = Proxy(way.upstream)
+    await proxy.start()
+    go = bench.directory / "go"
+    task_id = await bench.enqueue("take", json.dumps({"path": str(go)}))
+    variables = way.by(proxy.port).variables
+    options = ("--processes", "2", "--concurrency", "1", "--stop-seconds", "3")
+    worker = await asyncio.to_thread(bench.start, *options, **variables)
+    await bench.until(task_id, lambda row: row["status"] == "RUNNING")
+    children = worker.children()
+    await proxy.stop()
+    assert "Waiting for it" in await asyncio.to_thread(worker.process.stderr.readline)
+    await asyncio.sleep(GIVE_UP_SECONDS - TELL_SECONDS + 0.5)  # of silence: long enough to give up, were it to stop
+    worker.process.send_signal(signal.SIGTERM)
+    while len(left := psutil.wait_procs(children, timeout=0)[1]) == 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    assert len(left) == 1
+    go.touch()
+    while go.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    assert await asyncio.to_thread(worker.wait) == UnreachableError.exit_code
+    assert psutil.wait_procs(children, timeout=0)[1] == []
+    assert "The worker has stopped, and could not say so" in worker.process.stderr.read()
 
 
 async def test_two_workers_share_the_work(bench):

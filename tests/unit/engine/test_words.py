@@ -23,6 +23,7 @@ FACTS: dict[str, Any] = {
     "worker_heard_at": NOW, "now": NOW, "available_at": NOW + timedelta(seconds=5), "failures": 1, "max_attempts": 4,
     "lease_expires_at": NOW + timedelta(seconds=9), "cancel_requested_at": None, "worker_id": 7, "attempt": 2,
     "cause_id": None, "error": None, "concurrency_key": "k", "slots": 1, "key_holders": [5],
+    "holder_heard_at": NOW,
 }  # fmt: skip
 
 
@@ -70,6 +71,38 @@ def test_why_waiting(facts: dict[str, Any], code: str, words: str) -> None:
     (reason,) = explain(FACTS | facts)
     assert reason.code == code
     assert words in reason.words
+
+
+SILENT = {
+    "readiness": None, "status": "RUNNING", "holder_heard_at": NOW - timedelta(seconds=61),
+    "lease_expires_at": NOW + timedelta(seconds=29),
+}  # fmt: skip
+NOBODY = {"worker_heard_at": None, "available_at": NOW}
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        (SILENT, "silent", "silent for 61 s; unless it is heard of, the lease runs out in 29 s and the task is tried"),
+        (SILENT | {"failures": 3}, "silent", "and the task has failed too often"),
+        (SILENT | {"cancel_requested_at": NOW}, "silent", "and the task is cancelled"),
+        (SILENT | {"lease_expires_at": NOW, "worker_heard_at": None}, "no_worker", "no worker serves queue 'q'"),
+        (NOBODY | {"readiness": "TIME", "status": "FAILED"}, "no_worker", "no worker serves queue 'q'"),
+        (NOBODY | {"readiness": "TIME"}, "no_worker", "no worker serves queue 'q'"),
+    ],
+)
+def test_why_waiting_says_that_nobody_is_heard_of(facts: dict[str, Any], code: str, words: str) -> None:
+    _, reason = explain(FACTS | facts)
+    assert reason.code == code
+    assert words in reason.words
+
+
+def test_two_heartbeats_of_silence_are_nothing() -> None:
+    assert [each.code for each in explain(FACTS | SILENT | {"holder_heard_at": NOW - timedelta(seconds=59)})] == [
+        "running"
+    ]
+    nothing_due = FACTS | {"readiness": "TIME", "worker_heard_at": None}
+    assert [each.code for each in explain(nothing_due)] == ["scheduled"]
 
 
 @pytest.mark.parametrize(

@@ -524,6 +524,8 @@ CREATE INDEX tasks_concurrency
 
 CREATE INDEX tasks_dead_letter ON tasks (org_id, completed_at) WHERE status = 'DEAD_LETTER';
 
+CREATE INDEX tasks_dead_letter_job ON tasks (job_id) WHERE status = 'DEAD_LETTER';
+
 CREATE UNIQUE INDEX tasks_dedupe_key ON tasks (definition_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE INDEX tasks_definition ON tasks (definition_id, id) WHERE definition_id IS NOT NULL;
