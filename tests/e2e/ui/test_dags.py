@@ -125,4 +125,4 @@ def test_a_dag_is_paused_fired_and_backfilled_after_a_look_and_its_rows_are_seen
     assert reader.client.get("/dags/market/backfill").status_code == 403
     assert [reader.post(f"/dags/market/{deed}").status_code for deed in ("fire", "pause", "backfill")] == [403] * 3
     deeds = {row["action"] for row in site.sql("SELECT action FROM audit_log WHERE target = 'market'")}
-    assert deeds == {"dag.pause", "dag.resume", "dag.fire", "dag.backfill"}
+    assert deeds == {"dag.deploy", "dag.pause", "dag.resume", "dag.fire", "dag.backfill"}

@@ -21,7 +21,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from aaiclick.orchestration.tenants import tenant_target, user_statements
 from aaiclick.settings import ClickHouseTarget
 from tests.integration.cluster.nodes import Node, _free_ports
-from tests.integration.server.conftest import Site, _populate, environment_for, start_server
+from tests.integration.server.conftest import Site, _populate, environment_for, start_server, with_connection
 from tests.integration.server.test_protocol import Hand, enqueue
 
 USER = """<{name}><password_sha256_hex>{digest}</password_sha256_hex><networks><ip>127.0.0.1</ip></networks>
@@ -50,7 +50,7 @@ def site(aaiclick_stack, _aaiclick_template, node, tmp_path_factory):
     """A server whose ClickHouse has a user for each organisation."""
     database = aaiclick_stack.run(aaiclick_stack.take_database())
     target = aaiclick_stack.lease.postgres().with_database(database)
-    ours, other, keys = asyncio.run(_populate(target))
+    ours, other, keys = asyncio.run(with_connection(target, _populate))
     users = node.directory / "users.xml"
     tenants = [tenant_target(node.target, org) for org in (ours, other)]
     users.write_text(users.read_text().replace("</users>", "".join(map(written, tenants)) + "</users>"))

@@ -129,8 +129,10 @@ async def test_killed_at_a_commit_and_finished_by_another(ward, work, place, kin
 @pytest.mark.parametrize(("place", "kind"), PLACES)
 async def test_cut_off_at_a_commit_and_finished_by_itself(ward, work, place, kind, moment):
     await finished_by_itself(ward, work, f"{place}.{moment}", kind)
-    if place == "end" and kind != "flaky":  # an outcome is said again, not worked out again
-        assert await work.db.fetchval("SELECT max(attempt) FROM tasks") == 1
+    if (
+        place == "end" and kind != "flaky"
+    ):  # said again, not worked out again; of others the lost answer may bring claims
+        assert await work.db.fetchval("SELECT attempt FROM tasks ORDER BY id LIMIT 1") == 1
 
 
 @directly(ONE_REQUEST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,4 +208,4 @@ def test_no_soup_of_words_reaches_another_table(soup):
     except QueryRefusedError:
         return
     assert prepared.lineage.datasets <= set(TABLES)
-    assert ";" not in prepared.text
+    assert ";" not in re.sub(r"'(\\.|''|[^'])*'", "", prepared.text), "but within strings"
