@@ -11,7 +11,7 @@ TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCEL
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 
 _NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
-_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z^_]")
 _TASK = re.compile(r"(?<=[Tt]ask )(\d{6,19})\b")
 _LOOKS = {
@@ -147,11 +147,13 @@ def first_line(text: str | None) -> str:
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
-def isolated(text: str) -> str:
-    """A name among other words where there is no markup (the title of a page): whatever it says about the direction in
-    which it is read ends with it.
+def seen(value: Any) -> Any:
+    """Text with what Unicode has to turn or hide it written out (`\\u202e`). Every value in a template passes here, but
+    markup, of which the parts have.
     """
-    return text if text.isascii() else f"\u2068{_TURNS.sub('', text)}\u2069"
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isascii():
+        return value
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
 def by_tasks(text: str) -> list[tuple[str, str | None]]:

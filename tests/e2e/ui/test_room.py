@@ -92,7 +92,7 @@ def test_pages_say_what_they_mean(site, window, things) -> None:
         "/jobs": ("Progress, in tasks:", "to do</span>"),
         "/dead-letters?list=1": ("<b>redrive</b> starts them over", "<b>retry</b> the job", 'class="n s-dead"'),
         "/objects": ('<span class="dim">result of</span>', "<th>Made</th>", "<time datetime="),
-        f"/jobs/{turned}": ("<title>\u2068backwards\u2069 · ",),
+        f"/jobs/{turned}": ("<title>\\u202ebackwards · ", "<h1>\\u202ebackwards</h1>"),
     }
     for path, words in said.items():
         text = reader.get(path).text

@@ -14,6 +14,7 @@ from aaiclick.server.ui.kept import Kept
 from aaiclick.server.ui.pace import SHARE, SOONEST_SECONDS, Pace
 from aaiclick.server.ui.rendering import environment
 from aaiclick.server.ui.routing import local
+from aaiclick.server.ui.svg.graph import shortened
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -35,17 +36,22 @@ def test_durations_read_well(seconds, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("nightly", "nightly"),
-        ("\u202eylthgin", "\u2068ylthgin\u2069"),
-        ("a\u2069\u202eb", "\u2068ab\u2069"),
-        ("ü", "\u2068ü\u2069"),
-    ],
-)
-def test_a_name_in_a_title_turns_nothing_but_itself(name: str, shown: str) -> None:
-    assert words.isolated(name) == shown
+def test_what_turns_or_hides_text_is_written_out_but_sent_and_copied_as_it_is() -> None:
+    turned = "a\u202e<b>\u2066\u200eü שלום 👩\u200d🔬"
+    page = environment().from_string(
+        '{% import "macros.html" as ui with context %}'
+        '{{ turned }}|{{ ui.error_box(turned) }}|{{ {"a": turned} | pretty }}'
+        '|{{ ui.act("/x", turned, fields={"name": turned}) }}|{{ ui.copy(turned, "name") }}'
+    )
+    text, box, value, act, copy = page.render(turned=turned, csrf="", here="").split("|")
+    shown = "a\\u202e&lt;b&gt;\\u2066\\u200eü שלום 👩\u200d🔬"
+    assert text == shown
+    assert shown in box
+    assert shown in value
+    assert f"{shown}</button>" in act
+    for sent in (act, copy):
+        assert '="a\u202e&lt;b&gt;\u2066\u200e' in sent
+    assert shortened("\u202e" * 30) == "\\u202e" * 3 + "\\u…"
 
 
 def test_moments_read_well() -> None:
