@@ -1,4 +1,4 @@
-"""Templates: found once, always escaped; nothing turns or hides text; an unknown name is an error and no empty place."""
+"""Templates: found once, always escaped; nothing turns or hides text; an unknown name is an error, no empty place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aaiclick.server.ui import static, words
 
 FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
-    words.state_name, words.look, words.job_state, words.task_state, words.progress, words.task_name,
-    words.plain, words.by_tasks,
+    words.state_name, words.look, words.job_state, words.task_state, words.progress, words.began, words.task_name,
+    words.plain, words.listed, words.by_tasks,
 )  # fmt: skip
 
 FIRST = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -134,6 +135,14 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def listed(values: Mapping[str, Any]) -> str:
+    """Names and values in one line."""
+    return ", ".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for name, value in values.items()
+    )
+
+
 def plain(text: str) -> str:
     """What a terminal would show: without the codes for colours and the like."""
     return _CODES.sub("", text)
@@ -176,6 +185,14 @@ def job_state(row: Any) -> str:
 def task_state(row: Any) -> str:
     """A task's state as shown: one that failed and is tried again is not lost."""
     return "RETRYING" if row["next_retry_at"] is not None else str(row["status"])
+
+
+def began(row: Any) -> datetime | None:
+    """When the last run of a job began: when it was started over, if it was, so that no time counts in which it had
+    ended.
+    """
+    started, restarted = row["started_at"], row["restarted_at"]
+    return max(started, restarted) if started and restarted else started
 
 
 def progress(row: Any) -> dict[str, int]:

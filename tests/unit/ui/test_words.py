@@ -84,6 +84,27 @@ def test_errors_lead_to_the_tasks_they_name_and_codes_of_terminals_are_not_shown
     assert '&lt;b&gt; task <a class="link" href="/tasks/7654321">7654321</a></pre>' in box
 
 
+def test_what_does_not_work_does_not_count_on() -> None:
+    took = environment().from_string('{% import "macros.html" as ui %}{{ ui.task_took(task, now) }}')
+    task = {"status": "FAILED", "next_retry_at": NOON, "started_at": NOON, "completed_at": None}
+    later = NOON + timedelta(seconds=5)
+    assert "–" in took.render(task=task, now=later)
+    assert "–" in took.render(task=task | {"status": "PENDING", "next_retry_at": None}, now=later)
+    assert "data-since" in took.render(task=task | {"status": "RUNNING", "next_retry_at": None}, now=later)
+    ended = task | {"status": "COMPLETED", "next_retry_at": None, "completed_at": later}
+    assert ">5.0 s<" in took.render(task=ended, now=later)
+    assert words.began({"started_at": NOON, "restarted_at": later}) == later
+    assert words.began({"started_at": NOON, "restarted_at": None}) == NOON
+    assert words.began({"started_at": None, "restarted_at": later}) is None
+
+
+def test_details_are_listed_as_words() -> None:
+    assert (
+        words.listed({"name": "ü", "ids": ["1"], "all": True, "per": None})
+        == 'name: ü, ids: ["1"], all: true, per: null'
+    )
+
+
 def test_a_definition_is_no_run_and_does_not_look_like_one() -> None:
     looks = [words.definition_look(each) for each in ("Pending", "Running", "Idle", "Draining", "Dead")]
     assert looks == ["definition", "definition", "definition", "paused", "dead"]

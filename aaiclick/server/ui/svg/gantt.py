@@ -66,7 +66,7 @@ def draw(folded: Folded, now: datetime) -> Chart:
 def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, critical: bool, ready: datetime) -> Bar:
     began = unit.started_at or now
     ready = min(ready, began)
-    ended = unit.completed_at or now
+    ended = unit.completed_at or (began if unit.look == "retrying" else now)  # which waits, and does not work
 
     def x(at: datetime) -> float:
         return LABEL + max(0.0, (at - first).total_seconds()) * scale
