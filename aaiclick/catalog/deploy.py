@@ -185,16 +185,21 @@ def _no_dag(dag_name: str) -> NotFoundError:
     return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
 
 
+def version_before(versions: list[asyncpg.Record]) -> asyncpg.Record | None:
+    """The newest of the versions (newest first) that is older than the one that serves and was ready to."""
+    serving = next((index for index, row in enumerate(versions) if row["serving"]), len(versions))
+    return next((row for row in versions[serving + 1 :] if row["ready_at"] is not None), None)
+
+
 def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUID:
     """The version to go back to."""
-    serving = next((index for index, row in enumerate(versions) if row["serving"]), None)
-    if serving is None:
+    if not any(row["serving"] for row in versions):
         raise _no_dag(dag_name)
     if to is None:
-        older = [row for row in versions[serving + 1 :] if row["ready_at"] is not None]
-        if not older:
+        before = version_before(versions)
+        if before is None:
             raise DeployError(f"The DAG {dag_name!r} has no version before the one that serves.")
-        return older[0]["id"]
+        return before["id"]
     matching = [row for row in versions if row["yaml_hash"].startswith(to) and row["ready_at"] is not None]
     if len(matching) != 1:
         count = "no version" if not matching else f"{len(matching)} versions"

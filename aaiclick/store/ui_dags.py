@@ -51,6 +51,19 @@ async def datasets(
     return await connection.fetch(statement("ui_datasets"), org_id, None if roles is None else list(roles), dataset_id)
 
 
+async def find_dags(connection: Connection, org_id: UUID, words: str, limit: int) -> list[str]:
+    """Names of DAGs that serve and have these words in them."""
+    return [row["dag_name"] for row in await connection.fetch(statement("ui_find_dags"), org_id, words, limit)]
+
+
+async def find_datasets(
+    connection: Connection, org_id: UUID, roles: Sequence[str] | None, words: str, limit: int
+) -> list[asyncpg.Record]:
+    """(id, name) of datasets as `datasets` has them, with these words in their names."""
+    readers = None if roles is None else list(roles)
+    return await connection.fetch(statement("ui_find_datasets"), org_id, readers, words, limit)
+
+
 async def dataset_versions(connection: Connection, dataset_id: UUID, limit: int = 50) -> list[asyncpg.Record]:
     return await connection.fetch(statement("ui_dataset_versions"), dataset_id, limit)
 

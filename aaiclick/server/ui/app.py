@@ -23,6 +23,7 @@ from aaiclick.server.ui.sessions import new_token, token_of
 log = logging.getLogger("aaiclick.server")
 
 AWAY = "A database of this service does not answer."
+ELSEWHERE = "It may have been removed, or belong to another organisation: look for it in the lists, or search."
 OWN = "The service met an error of its own."
 
 
@@ -38,7 +39,9 @@ def create_pages(house: House) -> Starlette:
         if kind.secret:
             log.error("request %s: %s", request.state.request_id, known)
             return _explain(request, kind.status, AWAY if kind.status == HTTPStatus.SERVICE_UNAVAILABLE else OWN, "")
-        return _explain(request, kind.status, known.what, known.remedy)
+        for_programs = kind.status == HTTPStatus.NOT_FOUND and " /v1/" in known.remedy
+        remedy = ELSEWHERE if for_programs else known.remedy
+        return _explain(request, kind.status, known.what, remedy)
 
     async def on_credential(request: Request, error: Exception) -> Response:  # noqa: ARG001
         return _explain(request, HTTPStatus.UNAUTHORIZED, "You are not signed in.", "Sign in and try again.")

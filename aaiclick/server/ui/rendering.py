@@ -1,4 +1,4 @@
-"""Templates: found once, escaped always; an unknown name is an error and not an empty place."""
+"""Templates: found once, always escaped; nothing turns or hides text; an unknown name is an error, no empty place."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aaiclick.server.ui import static, words
 
 FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
-    words.state_name, words.look, words.job_state, words.task_state, words.progress, words.task_name,
-    words.plain, words.by_tasks, words.isolated,
+    words.state_name, words.look, words.job_state, words.task_state, words.progress, words.began, words.task_name,
+    words.plain, words.listed, words.by_tasks,
 )  # fmt: skip
 
 FIRST = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")
@@ -27,11 +27,13 @@ def environment() -> Environment:
         loader=PackageLoader("aaiclick.server.ui", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=words.seen,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
     cast("dict[str, Any]", found.filters).update({function.__name__: function for function in FILTERS})
+    found.filters["exact"] = found.filters["escape"]  # what a browser sends or copies: it is not passed to `seen`
     cast("dict[str, Any]", found.globals).update({"asset": static.url, "version": __version__})
     return found
 

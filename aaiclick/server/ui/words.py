@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCEL
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 
 _NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
-_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z^_]")
 _TASK = re.compile(r"(?<=[Tt]ask )(\d{6,19})\b")
 _LOOKS = {
@@ -134,6 +135,14 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def listed(values: Mapping[str, Any]) -> str:
+    """Names and values in one line."""
+    return ", ".join(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for name, value in values.items()
+    )
+
+
 def plain(text: str) -> str:
     """What a terminal would show: without the codes for colours and the like."""
     return _CODES.sub("", text)
@@ -147,11 +156,13 @@ def first_line(text: str | None) -> str:
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
-def isolated(text: str) -> str:
-    """A name among other words where there is no markup (the title of a page): whatever it says about the direction in
-    which it is read ends with it.
+def seen(value: Any) -> Any:
+    """Text with what Unicode has to turn or hide it written out (`\\u202e`). Every value in a template passes here, but
+    markup, of which the parts have.
     """
-    return text if text.isascii() else f"\u2068{_TURNS.sub('', text)}\u2069"
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isascii():
+        return value
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
 def by_tasks(text: str) -> list[tuple[str, str | None]]:
@@ -174,6 +185,14 @@ def job_state(row: Any) -> str:
 def task_state(row: Any) -> str:
     """A task's state as shown: one that failed and is tried again is not lost."""
     return "RETRYING" if row["next_retry_at"] is not None else str(row["status"])
+
+
+def began(row: Any) -> datetime | None:
+    """When the last run of a job began: when it was started over, if it was, so that no time counts in which it had
+    ended.
+    """
+    started, restarted = row["started_at"], row["restarted_at"]
+    return max(started, restarted) if started and restarted else started
 
 
 def progress(row: Any) -> dict[str, int]:

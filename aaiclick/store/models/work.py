@@ -61,6 +61,7 @@ class Job(Row, table=True):
     cancel_requested_at: datetime | None = moment()
     paused_at: datetime | None = moment()
     started_at: datetime | None = moment()
+    restarted_at: datetime | None = moment()
     completed_at: datetime | None = moment()
     cause_id: int | None = snowflake(null=True)
     error: str | None = words(null=True)

@@ -15,7 +15,8 @@ tasks_gone AS MATERIALIZED (
 gone AS (
     DELETE FROM jobs WHERE id = ANY (ARRAY(SELECT id FROM old))
     RETURNING status::text AS status,
-        CASE WHEN status = 'COMPLETED' THEN extract(epoch FROM completed_at - started_at)::float8 END AS took
+        CASE WHEN status = 'COMPLETED'
+            THEN extract(epoch FROM completed_at - greatest(started_at, restarted_at))::float8 END AS took
 ),
 counted AS (
     INSERT INTO forgotten_figures (kind, status, bucket, count, seconds)

@@ -18,6 +18,8 @@ UPDATE jobs j SET open_tasks = f.open, failed_tasks = f.failed, cancelled_tasks 
             CASE WHEN j.started_at IS NULL THEN 'PENDING' ELSE 'RUNNING' END
         WHEN f.failed > 0 OR j.error IS NOT NULL THEN 'FAILED' WHEN f.cancelled > 0 THEN 'CANCELLED'
         ELSE 'COMPLETED' END::job_status,
+    restarted_at = CASE WHEN f.open > 0 AND j.completed_at IS NOT NULL THEN coalesce($2::timestamptz, now())
+        ELSE j.restarted_at END,
     completed_at = CASE WHEN f.open = 0 AND j.open_events = 0
         THEN coalesce(j.completed_at, $2::timestamptz, now()) END,
     deadline_at = CASE WHEN f.open > 0 THEN coalesce($2::timestamptz, now()) + j.timeout_seconds * interval '1 second'

@@ -19,6 +19,8 @@ UPDATE jobs j SET
         WHEN j.failed_tasks + g.failed > 0 OR j.error IS NOT NULL THEN 'FAILED'
         WHEN j.cancelled_tasks + g.cancelled > 0 THEN 'CANCELLED'
         ELSE 'COMPLETED' END::job_status,
+    restarted_at = CASE WHEN j.completed_at IS NOT NULL AND j.open_tasks > g.completed + g.failed + g.cancelled
+        THEN coalesce($5::timestamptz, now()) ELSE j.restarted_at END,
     completed_at = CASE WHEN j.open_tasks <= g.completed + g.failed + g.cancelled AND j.open_events + g.events = 0
         THEN coalesce($5::timestamptz, now()) END,
     updated_at = coalesce($5::timestamptz, now())

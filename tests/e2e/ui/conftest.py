@@ -301,6 +301,7 @@ def things(site) -> Iterator[Things]:
         {"key": "fetch", "entrypoint": "say"},
         {"key": "parse", "entrypoint": "fail", "kwargs": {"words": "row 17 has no price"}, "depends_on": ["fetch"]},
         {"key": "store", "entrypoint": "say", "depends_on": ["parse"]},
+        {"key": "tell", "entrypoint": "fail_until", "kwargs": {"path": "no such file"}, "max_attempts": 1},
     )
     running = site.job(
         "train model",
@@ -321,7 +322,7 @@ def things(site) -> Iterator[Things]:
     dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
     assert site.ended(done) == "COMPLETED"
     assert site.ended(failed) == "FAILED"
-    site.until("SELECT count(*) = 5 AS ok FROM tasks WHERE status = 'DEAD_LETTER'")
+    site.until("SELECT count(*) = 6 AS ok FROM tasks WHERE status = 'DEAD_LETTER'")
     site.until(f"SELECT count(*) = 1 AS ok FROM tasks WHERE status = 'RUNNING' AND job_id = {running}")
     task = site.sql("SELECT id FROM tasks WHERE job_id = $1 AND type LIKE '%wait_for'", int(running))[0]["id"]
     yield Things(done, failed, running, str(task), dead[0], gate)

@@ -12,7 +12,9 @@ def test_a_dag_is_compared_with_an_older_version_and_rolled_back(visit, things) 
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto(visit("admin").url + "/dags/shop")
     expect(page.locator(".graph .node")).to_have_count(3)
-    page.locator("table a.mono").nth(1).click()
+    page.get_by_role("link", name="Roll back …").click()
+    expect(page.locator(".diff .added")).to_contain_text(["+++", "id > 0"])
+    page.get_by_role("link", name="Leave it").click()
     expect(page.locator(".diff .gone")).to_contain_text(["--- serves", "id > 1"])
     expect(page.locator(".diff .added")).to_contain_text(["+++", "id > 0"])
     page.get_by_role("link", name="Let this version serve …").click()
@@ -21,14 +23,17 @@ def test_a_dag_is_compared_with_an_older_version_and_rolled_back(visit, things) 
     page.get_by_role("button", name="Let this version serve").click()
     expect(page.locator(".toast")).to_contain_text("serves.")
     expect(page.locator("pre.code")).to_contain_text("id > 0")
+    expect(page.get_by_role("link", name="Roll back …")).to_have_count(0)
 
 
-def test_datasets_are_traced_by_an_admin_and_hidden_from_who_has_no_role(visit, things) -> None:
+def test_datasets_are_traced_by_an_admin_and_hidden_from_who_has_no_role(visit, window, things) -> None:
     page = visit("admin").go("/datasets")
     page.get_by_role("link", name="shop_daily").click()
     expect(page.locator(".graph .node")).to_have_count(6)
     expect(page.locator(".graph .marked")).to_contain_text("shop_daily")
     expect(visit("reader").go("/datasets").locator(".empty-title")).to_have_text("No datasets")
+    found = [window(role).client.get("/search?q=Shop_d").text for role in ("admin", "reader", "other-admin")]
+    assert ["shop_daily</span>" in text for text in found] == [True, False, False]
 
 
 def test_the_text_of_a_dag_is_for_those_who_may_read_all_that_it_names(site, window, things) -> None:
@@ -102,6 +107,7 @@ def test_a_dag_is_paused_fired_and_backfilled_after_a_look_and_its_rows_are_seen
     expect(state(page)).to_have_text("Completed")
     page.goto(f"{site.url}/dags/market")
     page.get_by_role("link", name="Backfill").click()
+    expect(page.locator("main")).to_contain_text("Times of fetch are read in the zone UTC, unless they name one")
     page.get_by_label("From").fill("tomorrow")
     page.get_by_label("To", exact=True).fill("2026-01-02")
     page.get_by_role("button", name="Preview").click()

@@ -37,7 +37,7 @@ def reachable(page, locator) -> bool:
     return box["x"] >= 0 and box["x"] + box["width"] <= page.evaluate("document.documentElement.clientWidth")
 
 
-def test_everything_is_within_the_window(site, visit, large) -> None:
+def test_everything_is_within_the_window(site, visit, large, things) -> None:
     page = visit("admin").go("/workers")
     assert reachable(page, page.get_by_role("button", name="Drain").first)
     page.goto(f"{site.url}/jobs")
@@ -51,6 +51,19 @@ def test_everything_is_within_the_window(site, visit, large) -> None:
     page.goto(f"{site.url}/queues")
     idle = page.locator("tr", has_text="default").first
     assert reachable(page, idle.get_by_role("button", name="Pause"))
+    for figure in idle.locator("td:not(.do)").all():
+        assert reachable(page, figure)
+        assert figure.bounding_box()["y"] < idle.get_by_role("button", name="Pause").bounding_box()["y"]
+    page.goto(f"{site.url}/dead-letters")
+    letters = page.locator("#groups tbody tr").first
+    assert letters.get_by_role("link").bounding_box()["width"] > 100
+    for deed in ("Redrive", "Discard"):
+        assert reachable(page, letters.get_by_role("button", name=deed))
+    page.goto(f"{site.url}/admin")
+    assert reachable(page, page.get_by_role("button", name="Revoke").first)
+    page.goto(f"{site.url}/dags/shop")
+    canvas, last = page.locator(".canvas").bounding_box(), page.locator(".graph .node").last.bounding_box()
+    assert last["x"] + last["width"] <= canvas["x"] + canvas["width"]
 
 
 def test_errors_lead_to_their_tasks_and_codes_of_terminals_are_not_shown(site, visit, large) -> None:
@@ -92,7 +105,8 @@ def test_pages_say_what_they_mean(site, window, things) -> None:
         "/jobs": ("Progress, in tasks:", "to do</span>"),
         "/dead-letters?list=1": ("<b>redrive</b> starts them over", "<b>retry</b> the job", 'class="n s-dead"'),
         "/objects": ('<span class="dim">result of</span>', "<th>Made</th>", "<time datetime="),
-        f"/jobs/{turned}": ("<title>\u2068backwards\u2069 · ",),
+        f"/jobs/{things.failed}": ("1 dead letter</span>",),
+        f"/jobs/{turned}": ("<title>\\u202ebackwards · ", "<h1>\\u202ebackwards</h1>"),
     }
     for path, words in said.items():
         text = reader.get(path).text

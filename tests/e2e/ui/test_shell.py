@@ -123,6 +123,7 @@ def test_what_another_organisation_has_is_not_there(window, things) -> None:
         answer = other.get(path)
         assert answer.status_code == 404
         assert "There is no" in answer.text
+        assert "/v1/" not in answer.text
     assert "nightly report" not in other.get("/jobs").text + other.get("/search?q=nightly").text + other.get("/").text
 
 

@@ -51,12 +51,14 @@ def test_a_worker_that_dies_is_seen_and_its_task_recovers(site, visit) -> None:
 
 def test_the_log_of_a_running_task_grows_on_the_page(site, visit) -> None:
     gate = site.directory / "talked"
-    job = site.job("talker", {"key": "a", "entrypoint": "wait_for", "kwargs": {"path": str(gate), "words": "one <b>"}})
+    words = {"path": str(gate), "words": "one <b>\u202e"}
+    job = site.job("talker", {"key": "a", "entrypoint": "wait_for", "kwargs": words})
     task = site.sql("SELECT id FROM tasks WHERE job_id = $1", int(job))[0]["id"]
     page = visit("reader").go(f"/tasks/{task}")
-    expect(page.locator("#log")).to_contain_text("one <b>")
+    expect(page.locator("#log")).to_contain_text("one <b>\\u202e")
     gate.touch()
     expect(page.locator("#log")).to_contain_text("seen it")
+    expect(page.locator("#log")).to_contain_text("one <b>\\u202e")
     expect(state(page)).to_have_text("Completed")
     page.goto(page.url.replace(f"/tasks/{task}", f"/jobs/{job}?view=log"))
     expect(page.locator("#log")).to_contain_text("seen it")

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.e2e.ui.conftest import state
 
 
-def test_dead_letters_are_redriven_one_a_group_and_all(site, visit) -> None:
+def test_dead_letters_are_redriven_one_a_group_and_all(site, visit, window) -> None:
     def dead(count: int) -> list[str]:
         items = [
             {
@@ -40,6 +40,9 @@ def test_dead_letters_are_redriven_one_a_group_and_all(site, visit) -> None:
     words = "2 tasks started over. What waited for dead letters comes back with them."
     expect(page.locator(".toast")).to_have_text(words)
     expect(group).to_have_count(0)
+    late = window("writer")
+    late.post("/dead-letters/redrive", id=ids[0])
+    assert '<div class="toast bad" data-toast><span>Nothing was started over' in late.client.get("/dead-letters").text
     site.until(f"SELECT count(*) = 4 AS ok FROM tasks WHERE status = 'COMPLETED' AND id = ANY ('{{{','.join(ids)}}}')")
 
 
@@ -67,8 +70,13 @@ def test_a_failed_job_shows_why_and_is_retried_cleared_and_run_again(site, visit
     expect(state(page)).to_have_text("Failed")
     expect(page.locator("#graph")).to_contain_text("Dead letter")
     mended.touch()
+    expect(page.locator("#head")).not_to_contain_text("Started over")
+    site.sql("UPDATE jobs SET started_at = started_at - interval '1 d' WHERE id = $1", int(job))
     page.get_by_role("button", name="Retry failed").click()
+    expect(page.locator(".toast")).to_have_text("2 tasks started over.")
     expect(state(page)).to_have_text("Completed")
+    expect(page.locator("#head")).to_contain_text("Started over")
+    expect(page.locator("#head .facts div", has_text="Took")).not_to_contain_text("d")
     page.locator("#graph .node").first.click()
     page.get_by_role("link", name="Clear").click()
     expect(page.locator("tbody tr")).to_have_count(3)
@@ -150,7 +158,7 @@ def test_who_runs_the_installation_sees_what_every_organisation_gets_and_nobody_
     page.get_by_label("A second, at most").fill("2.5")
     page.get_by_label("Weight").fill("3")
     page.get_by_role("button", name="Set", exact=True).click()
-    expect(page.locator(".toast")).to_have_text("Limits of Other are set.")
+    expect(page.locator(".toast")).to_have_text("Limits of the organisation Other are set.")
     page.goto(f"{site.url}/queues")
     expect(row).to_contain_text("at most 2.5 a second")
     for role in ("reader", "writer", "other-reader", "other-admin"):

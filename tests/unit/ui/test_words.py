@@ -14,6 +14,7 @@ from aaiclick.server.ui.kept import Kept
 from aaiclick.server.ui.pace import SHARE, SOONEST_SECONDS, Pace
 from aaiclick.server.ui.rendering import environment
 from aaiclick.server.ui.routing import local
+from aaiclick.server.ui.svg.graph import shortened
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -35,17 +36,22 @@ def test_durations_read_well(seconds, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("nightly", "nightly"),
-        ("\u202eylthgin", "\u2068ylthgin\u2069"),
-        ("a\u2069\u202eb", "\u2068ab\u2069"),
-        ("ü", "\u2068ü\u2069"),
-    ],
-)
-def test_a_name_in_a_title_turns_nothing_but_itself(name: str, shown: str) -> None:
-    assert words.isolated(name) == shown
+def test_what_turns_or_hides_text_is_written_out_but_sent_and_copied_as_it_is() -> None:
+    turned = "a\u202e<b>\u2066\u200eü שלום 👩\u200d🔬"
+    page = environment().from_string(
+        '{% import "macros.html" as ui with context %}'
+        '{{ turned }}|{{ ui.error_box(turned) }}|{{ {"a": turned} | pretty }}'
+        '|{{ ui.act("/x", turned, fields={"name": turned}) }}|{{ ui.copy(turned, "name") }}'
+    )
+    text, box, value, act, copy = page.render(turned=turned, csrf="", here="").split("|")
+    shown = "a\\u202e&lt;b&gt;\\u2066\\u200eü שלום 👩\u200d🔬"
+    assert text == shown
+    assert shown in box
+    assert shown in value
+    assert f"{shown}</button>" in act
+    for sent in (act, copy):
+        assert '="a\u202e&lt;b&gt;\u2066\u200e' in sent
+    assert shortened("\u202e" * 30) == "\\u202e" * 3 + "\\u…"
 
 
 def test_moments_read_well() -> None:
@@ -76,6 +82,27 @@ def test_errors_lead_to_the_tasks_they_name_and_codes_of_terminals_are_not_shown
         .render(said="<b> task 7654321")
     )
     assert '&lt;b&gt; task <a class="link" href="/tasks/7654321">7654321</a></pre>' in box
+
+
+def test_what_does_not_work_does_not_count_on() -> None:
+    took = environment().from_string('{% import "macros.html" as ui %}{{ ui.task_took(task, now) }}')
+    task = {"status": "FAILED", "next_retry_at": NOON, "started_at": NOON, "completed_at": None}
+    later = NOON + timedelta(seconds=5)
+    assert "–" in took.render(task=task, now=later)
+    assert "–" in took.render(task=task | {"status": "PENDING", "next_retry_at": None}, now=later)
+    assert "data-since" in took.render(task=task | {"status": "RUNNING", "next_retry_at": None}, now=later)
+    ended = task | {"status": "COMPLETED", "next_retry_at": None, "completed_at": later}
+    assert ">5.0 s<" in took.render(task=ended, now=later)
+    assert words.began({"started_at": NOON, "restarted_at": later}) == later
+    assert words.began({"started_at": NOON, "restarted_at": None}) == NOON
+    assert words.began({"started_at": None, "restarted_at": later}) is None
+
+
+def test_details_are_listed_as_words() -> None:
+    assert (
+        words.listed({"name": "ü", "ids": ["1"], "all": True, "per": None})
+        == 'name: ü, ids: ["1"], all: true, per: null'
+    )
 
 
 def test_a_definition_is_no_run_and_does_not_look_like_one() -> None:

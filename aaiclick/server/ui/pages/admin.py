@@ -97,7 +97,7 @@ async def limit_org(visit: Visit) -> Response:
     fields = {field: visit.sent(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")}
     body = _read(shapes.OrgChange, {"name": org.name, "weight": visit.sent("weight").strip() or 1, **fields})
     await orgs.change(visit.call, org.id, body)
-    return visit.go("/admin?view=orgs", f"Limits of {org.name} are set.")
+    return visit.go("/admin?view=orgs", f"Limits of the organisation {org.name} are set.")
 
 
 @pages.post("/admin/orgs/pause", Permission.OPERATOR)

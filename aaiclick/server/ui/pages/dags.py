@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from aaiclick.catalog.backfill import can_be_filled
-from aaiclick.catalog.deploy import roll_back
+from aaiclick.catalog.deploy import roll_back, version_before
 from aaiclick.catalog.readable import may_read_text
 from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
@@ -67,7 +67,7 @@ async def _choose(visit: Visit, connection: Connection) -> dict[str, Any]:
     readable = await may_read_text(connection, who, shown)
     both = readable and await may_read_text(connection, who, current)
     return {
-        "name": name, "versions": versions, "chosen": chosen, "serving": serving,
+        "name": name, "versions": versions, "chosen": chosen, "serving": serving, "before": version_before(versions),
         "yaml": shown["yaml"] if shown and readable else None,
         "difference": _difference(current, shown) if both and chosen["id"] != serving["id"] else [],
     }  # fmt: skip

@@ -31,7 +31,7 @@ ROWS = 20
 @pages.get("/datasets", Permission.READER)
 async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
-        rows = await ui_dags.datasets(connection, visit.who.org_id, await _roles(visit, connection))
+        rows = await ui_dags.datasets(connection, visit.who.org_id, await roles_of(visit, connection))
     return visit.page("datasets.html", datasets=rows)
 
 
@@ -40,7 +40,7 @@ async def show(visit: Visit) -> Response:
     dataset_id: UUID = visit.request.path_params["dataset_id"]
     org = visit.who.org_id
     async with reading(visit.call) as connection:
-        roles = await _roles(visit, connection)
+        roles = await roles_of(visit, connection)
         seen = {str(row["id"]): row for row in await ui_dags.datasets(connection, org, roles)}
         dataset = seen.get(str(dataset_id))
         if dataset is None:
@@ -66,7 +66,7 @@ async def _first_rows(visit: Visit, dataset: asyncpg.Record) -> list[dict[str, A
     return [to_json(row) for row in await preview(clickhouse, dataset, ROWS)]
 
 
-async def _roles(visit: Visit, connection: Connection) -> list[str] | None:
+async def roles_of(visit: Visit, connection: Connection) -> list[str] | None:
     """None for an admin, who sees all; a user's roles; nothing for anybody else."""
     if visit.may("admin"):
         return None

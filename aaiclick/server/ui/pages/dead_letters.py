@@ -40,6 +40,8 @@ async def index(visit: Visit) -> Response:
 async def redrive(visit: Visit) -> Response:
     choice = _choice(visit, per_second=visit.sent("per_second").strip() or None)
     done = await api.redrive(visit.call, shapes.Redrive.model_validate(choice))
+    if not done.count:
+        return visit.back("Nothing was started over: no such dead letter is left.", bad=True)
     more = " What waited for dead letters comes back with them." if done.count > 1 else ""
     return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.{more}")
 
@@ -47,6 +49,8 @@ async def redrive(visit: Visit) -> Response:
 @pages.post("/dead-letters/discard", Permission.WRITER)
 async def discard(visit: Visit) -> Response:
     done = await api.discard(visit.call, shapes.Choice.model_validate(_choice(visit)))
+    if not done.count:
+        return visit.back("Nothing was given up: no such dead letter is left.", bad=True)
     return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} given up.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import catalog_backfill, catalog_sources
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.engine import Connection
 
 pages = Pages()
@@ -89,8 +92,13 @@ async def preview(visit: Visit) -> Response:
                 plan = await _plan(visit, connection, asked)
             except SAID_ON_THE_PAGE as error:
                 wrong = error
-    jobs = [row["name"] for row in definitions if backfill.can_be_filled(row)]
+    jobs = {row["name"]: _zone(row) for row in definitions if backfill.can_be_filled(row)}
     return visit.page("backfill.html", name=name, jobs=jobs, asked=asked, plan=plan, wrong=wrong)
+
+
+def _zone(definition: asyncpg.Record) -> str | None:
+    """Where the times of a source are read, if they name no zone; partitions have none."""
+    return json.loads(definition["source"])["timezone"] if definition["activation"] == "source" else None
 
 
 @pages.post("/dags/{name}/backfill", Permission.WRITER)
@@ -103,7 +111,9 @@ async def begin(visit: Visit) -> Response:
         jobs = await backfill.begin(connection, plan)
         detail = {"source": asked.job, "from": asked.first, "to": asked.last, "runs": len(plan.to_run)}
         await note(visit.call, connection, "dag.backfill", name, detail)
-    words = f"{len(plan.to_run)} runs of {asked.job} are started." if jobs else "All of it ran before."
+    count = len(plan.to_run)
+    begun = f"1 run of {asked.job} is started." if count == 1 else f"{count} runs of {asked.job} are started."
+    words = begun if jobs else "All of it ran before."
     return visit.go(f"/jobs/{jobs[0]}" if len(jobs) == 1 else f"/dags/{quote(name)}", words)
 
 

@@ -163,7 +163,9 @@ async def cancel(visit: Visit) -> Response:
 @pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)
 async def retry(visit: Visit) -> Response:
     done = await api.retry(visit.call, path_id(visit, "job_id"), cancelled=visit.sent("cancelled") == "yes")
-    return visit.back(f"{done.count} tasks started over." if done.count else "Nothing had failed.")
+    if not done.count:
+        return visit.back("Nothing was started over: nothing of it has failed.", bad=True)
+    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.")
 
 
 @pages.post("/jobs/{job_id:int}/pause", Permission.WRITER)

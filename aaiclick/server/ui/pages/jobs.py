@@ -84,7 +84,7 @@ async def cancel(visit: Visit) -> Response:
     ended = 0
     for job_id in _picked(visit):
         ended += (await api.cancel(visit.call, job_id)).ended
-    return visit.back(f"{ended} {'job' if ended == 1 else 'jobs'} cancelled.")
+    return visit.back(f"{ended} {'job' if ended == 1 else 'jobs'} cancelled.", bad=not ended)
 
 
 @pages.post("/jobs/retry", Permission.WRITER)
@@ -93,7 +93,7 @@ async def retry(visit: Visit) -> Response:
     tasks = 0
     for job_id in _picked(visit):
         tasks += (await api.retry(visit.call, job_id)).count
-    return visit.back(f"{tasks} {'task' if tasks == 1 else 'tasks'} started over.")
+    return visit.back(f"{tasks} {'task' if tasks == 1 else 'tasks'} started over.", bad=not tasks)
 
 
 def _picked(visit: Visit) -> list[int]:

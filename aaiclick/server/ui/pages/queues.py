@@ -87,7 +87,7 @@ async def limit(visit: Visit) -> Response:
         first = error.errors()[0]
         raise RequestError(f"{first['loc'][-1]}: {first['msg']}.", remedy="Go back and correct it.") from None
     await api.limit(visit.call, name, body)
-    return visit.go("/queues", f"Limits of queue {name} are set.")
+    return visit.go("/queues", f"Limits of the queue {name} are set.")
 
 
 def _name(visit: Visit) -> str:

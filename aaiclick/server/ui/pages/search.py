@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from aaiclick.server.permissions import Permission
 from aaiclick.server.ui.looking import looking
+from aaiclick.server.ui.pages.datasets import roles_of
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.words import job_state, task_name, task_state
-from aaiclick.store import reads, ui_reads
+from aaiclick.store import reads, ui_dags, ui_reads
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
 
 pages = Pages()
 
@@ -60,10 +65,26 @@ async def _find(visit: Visit, words: str) -> list[dict[str, Any]]:
                 })  # fmt: skip
             if worker is not None:
                 found.insert(0, {"href": f"/workers/{words}", "name": f"Worker {words}", "kind": "", "state": None})
+        if words:
+            found += await _named(visit, connection, words)
         jobs = await ui_reads.find_jobs(
             connection, org, status=None, words=words, before=reads.LAST_ID, limit=SHOWN if words else 5
         )
     return [*found[:SHOWN], *(_job(job) for job in jobs)]
+
+
+async def _named(visit: Visit, connection: Connection, words: str) -> list[dict[str, Any]]:
+    """DAGs, and those datasets that the caller may read."""
+    org, roles = visit.who.org_id, await roles_of(visit, connection)
+    dags = await ui_dags.find_dags(connection, org, words, SHOWN)
+    datasets = await ui_dags.find_datasets(connection, org, roles, words, SHOWN)
+    return [
+        *({"href": f"/dags/{quote(name, safe='')}", "name": name, "kind": "DAG", "state": None} for name in dags),
+        *(
+            {"href": f"/datasets/{row['id']}", "name": row["name"], "kind": "Dataset", "state": None}
+            for row in datasets
+        ),
+    ]
 
 
 def _job(job: Any) -> dict[str, Any]:

@@ -6,11 +6,13 @@ function start(canvas) {
   let wide = full.width, tall = full.height, touched = false;
   const size = () => ({ width: scroll.clientWidth, height: scroll.clientHeight });
 
-  const least = 0.7;  // words stay words: what does not fit is a drag, an arrow key or a push of "fit" away
+  // Words stay words: what does not fit is a drag, an arrow key or a push of "fit" away, and a shade says that it is
+  // there. In a narrow window the whole comes first, as far as it can be made out.
+  const least = () => (size().width < 600 ? 0.4 : 0.7);
 
   const frame = () => {
     const { width, height } = size();
-    const scale = Math.max(least, Math.min(1, width / wide));
+    const scale = Math.max(least(), Math.min(1, width / wide));
     canvas.style.setProperty("--tall", `${Math.min(innerHeight * 0.68, Math.max(140, tall * scale))}px`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
@@ -18,6 +20,7 @@ function start(canvas) {
   const draw = () => {
     const { width, height } = size();
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${width / view.scale} ${height / view.scale}`);
+    canvas.classList.toggle("more", view.x + width / view.scale < wide - 1);
   };
   const fit = (smallest) => {
     frame();
@@ -76,14 +79,14 @@ function start(canvas) {
   for (const [name, does] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", () => fit(0.05)]]) {
     document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", does);
   }
-  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(least); });
+  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(least()); });
   document.addEventListener("refreshed", () => {
     wide = Number(svg.dataset.wide) || wide;
     tall = Number(svg.dataset.tall) || tall;
     frame();
     draw();
   });
-  fit(least);
+  fit(least());
 }
 
 export function startGraphs() {

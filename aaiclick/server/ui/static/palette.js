@@ -4,7 +4,7 @@ let dialog = null;
 function make() {
   dialog = document.createElement("dialog");
   dialog.setAttribute("aria-label", "Search");
-  dialog.innerHTML = '<form method="dialog"><input type="search" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls="found" aria-label="Search jobs, tasks, pages" placeholder="Job, task, id, page …" autocomplete="off" spellcheck="false"></form><ul class="results" id="found" role="listbox" aria-label="Results"></ul>';
+  dialog.innerHTML = '<form method="dialog"><input type="search" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls="found" aria-label="Search jobs, tasks, DAGs, datasets, pages" placeholder="Job, DAG, dataset, id, page …" autocomplete="off" spellcheck="false"></form><ul class="results" id="found" role="listbox" aria-label="Results"></ul><p class="none dim" role="status"></p>';
   document.body.append(dialog);
   const input = dialog.querySelector("input");
   let waiting = 0, asked = 0;
@@ -15,6 +15,9 @@ function make() {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       choose(links, (at + (event.key === "ArrowDown" ? 1 : -1) + links.length) % links.length);
+    } else if (event.key === "Escape") {  // lest the browser only empties the field
+      event.preventDefault();
+      dialog.close();
     } else if (event.key === "Enter") {
       event.preventDefault();
       if (links.length) location.assign(links[Math.max(0, at)].href);
@@ -42,6 +45,7 @@ async function ask(text, number, newest) {
     link.tabIndex = -1;
     link.id = `found-${place}`;
   });
+  dialog.querySelector(".none").textContent = links.length ? "" : "Nothing found";
   choose(links, 0);
 }
 

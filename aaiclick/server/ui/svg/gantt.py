@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from aaiclick.server.ui.svg.fold import Folded, Unit, critical_path, predecessors
+from aaiclick.server.ui.svg.graph import shortened
 from aaiclick.server.ui.words import duration, task_name
 
 WIDTH = 1000.0
@@ -65,7 +66,7 @@ def draw(folded: Folded, now: datetime) -> Chart:
 def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, critical: bool, ready: datetime) -> Bar:
     began = unit.started_at or now
     ready = min(ready, began)
-    ended = unit.completed_at or now
+    ended = unit.completed_at or (began if unit.look == "retrying" else now)  # which waits, and does not work
 
     def x(at: datetime) -> float:
         return LABEL + max(0.0, (at - first).total_seconds()) * scale
@@ -75,7 +76,7 @@ def _bar(unit: Unit, index: int, first: datetime, scale: float, now: datetime, c
         name = f"{name} ×{unit.total:,}"
     words = f"{name}: waited {duration(began - ready)}, worked {duration(max(ended - began, timedelta()))}"
     return Bar(
-        unit.id, name if len(name) <= 26 else f"{name[:25]}…", TOP + index * LINE, x(ready),
+        unit.id, shortened(name, 26), TOP + index * LINE, x(ready),
         max(0.0, x(began) - x(ready)), x(began), max(2.0, x(ended) - x(began)), unit.look, critical, words,
     )  # fmt: skip
 

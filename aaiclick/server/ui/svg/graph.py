@@ -10,7 +10,7 @@ from typing import Any
 
 from aaiclick.server.ui.svg.fold import PARTS, Folded, Unit, critical_path, predecessors
 from aaiclick.server.ui.svg.layers import place
-from aaiclick.server.ui.words import task_name
+from aaiclick.server.ui.words import seen, task_name
 
 BOX = (172.0, 40.0)
 HEAD = 26.0
@@ -204,6 +204,7 @@ class _Drafter:
 
 
 def shortened(text: str, letters: int = LETTERS) -> str:
+    text = seen(text)
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 

@@ -396,6 +396,7 @@ CREATE TABLE jobs (
     cancel_requested_at timestamptz,
     paused_at timestamptz,
     started_at timestamptz,
+    restarted_at timestamptz,
     completed_at timestamptz,
     cause_id bigint,
     error text,
