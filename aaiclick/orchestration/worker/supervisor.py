@@ -106,6 +106,10 @@ class Absence:
         self._hopeless_from = min(self._hopeless_from, time.monotonic() + GIVE_UP_SECONDS)
 
     @property
+    def ending(self) -> bool:
+        return self._hopeless_from < math.inf
+
+    @property
     def hopeless(self) -> bool:
         return time.monotonic() > self._hopeless_from
 
@@ -137,6 +141,8 @@ class Insistent:
             failures = 0
             while True:
                 seconds = patience(self._patience_seconds, failures)
+                if self._absence.ending and not self._children:
+                    seconds = min(seconds, GIVE_UP_SECONDS)
                 try:
                     if self._line is None or self._line.closed:
                         async with asyncio.timeout(seconds):
@@ -147,7 +153,8 @@ class Insistent:
                     failures += 1
                     self.close()
                     self._absence.noticed(error)
-                    if self._absence.hopeless and not self._children:
+                    # One line that has fallen silent says nothing of the queue: another is tried in any case.
+                    if self._absence.hopeless and not self._children and failures > 1:
                         raise UnreachableError(
                             f"The worker has stopped, and could not say so: {self._transport.name} is away.",
                             remedy="What it held is given to others when its leases have run out.",
