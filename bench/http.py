@@ -38,7 +38,7 @@ from aaiclick.store.migrate import ensure_current
 from aaiclick.store.plan import NewTask
 
 BATCH = 1_000
-ROUNDS = 15
+ROUNDS = 60
 
 
 @asynccontextmanager

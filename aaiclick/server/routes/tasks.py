@@ -209,10 +209,14 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
     ]
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False)
+"""Made once: `json.dumps` makes one for each item."""
+
+
 def _json(item: shapes.NewItem) -> str:
     """What came as JSON is JSON, but for numbers that only Python reads."""
     try:
-        return json.dumps(item.payload, allow_nan=False)
+        return _ENCODER.encode(item.payload)
     except ValueError:
         raise SubmitError(f"The item of type {item.type!r} has a number that JSON does not have.") from None
 
