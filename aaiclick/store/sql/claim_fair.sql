@@ -4,7 +4,8 @@
 -- A lane is an org's queue that has something ready. Lanes are found by skipping through the ready index, one probe
 -- each, from a random org on and around, at most 64: the cost follows the number of lanes, never that of tasks. A lone
 -- lane gets everything. Several share by weight: the k-th task of a lane has the virtual time (k - luck) / weight, luck
--- being random, and the earliest are taken; shares are exact on average and nothing is kept between claims.
+-- being random, and the earliest are taken. Nothing is kept between claims; shares are exact in claims of many and favour
+-- the heavy in claims of one (of weights 3 and 1 the light one gets a sixth).
 --
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and left alone when it is locked
 -- already or when the claim that had it last is not yet visible to this one.

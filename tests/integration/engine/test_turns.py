@@ -116,7 +116,7 @@ async def test_orgs_share_by_weight(engine: Engine) -> None:
     one_by_one: Counter[UUID] = Counter()
     for _ in range(200):
         one_by_one.update(by_org(await engine.claim(1)))
-    assert 20 <= one_by_one[light] <= 80  # expected 50; beyond 20..80 once in 10^6 runs
+    assert 8 <= one_by_one[light] <= 62  # one at a time favours the heavy: expected 200 / 6, beyond once in 10^6 runs
 
 
 async def test_what_one_org_leaves_the_others_take(engine: Engine) -> None:
