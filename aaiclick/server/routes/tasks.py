@@ -48,6 +48,8 @@ routes = Routes("tasks")
 
 _IDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
 _PLAIN = tuple(name for name in shapes.Task.model_fields if name not in (*_IDS, "made"))
+_ENCODER = json.JSONEncoder(allow_nan=False)
+"""Made once: `json.dumps` makes one for each item."""
 _DETAILS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
 
 
@@ -207,10 +209,6 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]
-
-
-_ENCODER = json.JSONEncoder(allow_nan=False)
-"""Made once: `json.dumps` makes one for each item."""
 
 
 def _json(item: shapes.NewItem) -> str:

@@ -22,6 +22,7 @@ from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.hatchery import HATCHERY, Hatched
+from tests.integration.server.hand import Hand
 
 ROLES = ("reader", "writer", "admin", "worker")
 OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
@@ -151,3 +152,8 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
         for client in found.clients.values():
             client.close()
         assert server.stop() == 0
+
+
+@pytest.fixture
+def hand(site: Site) -> Hand:
+    return Hand(site, "worker")

@@ -22,7 +22,7 @@ from aaiclick.orchestration.tenants import tenant_target, user_statements
 from aaiclick.settings import ClickHouseTarget
 from tests.integration.cluster.nodes import Node, _free_ports
 from tests.integration.server.conftest import Site, _populate, environment_for, start_server, with_connection
-from tests.integration.server.test_protocol import Hand, enqueue
+from tests.integration.server.hand import Hand, enqueue
 
 USER = """<{name}><password_sha256_hex>{digest}</password_sha256_hex><networks><ip>127.0.0.1</ip></networks>
   <profile>default</profile><quota>default</quota><grants>{grants}</grants></{name}>"""

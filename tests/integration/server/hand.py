@@ -1,0 +1,32 @@
+"""A worker that is nothing but requests, and what it works on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Hand:
+    """A worker that is nothing but requests."""
+
+    def __init__(self, site, role: str) -> None:
+        self.client = site.as_(role)
+        answer = self.client.post("/v1/worker/register", json={"hostname": "hand", "pid": 1})
+        self.id = answer.json()["worker_id"]
+
+    def say(self, what: str, **body: Any):
+        return self.client.post(what, json=body)
+
+    def claim(self, limit: int = 1, **more: Any) -> list[dict[str, Any]]:
+        answer = self.say("/v1/task/claim", worker_id=self.id, limit=limit, lease_seconds=60, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["tasks"]
+
+
+def enqueue(site, queue: str, role: str = "writer", **item: Any) -> str:
+    answer = site.as_(role).post("/v1/tasks", json={"items": [{"type": "t", "queue": queue, **item}]})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["ids"][0]
+
+
+def show(site, task_id: str) -> dict[str, Any]:
+    return site.as_("reader").get(f"/v1/tasks/{task_id}").json()

@@ -1,0 +1,182 @@
+"""The task protocol for tasks of DAGs: what they may see and write, and what is refused however it is forged."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from tests.integration.server.hand import Hand, show
+
+DAG = """
+name: {name}
+jobs:
+  - name: fetch
+    activation: source
+    source: {{kind: manual}}
+    operator: python
+    config: {{function: "shop:fetch"}}
+    outputs: [rows]
+"""
+
+
+def deploy(site, name: str, role: str = "admin") -> tuple[str, str]:
+    """A DAG; returns its definition and its generation."""
+    answer = site.as_(role).post("/v1/dags/deploy", json={"text": DAG.format(name=name)})
+    assert answer.status_code == 200, answer.text
+    [row] = site.sql(
+        "SELECT d.id, p.dataset_version FROM job_definitions d JOIN dag_version_datasets p USING (dag_version_id) "
+        "WHERE d.dag_name = $1",
+        name,
+    )
+    return str(row["id"]), str(row["dataset_version"])
+
+
+def claim_of_dag(site, hand, name: str) -> dict[str, Any]:
+    job = site.as_("writer").post(f"/v1/dags/{name}/run").json()["id"]
+    tasks = hand.claim(10)
+    return next(task["lease"] for task in tasks if task["job_id"] == job)
+
+
+def test_a_task_of_a_dag_sees_its_own_definition_and_what_that_reads_and_makes(site, hand) -> None:
+    definition, generation = deploy(site, "own")
+    elsewhere, others = deploy(site, "elsewhere")
+    lease = claim_of_dag(site, hand, "own")
+    for asked, of, status in (
+        (definition, generation, 200),
+        (elsewhere, others, 404),
+        (str(uuid4()), str(uuid4()), 404),
+    ):
+        answers = [
+            hand.say("/v1/task/definition", lease=lease, definition=asked),
+            hand.say("/v1/task/state", lease=lease, definition=asked, key="k"),
+            hand.say("/v1/task/partitions", lease=lease, generation=of),
+            hand.say("/v1/task/digest", lease=lease, generation=of),
+        ]
+        assert [answer.status_code for answer in answers] == [status] * 4, [answer.text for answer in answers]
+
+
+def test_rows_are_put_in_place_with_a_ticket_that_was_taken(site, hand) -> None:
+    """One from the future would make everything that comes after it older."""
+    definition, generation = deploy(site, "ticketed")
+    lease = claim_of_dag(site, hand, "ticketed")
+    table = f"t{lease['task_id']}"
+    hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": lease}])
+    taken = int(hand.say("/v1/task/ticket", lease=lease).json()["ticket"])
+    for ticket in (taken + 1, 2**62, 10**19 - 1):
+        answer = hand.say(
+            "/v1/task/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
+        )
+        assert (answer.status_code, "never taken" in answer.text) == (422, True), answer.text
+    assert site.sql("SELECT 1 FROM dataset_partitions WHERE dataset_version = $1", UUID(generation)) == []
+    [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
+    update = {
+        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": taken + 1, "columns": {},
+        "schema_hash": "h", "partitions": [],
+    }  # fmt: skip
+    refused = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition, "updates": [update]})
+    assert (refused.status_code, "never taken" in refused.text) == (422, True), refused.text
+
+
+LEFT_BEHIND = ("dataset_partitions", "dataset_versions", "outbox", "column_lineage", "operator_state", "task_inputs")
+
+
+def left_behind(site) -> list[list[Any]]:
+    return [sorted(map(str, site.sql(f"SELECT * FROM {table}"))) for table in LEFT_BEHIND]
+
+
+def test_forged_effects_are_refused_and_nothing_is_written(site, hand) -> None:
+    """With a lease that holds: about other datasets, definitions and partitions, of one's own organisation or not, with
+    tickets that nobody took, more than anybody has. Each ends its attempt for good; what cannot be read at all leaves
+    it as it was.
+    """
+    definition, generation = deploy(site, "forged")
+    elsewhere, others = deploy(site, "beside")
+    abroad, theirs = deploy(site, "abroad", "other-admin")
+    [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
+    own = str(row["dataset_uuid"])
+    datasets = {
+        name: str(site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(of))[0][0])
+        for name, of in (("beside", others), ("abroad", theirs))
+    }
+    moment = "2026-01-01T00:00:00Z"
+
+    def update(**changes: Any) -> dict[str, Any]:
+        return {
+            "dataset": own, "generation": generation, "ticket": 0, "columns": {}, "schema_hash": "h",
+            "partitions": [{"key": "", "rows": 1}], "changed": [""], **changes,
+        }  # fmt: skip
+
+    forged = [
+        {"definition": elsewhere},
+        {"definition": abroad},
+        {"build": str(uuid4())},
+        {"states": [[elsewhere, "cursor", {}]]},
+        {"states": [[abroad, "cursor", {}]]},
+        {"inputs": [[datasets["beside"], "", moment]]},
+        {"lineage": {datasets["beside"]: []}},
+        {"lineage": {own: [["a", datasets["abroad"], "b"]]}},
+        {"updates": [update(dataset=datasets["beside"], generation=others)]},
+        {"updates": [update(dataset=datasets["abroad"], generation=theirs)]},
+        {"updates": [update(generation=others)]},
+        {"updates": [update(partitions=[{"key": "de", "rows": 1}])]},
+        {"updates": [update(changed=["de"])]},
+        {"updates": [update(), update(ticket=2**62)]},
+    ]
+    unreadable = [
+        {"updates": [update()] * 1_001},
+        {"updates": [update(partitions=[{"key": str(n), "rows": 1} for n in range(10_002)])]},
+        {"states": [[definition, str(n), {}] for n in range(10_001)]},
+        {"lineage": {own: [["a", own, "b"]] * 10_001}},
+        {"definition": "none"},
+        {"event": {"dataset": own}},
+    ]
+    before = left_behind(site)
+    for change in forged:
+        lease = claim_of_dag(site, hand, "forged")
+        answer = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition, **change})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), (change, answer.text)
+        assert show(site, lease["task_id"])["status"] == "FAILED"
+        again = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition})
+        assert (again.status_code, again.json()["code"]) == (409, "lease_lost")
+    lease = claim_of_dag(site, hand, "forged")
+    for change in unreadable:
+        answer = hand.say("/v1/task/complete", lease=lease, effects={"definition": definition, **change})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), change
+    said = {"lease": lease, "effects": {"definition": definition, "updates": [update(generation=others)]}}
+    both = hand.say("/v1/task/exchange", worker_id=hand.id, limit=0, completed=[said])
+    assert (both.status_code, show(site, lease["task_id"])["status"]) == (200, "FAILED")
+    assert left_behind(site) == before
+
+
+def test_who_lost_the_lease_of_a_task_of_a_dag_writes_nothing(site, hand) -> None:
+    """However good the rest of it is, and whoever says it."""
+    definition, generation = deploy(site, "late")
+    old = claim_of_dag(site, hand, "late")
+    stranger = Hand(site, "other-worker")
+    ticket = hand.say("/v1/task/ticket", lease=old).json()["ticket"]
+    table = f"t{old['task_id']}"
+    hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": old}])
+    good = {"definition": definition, "states": [[definition, "cursor", {"n": 1}]]}
+    publication = {"generation": generation, "ticket": ticket, "table": table, "rows": 0}
+    before = left_behind(site)
+
+    def refused(who: Hand, lease: dict[str, Any]) -> None:
+        answers = [
+            who.say("/v1/task/complete", lease=lease, effects=good),
+            who.say("/v1/task/publish", lease=lease, **publication),
+            who.say("/v1/task/ticket", lease=lease),
+            who.say("/v1/task/state", lease=lease, definition=definition, key="cursor"),
+        ]
+        assert [(each.status_code, each.json()["code"]) for each in answers] == [(409, "lease_lost")] * 4
+
+    refused(stranger, old)
+    elsewhere = hand.say("/v1/task/publish", lease=old, **publication, partition="de")
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (404, "not_found")
+    assert hand.say("/v1/task/release", lease=old).status_code == 204
+    refused(hand, old)
+    assert left_behind(site) == before
+    [new] = [each["lease"] for each in hand.claim(10) if each["lease"]["task_id"] == old["task_id"]]
+    refused(hand, old | {"token": str(uuid4())})
+    assert left_behind(site) == before
+    assert hand.say("/v1/task/complete", lease=new, effects=good).status_code == 204
+    assert left_behind(site) != before
