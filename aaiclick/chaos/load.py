@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -58,11 +60,16 @@ AWAY = (
 
 @dataclass
 class Pace:
-    """How far clients are ahead of workers: load without an end, and not a mountain of it."""
+    """How far clients are ahead of workers: load without an end, and not a mountain of it.
+
+    With a rate there is never more of it in a second than that, however many clients and however fast the machine.
+    """
 
     most: int
+    per_second: float = math.inf
     unfinished: int = 0
     _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _due: float = 0.0
 
     def counted(self, unfinished: int) -> None:
         """Somebody has counted what is not done yet."""
@@ -71,11 +78,14 @@ class Pace:
             self._room.set()
 
     async def take(self, tasks: int) -> None:
-        """These are about to be submitted; not before there is room."""
+        """These are about to be submitted; not before there is room, nor before their time has come."""
         while self.unfinished >= self.most:
             self._room.clear()
             await self._room.wait()
         self.unfinished += tasks
+        now = time.monotonic()
+        self._due = max(self._due, now) + tasks / self.per_second  # what was missed is not made up for
+        await asyncio.sleep(self._due - now)
 
 
 @dataclass

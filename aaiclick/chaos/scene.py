@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import random
 import signal
 import time
@@ -52,7 +53,15 @@ UNFINISHED = """
 class Scene:
     """`async with Scene(directory, workers, seed) as scene:` — nothing of it is left afterwards."""
 
-    def __init__(self, directory: Path, workers: int, seed: int, *, keep_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        workers: int,
+        seed: int,
+        *,
+        keep_seconds: float | None = None,
+        per_second: float = math.inf,
+    ) -> None:
         self.directory = directory
         self.history = directory / "history"
         self.history.mkdir(parents=True)
@@ -70,7 +79,7 @@ class Scene:
         self._seed = seed
         self._key = ""
         self._started = 0
-        self._pace = Pace(AHEAD)
+        self._pace = Pace(AHEAD, per_second)
         self._beside: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:

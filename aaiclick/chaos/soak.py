@@ -29,6 +29,8 @@ SAMPLES = 240
 LEAST_SECONDS = 600.0
 """What is shorter shows how an installation starts, not whether it grows: a line through that says nothing."""
 ENDLESS = 10**9
+PER_SECOND = 60.0
+"""Tasks a second, well below what two cores can do: a load that follows the machine's mood would grow with it."""
 
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 TUPLES = """
@@ -97,10 +99,19 @@ Sample = dict[tuple[str, str], float]
 
 
 async def soak(
-    seconds: float, say: Callable[[str], None], *, seed: int = 1, workers: int = 2, keep: Path | None = None
+    seconds: float,
+    say: Callable[[str], None],
+    *,
+    seed: int = 1,
+    workers: int = 2,
+    per_second: float = PER_SECOND,
+    keep: Path | None = None,
 ) -> Soaked:
     """Load an installation of its own for that long."""
-    async with workspace(keep) as directory, Scene(directory, workers, seed, keep_seconds=KEEP_SECONDS) as scene:
+    async with (
+        workspace(keep) as directory,
+        Scene(directory, workers, seed, keep_seconds=KEEP_SECONDS, per_second=per_second) as scene,
+    ):
         await scene.warm_up()
         began = time.monotonic()
         load = asyncio.create_task(scene.load(ENDLESS))

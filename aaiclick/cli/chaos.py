@@ -15,7 +15,7 @@ import uvloop
 
 from aaiclick.chaos.run import LEAST_RATIO, MOST_RECOVERY_SECONDS, Order, Report, run
 from aaiclick.chaos.schedule import INTERVALS
-from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, Trend, soak
+from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, PER_SECOND, Soaked, Trend, soak
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED
 
@@ -135,15 +135,19 @@ def _record(what: str, figure: object, bar: object = "", met: bool | None = None
 @click.option("--minutes", type=click.FloatRange(0.1), default=60.0, show_default=True, help="How long.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides what is submitted.")
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers to run.")
+@click.option(
+    "--rate", type=click.FloatRange(1), default=PER_SECOND, show_default=True,
+    help="Tasks a second; what the machine cannot keep up with is no steady load.",
+)  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), default=None, help="Directory for histories and logs, kept.")
 @output_option
-def soak_command(minutes: float, seed: int, workers: int, keep: Path | None, output: str) -> int:
+def soak_command(minutes: float, seed: int, workers: int, rate: float, keep: Path | None, output: str) -> int:
     """Load servers and workers of their own steadily, and check that nothing grows.
 
     Memory and file handles of each process, connections, rows, dead tuples, ClickHouse tables, logs. Nothing of yours
     is touched. Exit code 1 if a figure grows. What is shorter than ten minutes is not judged.
     """
-    soaked = _run(soak(minutes * 60, note, seed=seed, workers=workers, keep=keep))
+    soaked = _run(soak(minutes * 60, note, seed=seed, workers=workers, per_second=rate, keep=keep))
     print_records([_trend_record(trend, soaked.judged) for trend in soaked.trends], output)
     note(_summary(soaked))
     return 0 if soaked.flat else EXIT_FAILED

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 
+from aaiclick.chaos.load import Pace
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, trends
 
 
@@ -42,6 +45,22 @@ def test_only_a_soak_that_was_long_enough_is_judged():
     grown = trends(samples("memory", lambda n: 100.0 + 5 * n))
     assert not Soaked(grown, LEAST_SECONDS, 1).flat
     assert Soaked(grown, LEAST_SECONDS - 1, 1).flat
+
+
+async def test_clients_together_submit_no_more_a_second_than_they_may():
+    pace = Pace(10**9, per_second=2000)
+    began = time.monotonic()
+    await asyncio.gather(*(pace.take(50) for _ in range(4) for _ in range(3)))
+    assert time.monotonic() - began >= 600 / 2000
+
+
+async def test_what_was_missed_in_a_pause_is_not_made_up_for():
+    pace = Pace(10**9, per_second=1000)
+    await pace.take(100)
+    await asyncio.sleep(0.2)  # twice as long as it had to be
+    began = time.monotonic()
+    await pace.take(100)
+    assert time.monotonic() - began >= 0.1
 
 
 @pytest.mark.timeout(120)

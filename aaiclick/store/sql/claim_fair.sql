@@ -4,8 +4,8 @@
 -- A lane is an org's queue that has something ready. Lanes are found by skipping through the ready index, one probe
 -- each, from a random org on and around, at most 64: the cost follows the number of lanes, never that of tasks. A lone
 -- lane gets everything. Several share by weight: the k-th task of a lane has the virtual time (k - luck) / weight, luck
--- being random, and the earliest are taken. Nothing is kept between claims; shares are exact in claims of many and favour
--- the heavy in claims of one (of weights 3 and 1 the light one gets a sixth).
+-- being random, and the earliest are taken. Nothing is kept between claims, so luck has to be fair in each: even luck is
+-- when many are claimed, while for one alone the first of several exponential waits is each lane's by its weight.
 --
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and left alone when it is locked
 -- already or when the claim that had it last is not yet visible to this one.
@@ -40,7 +40,7 @@ below (org_id, queue, hop) AS (
     WHERE b.hop < 64
 ),
 lane AS MATERIALIZED (
-    SELECT l.org_id, l.queue, random() AS luck,
+    SELECT l.org_id, l.queue, CASE WHEN $2::int = 1 THEN 1 + ln(1 - random()) ELSE random() END AS luck,
            o.max_running IS NOT NULL OR o.rate_per_second IS NOT NULL AS org_limited,
            q.max_running IS NOT NULL OR q.rate_per_second IS NOT NULL AS queue_limited,
            o.weight * coalesce(q.weight, 1)::float8 / sum(coalesce(q.weight, 1)) OVER (PARTITION BY l.org_id) AS weight
