@@ -32,6 +32,12 @@ each time would only cost.
 Before version 18 what is off counts as very dear, and a dear statement is compiled (jit): that took 28 s of a test.
 """
 
+SILENT_SECONDS = 10.0
+"""Our transactions are a few statements, each right after the other. Who says nothing for so long in the middle of one
+is frozen, or cut off by a network that tells nobody, and what it has locked may be what all others wait for (elections,
+a job's counters): PostgreSQL ends it. What it was at is undone, and it hears so when it speaks again.
+"""
+
 IDLE_SECONDS, AGAIN_SECONDS, TIMES = 10, 5, 3
 KEEPALIVE = {
     "tcp_keepalives_idle": str(IDLE_SECONDS),
@@ -61,10 +67,10 @@ class Server:
     description: str
 
 
-async def connect(target: PostgresTarget, **options: Any) -> Connection:
+async def connect(target: PostgresTarget, *, silent_seconds: float = SILENT_SECONDS, **options: Any) -> Connection:
     """Open one asyncpg connection; every way this fails is an aaiclick error."""
     try:
-        return await _open(target, options)
+        return await _open(target, silent_seconds, options)
     except asyncpg.ClientConfigurationError as error:
         raise SettingsError(
             f"The address of {target} cannot be used: {error}.",
@@ -74,9 +80,10 @@ async def connect(target: PostgresTarget, **options: Any) -> Connection:
         raise _explain(target, error) from error
 
 
-async def _open(target: PostgresTarget, options: dict[str, Any]) -> Connection:
+async def _open(target: PostgresTarget, silent_seconds: float, options: dict[str, Any]) -> Connection:
     by_network = not target.host.startswith("/")
-    settings = SESSION | (KEEPALIVE if by_network else {}) | options.pop("server_settings", {})
+    settings = SESSION | {"idle_in_transaction_session_timeout": f"{1000 * silent_seconds:.0f}"}
+    settings |= (KEEPALIVE if by_network else {}) | options.pop("server_settings", {})
     if not by_network:  # variables like PGSSLMODE are meant for servers on a network
         options = {"ssl": False, "target_session_attrs": "any", "gsslib": "gssapi"} | options
     try:

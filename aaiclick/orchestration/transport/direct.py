@@ -22,6 +22,9 @@ from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
+SILENT_SECONDS = 5.0
+"""Workers are killed and frozen, and others wait for what they hold."""
+
 
 class DirectLine(Line):
     """Calls the store."""
@@ -177,7 +180,7 @@ class DirectTransport(Transport):
         self.secrets = [secret for secret in secrets if secret]
 
     async def open(self) -> Line:
-        return DirectLine(await connect(self._target))
+        return DirectLine(await connect(self._target, silent_seconds=SILENT_SECONDS))
 
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
         if self._tenants is None:
