@@ -69,6 +69,9 @@ class Verdict:
     tasks: int = 0
     jobs: int = 0
     recovery_seconds: list[float] = field(default_factory=list[float])
+    """How long tasks of a killed process took to begin again."""
+    struck_again: int = 0
+    """Those of a killed process whose next attempt was struck, too, before it began."""
     ends: list[float] = field(default_factory=list[float])
     """When attempts came to their end, by the clock of the histories."""
 
@@ -96,7 +99,7 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
-    verdict.recovery_seconds = _recoveries(seen, history.notes(directory, "strikes"))
+    verdict.recovery_seconds, verdict.struck_again = _recoveries(seen, history.notes(directory, "strikes"))
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
         verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
@@ -189,18 +192,34 @@ def _judge_order(
                 verdict.disordered.append(f"task {after} began before task {before} had ended")
 
 
-def _recoveries(seen: dict[int, list[Seen]], strikes: list[dict[str, Any]]) -> list[float]:
-    """From the death of a process to the next begin of what it was at."""
+def _recoveries(seen: dict[int, list[Seen]], strikes: list[dict[str, Any]]) -> tuple[list[float], int]:
+    """From the death of a process to the next begin of what it was at; and how often another fault came between: the
+    next attempt was struck as well before it began, or whoever had it was frozen.
+    """
     deaths: dict[int, float] = {}
     for strike in strikes:
         for pid in strike.get("killed", ()):
             deaths.setdefault(pid, strike["at"])
     found: list[float] = []
+    again = 0
     for moments in seen.values():
         ended = {(m.attempt, m.pid) for m in moments if m.event == "end"}
         for m in moments:
             death = deaths.get(m.pid)
             if m.event == "begin" and death is not None and m.at <= death and (m.attempt, m.pid) not in ended:
-                later = min((o.at for o in moments if o.event == "begin" and o.attempt > m.attempt), default=0.0)
-                found += [later - death] if later > death else []  # else it had lost its lease before
-    return sorted(found)
+                later = [o for o in moments if o.event == "begin" and o.attempt > m.attempt]
+                after = min(later, key=lambda o: o.at, default=None)
+                if after is None or after.at <= death:
+                    continue  # it had lost its lease before
+                if after.attempt > m.attempt + 1 or _was_frozen(after.pid, death, after.at, strikes):
+                    again += 1
+                else:
+                    found.append(after.at - death)
+    return sorted(found), again
+
+
+def _was_frozen(pid: int, since: float, until: float, strikes: list[dict[str, Any]]) -> bool:
+    return any(
+        pid in strike.get("frozen", ()) and strike["at"] < until and strike["at"] + strike["seconds"] > since
+        for strike in strikes
+    )

@@ -121,6 +121,7 @@ def _records(report: Report) -> list[dict[str, object]]:
         "jobs": verdict.jobs,
         "recovered": verdict.recovered,
         "recoveries after a kill": len(verdict.recovery_seconds),
+        "… struck again meanwhile": verdict.struck_again,
         "tables swept": report.swept,
         "faults": ", ".join(f"{kind} {times}" for kind, times in sorted(report.strikes.items())) or "none",
     }

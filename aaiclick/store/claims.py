@@ -106,7 +106,8 @@ async def start(connection: Connection, leases: Sequence[Lease], started_at: dat
     if not leases:
         return set()
     async with faults.statement("start"):
-        rows = await connection.fetch(statement("start"), *columns(leases), started_at)
+        ordered = sorted(leases, key=lambda lease: lease.task_id)  # all who lock tasks do so in this order
+        rows = await connection.fetch(statement("start"), *columns(ordered), started_at)
     return {row["id"] for row in rows}
 
 

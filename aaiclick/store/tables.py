@@ -62,8 +62,10 @@ async def hold(connection: Connection, wishes: Sequence[tuple[str, Lease]]) -> l
 
 
 def _wishes(wishes: Sequence[tuple[str, Lease]]) -> tuple[list[object], ...]:
-    leases: tuple[list[object], ...] = columns([lease for _, lease in wishes])  # pyright: ignore[reportAssignmentType]
-    return ([name for name, _ in wishes], *leases)
+    """In the order in which all lock tasks."""
+    ordered = sorted(wishes, key=lambda wish: (wish[1].task_id, wish[0]))
+    leases: tuple[list[object], ...] = columns([lease for _, lease in ordered])  # pyright: ignore[reportAssignmentType]
+    return ([name for name, _ in ordered], *leases)
 
 
 async def is_held(connection: Connection, table_name: str, lease: Lease) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+import asyncpg
 
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.figures import BUCKETS
@@ -17,6 +21,19 @@ if TYPE_CHECKING:
 
 REAPED_AT_ONCE = 1_000
 LOST = "lease expired"
+SINGLE_LOCK_SECONDS = 0.05
+"""How long to wait for each of many jobs, some of which are known to be locked."""
+
+
+@contextlib.asynccontextmanager
+async def waiting_at_most(connection: Connection, seconds: float) -> AsyncGenerator[None]:
+    """Whoever waits for a lock for longer is told so meanwhile (asyncpg.LockNotAvailableError)."""
+    before = await connection.fetchval(statement("set_lock_timeout"), f"{1000 * seconds:.0f}ms")
+    try:
+        yield
+    finally:
+        if not connection.is_closed():
+            await connection.fetchval(statement("set_lock_timeout"), before)
 
 
 async def reap(
@@ -28,10 +45,13 @@ async def reap(
 ) -> int:
     """Take away leases that have run out: each is a charged failure. `delay_seconds(failures, retry_policy)` says when
     to try again. A heartbeat that comes first wins: the lease is checked again when it is taken.
+
+    Where waiting for locks is limited, a job that somebody holds up keeps no other from being recovered.
     """
     rows = await connection.fetch(statement("expired_leases"), limit, now)
-    failures = [
-        Failure(
+    lost: dict[int | None, list[Failure]] = defaultdict(list)
+    for row in rows:
+        failure = Failure(
             Lease(row["id"], row["attempt"], row["lease_token"]),
             error=f"Worker {row['worker_id']} lost its lease: it died, hung or was cut off.",
             fingerprint=LOST,
@@ -39,11 +59,25 @@ async def reap(
             outcome="LOST",
             expired=True,
         )
-        for row in rows
-    ]
-    if not failures:
+        lost[row["job_id"]].append(failure)
+    if not lost:
         return 0
-    return len(await acknowledge(connection, worker_id=0, failures=failures, now=now))
+    try:
+        return len(
+            await acknowledge(connection, worker_id=0, failures=[f for each in lost.values() for f in each], now=now)
+        )
+    except asyncpg.LockNotAvailableError:
+        return await _reap_each(connection, lost, now)
+
+
+async def _reap_each(connection: Connection, lost: dict[int | None, list[Failure]], now: datetime | None) -> int:
+    """One job after the other; who is locked is left to the next pass."""
+    count = 0
+    async with waiting_at_most(connection, SINGLE_LOCK_SECONDS):
+        for failures in lost.values():
+            with contextlib.suppress(asyncpg.LockNotAvailableError):
+                count += len(await acknowledge(connection, worker_id=0, failures=failures, now=now))
+    return count
 
 
 async def end_overdue_jobs(connection: Connection, *, limit: int = 100, now: datetime | None = None) -> int:

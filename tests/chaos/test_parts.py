@@ -193,6 +193,25 @@ async def test_recovery_counts_from_death_to_the_next_begin(scene):
         (scene.directory / name).write_text("\n".join(text) + "\n")
     verdict = await scene.verdict()
     assert (verdict.clean, verdict.recovered, verdict.recovery_seconds) == (True, 1, [5.5])
+    assert verdict.struck_again == 0
+
+
+@pytest.mark.parametrize("again", ["its next attempt never began", "who had it next was frozen"])
+async def test_who_is_struck_again_before_it_begins_is_counted_by_itself(scene, again):
+    last = 3 if again == "its next attempt never began" else 2
+    task_id = await scene.task(attempt=last, seen=False)
+    lines = {
+        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} 10.0"],
+        "12.tasks": [f"begin {task_id} {last} {DEFAULT_ORG_ID} 26.5", f"end {task_id} {last} {DEFAULT_ORG_ID} 27.0"],
+        "strikes": [
+            json.dumps({"kind": "worker", "killed": [11], "at": 11.0}),
+            json.dumps({"kind": "zombie", "frozen": [12 if last == 2 else 13], "seconds": 9.0, "at": 17.0}),
+        ],
+    }
+    for name, text in lines.items():
+        (scene.directory / name).write_text("\n".join(text) + "\n")
+    verdict = await scene.verdict()
+    assert (verdict.clean, verdict.recovery_seconds, verdict.struck_again) == (True, [], 1)
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from aaiclick.orchestration.loops import deadlines, promoter, reaper, retention, scheduler
+from aaiclick.store.upkeep import waiting_at_most
 from aaiclick.store.workers import lead
 
 if TYPE_CHECKING:
@@ -13,6 +17,11 @@ if TYPE_CHECKING:
 
 TERM_SECONDS = 15.0
 """How long leadership lasts unless extended; `run_once` should come three times as often."""
+
+LOCK_SECONDS = 0.25
+"""The loops wait for nobody: what is locked for longer is left to the next pass. Its holder may be frozen, and all
+others' leases are to be taken away in time.
+"""
 
 
 async def run_once(
@@ -30,7 +39,9 @@ async def run_once(
         ("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("scheduler", scheduler),
         ("retention", retention),
     )  # fmt: skip
-    for name, loop in loops:
-        for what, count in (await loop.run_once(connection, now=now)).items():
-            counts[f"{name}_{what}"] = count
+    async with waiting_at_most(connection, LOCK_SECONDS):
+        for name, loop in loops:
+            with contextlib.suppress(asyncpg.LockNotAvailableError):
+                for what, count in (await loop.run_once(connection, now=now)).items():
+                    counts[f"{name}_{what}"] = count
     return counts

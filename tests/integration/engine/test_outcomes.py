@@ -10,6 +10,7 @@ import pytest
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.loops import deadlines, keeper, promoter, reaper, retention
 from aaiclick.store import control, queue
+from aaiclick.store.engine import connect
 from aaiclick.store.leases import Failure, Lease, Success
 from tests.integration.engine.conftest import Engine
 
@@ -274,6 +275,33 @@ async def test_a_silent_worker_is_stopped_and_its_tasks_recovered(engine: Engine
     states = {worker.id: worker.status.value for worker in await queue.list_workers(second.db)}
     assert states == {engine.worker_id: "STOPPED", second.worker_id: "ACTIVE"}
     assert await engine.complete(*claims) == set()
+
+
+@pytest.mark.parametrize("stuck", ["the graph of a job", "the row of a task"])
+async def test_who_is_stuck_with_a_lock_keeps_no_other_from_being_recovered(
+    engine: Engine, second: Engine, stuck: str
+) -> None:
+    """Somebody is frozen in the middle of a transaction: what it holds waits for it, and nothing else does."""
+    for job, names in (("held", "a b"), ("free", "c d")):
+        await engine.submit(names, "", ">".join(names.split()), job=job)
+    await engine.submit("e")
+    claims = await engine.claim()
+    now = await engine.now() + timedelta(seconds=61)
+    other = await connect(engine.target)
+    async with other.transaction():
+        if stuck == "the row of a task":
+            await other.fetchval("SELECT id FROM tasks WHERE id = $1 FOR UPDATE", engine.id("a"))
+        else:
+            await other.fetchval("SELECT pg_advisory_xact_lock_shared($1)", engine.id("held"))
+        counts = await keeper.run_once(second.db, worker_id=second.worker_id, now=now)
+        assert counts["reaper_tasks"] == len(claims) - 1
+        assert {"promoter_tasks", "deadlines_jobs", "retention_jobs"} <= set(counts)
+        running = await second.db.fetch("SELECT id FROM tasks WHERE status IN ('CLAIMED', 'RUNNING')")
+        assert [row["id"] for row in running] == [engine.id("a")]
+    await other.close()
+    assert (await keeper.run_once(second.db, worker_id=second.worker_id, now=now))["reaper_tasks"] == 1
+    assert await second.db.fetchval("SHOW lock_timeout") == "0"
+    await second.check()
 
 
 async def test_a_worker_that_leaves_gives_back_what_it_holds(engine: Engine, second: Engine) -> None:
