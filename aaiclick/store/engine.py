@@ -15,6 +15,7 @@ import asyncpg
 
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
 from aaiclick.settings import PostgresTarget
+from aaiclick.store.wire import introduce
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -95,6 +96,11 @@ async def _open(target: PostgresTarget, silent_seconds: float, options: dict[str
         opened = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
     if by_network:
         _keep_alive(opened)
+    try:
+        await introduce(opened)
+    except BaseException:
+        opened.terminate()
+        raise
     return opened
 
 
