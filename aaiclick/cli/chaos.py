@@ -4,6 +4,7 @@ long, and show that nothing grows.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Coroutine
@@ -76,6 +77,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     """Whoever ends it, nothing of it is left."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started to ignore it
     signal.signal(signal.SIGTERM, _interrupt)
+    for name in ("asyncio", "asyncpg"):  # what they mutter about connections that were cut is what was ordered
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return uvloop.run(work)
 
 
