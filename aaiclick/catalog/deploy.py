@@ -147,11 +147,12 @@ async def roll_back(
     """Let an older version serve again: the one whose hash begins with `to`, or the one before.
 
     Its datasets are as they were left, at once; then they catch up. What the newer version was doing is cancelled.
+    Which one that is, is decided by what serves when it is asked for: two who ask at once go back once.
     """
+    target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
     async with faults.transaction(connection, "swap"):
         await store.lock_dag(connection, org_id, dag_name)
         before = await store.find_version(connection, org_id, dag_name)
-        target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
         found = await store.find_version(connection, org_id, dag_name, target)
         if before is None or found is None:
             raise _no_dag(dag_name)

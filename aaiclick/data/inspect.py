@@ -68,13 +68,13 @@ async def list_objects(target: ClickHouseTarget, *, after: str = "", limit: int 
 async def describe_object(target: ClickHouseTarget, table: str) -> Described:
     """One Object; raises ObjectNotFoundError."""
     if not is_temporary(table) and not table.startswith(NAMED):
-        raise _missing(table)
+        raise missing(table)
     client = await connect(target.with_database("default"))
     parameters = {"d": target.database, "t": table}
     found = await client.read_text(client.layout.listing(_ONE), parameters, LIMITS)
     heads = cast("list[dict[str, str]]", found.to_pylist())
     if not heads:
-        raise _missing(table)
+        raise missing(table)
     rows = cast("list[dict[str, str]]", (await client.read_text(_COLUMNS, parameters, LIMITS)).to_pylist())
     columns, shape = read_definition(heads[0]["comment"], ((row["name"], row["type"]) for row in rows))
     return Described(_seen(heads[0]), shape, tuple((name, str(kind)) for name, kind in columns))
@@ -121,5 +121,6 @@ def _seen(row: dict[str, str]) -> Seen:
     return Seen(row["name"], int(row["rows"]), int(row["bytes"]), datetime.fromtimestamp(int(row["changed"]), UTC))
 
 
-def _missing(table: str) -> ObjectNotFoundError:
+def missing(table: str) -> ObjectNotFoundError:
+    """What is said of an Object that is not there, or not there for who asks."""
     return ObjectNotFoundError(f"There is no Object {table!r}.", remedy="It was dropped, or is another organisation's.")

@@ -52,12 +52,10 @@ async def may_read_version(connection: Connection, reader: Reader, version_id: U
     )
 
 
-async def readable_definitions(
-    connection: Connection, reader: Reader, definitions: Iterable[UUID]
-) -> dict[UUID, asyncpg.Record]:
-    """Of definitions, by their ids: which outputs a reader with roles may read, and whether that is everything."""
+async def readable_tasks(connection: Connection, reader: Reader, task_ids: Iterable[int]) -> dict[int, asyncpg.Record]:
+    """Of the tasks that belong to definitions: which outputs a reader with roles may read, and whether everything."""
     roles = sorted(reader.roles or ())
-    rows = await connection.fetch(statement("readable_definitions"), list(definitions), reader.org_id, roles)
+    rows = await connection.fetch(statement("readable_tasks"), list(task_ids), reader.org_id, roles)
     return {row["id"]: row for row in rows}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 LAST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where tasks come from: definitions, and tasks that added them."""
+
+    definitions: tuple[UUID, ...] = ()
+    tasks: tuple[int, ...] = ()
+
+
+NOWHERE = Origins()
 
 
 async def get_job(connection: Connection, job_id: int) -> asyncpg.Record | None:
@@ -84,15 +96,26 @@ async def list_dead_letters(
     org_id: UUID | None = None,
     before: tuple[datetime, int] | None = None,
     limit: int = 100,
+    untold: Origins = NOWHERE,
 ) -> list[asyncpg.Record]:
     """Newest first; the end and id of the last are the `before` of the next page."""
     ended, last_id = before or (None, None)
-    return await connection.fetch(statement("list_dead_letters"), org_id, type, fingerprint, ended, last_id, limit)
+    return await connection.fetch(
+        statement("list_dead_letters"), org_id, type, fingerprint, ended, last_id, limit,
+        untold.definitions, untold.tasks,
+    )  # fmt: skip
 
 
-async def group_dead_letters(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
+async def group_dead_letters(
+    connection: Connection, org_id: UUID | None = None, untold: Origins = NOWHERE
+) -> list[asyncpg.Record]:
     """By fingerprint, most frequent first."""
-    return await connection.fetch(statement("group_dead_letters"), org_id)
+    return await connection.fetch(statement("group_dead_letters"), org_id, untold.definitions, untold.tasks)
+
+
+async def dead_letter_origins(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+    """What dead letters belong to: `definition_id` or `added_by`, and the `id` of one of each."""
+    return await connection.fetch(statement("dead_letter_origins"), org_id)
 
 
 async def tasks_of_job(

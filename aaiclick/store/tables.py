@@ -237,6 +237,11 @@ async def known_tables(connection: Connection, names: Sequence[str]) -> set[str]
     return {row["table_name"] for row in await connection.fetch(statement("known_tables"), list(names))}
 
 
+async def holders_of(connection: Connection, names: Sequence[str], org_id: UUID) -> list[asyncpg.Record]:
+    """Which tasks and jobs hold tables (`owner`, `task_id`, `of_dag`); an owner that is None is nobody."""
+    return await connection.fetch(statement("holders_of_tables"), list(names), org_id)
+
+
 async def forget_tables(connection: Connection, names: Sequence[str]) -> None:
     """These tables are gone."""
     if names:

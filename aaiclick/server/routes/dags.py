@@ -221,8 +221,7 @@ async def backfill(call: Caller, dag: DagName, body: Range) -> Filled:
 
     async with reading(call) as connection:
         plan = await backfills.plan(connection, clickhouse, org_id, dag, body.job, body.first, body.last)
-        # Which partitions there are is a part of what a dataset holds.
-        may_see = plan.definition["activation"] == "source" or await _may_read(call, connection, dag)
+        may_see = await may_see_steps(call, connection, dag, plan)
     jobs: list[int] = []
     if not body.dry_run:
         async with changing(call) as connection:
@@ -240,6 +239,11 @@ async def backfill(call: Caller, dag: DagName, body: Range) -> Filled:
         ],
         job_ids=[str(job_id) for job_id in jobs],
     )
+
+
+async def may_see_steps(call: Call, connection: Connection, dag: str, plan: backfills.Plan) -> bool:
+    """Whether the steps of a backfill may be named: which partitions there are is a part of what a dataset holds."""
+    return plan.definition["activation"] == "source" or await _may_read(call, connection, dag)
 
 
 def _version(row: Any) -> Version:

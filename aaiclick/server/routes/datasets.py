@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
+from aaiclick.catalog.readable import as_seen
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.data.inspect import to_json
 from aaiclick.server import shapes
@@ -127,9 +128,10 @@ async def query(call: Caller, body: Query) -> shapes.Preview:
 async def show(call: Caller, dataset: DatasetName) -> DatasetDetail:
     """Show a dataset: columns, generations and the latest tasks that made it."""
     async with reading(call) as connection:
-        row = await store.find_dataset(connection, await reader(call, connection), dataset)
+        who = await reader(call, connection)
+        row = await store.find_dataset(connection, who, dataset)
         generations = await store.generations_of(connection, row["id"])
-        runs = await store.runs_of(connection, row["id"])
+        runs = await as_seen(connection, who, await store.runs_of(connection, row["id"]))
     head, layout = _head(row), catalog.layout_of(row)
     if layout is not None and row["rows"] is None:
         clickhouse = await connect_clickhouse(await call.service.clickhouse(call.principal.org_id))

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from aaiclick.catalog.readable import WITHHELD, as_seen, untold_dead_letters
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, page, read_cursor
 from aaiclick.server.permissions import Permission
 from aaiclick.server.problems import MalformedError
 from aaiclick.server.routes.common import changed, changing, note, reading, text_id
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.store import control, reads
 
@@ -28,6 +30,7 @@ async def index(
 ) -> Page[shapes.DeadLetter]:
     """List dead letters, newest first."""
     async with reading(call) as connection:
+        who = await reader(call, connection)
         rows = await reads.list_dead_letters(
             connection,
             org_id=call.principal.org_id,
@@ -35,15 +38,18 @@ async def index(
             fingerprint=fingerprint,
             before=_moment_and_id(cursor),
             limit=limit + 1,
+            untold=await untold_dead_letters(connection, who) if fingerprint else reads.NOWHERE,
         )
-    return page(rows, limit, _letter, lambda row: [row["completed_at"].isoformat(), row["id"]])
+        seen = await as_seen(connection, who, rows)
+    return page(seen, limit, _letter, lambda row: [row["completed_at"].isoformat(), row["id"]])
 
 
 @routes.get("/v1/dead-letters/groups", Permission.READER)
 async def groups(call: Caller) -> list[shapes.DeadLetterGroup]:
     """List kinds of failure among dead letters, most frequent first."""
     async with reading(call) as connection:
-        rows = await reads.group_dead_letters(connection, call.principal.org_id)
+        untold = await untold_dead_letters(connection, await reader(call, connection))
+        rows = await reads.group_dead_letters(connection, call.principal.org_id, untold)
     return [
         shapes.DeadLetterGroup(
             fingerprint=row["error_fingerprint"],
@@ -52,7 +58,7 @@ async def groups(call: Caller) -> list[shapes.DeadLetterGroup]:
             last=row["last"],
             type=row["type"],
             example=str(row["example"]),
-            error=row["error"],
+            error=WITHHELD if row["untold"] else row["error"],
         )
         for row in rows
     ]

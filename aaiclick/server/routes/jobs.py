@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
-from aaiclick.catalog.readable import as_seen
+from aaiclick.catalog.readable import as_seen, attempts_as_seen, jobs_as_seen
 from aaiclick.data.shown import show as in_words
 from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.orchestration.tracing import get_tracing
@@ -73,7 +73,8 @@ async def index(
             before=id_cursor(cursor, reads.LAST_ID),
             limit=limit + 1,
         )
-    return page(rows, limit, job, lambda row: row["id"])
+        seen = await jobs_as_seen(connection, await reader(call, connection), rows)
+    return page(seen, limit, job, lambda row: row["id"])
 
 
 @routes.get("/v1/jobs/{job_id}", Permission.READER, response_model=shapes.Job)
@@ -81,9 +82,11 @@ async def show(call: Caller, request: Request, response: Response, job_id: shape
     """Show a job."""
     async with reading(call) as connection:
         row = await own_job(call, connection, job_id)
-    if tagged(request, response, row["id"], row["updated_at"]):
+        (seen,) = await jobs_as_seen(connection, await reader(call, connection), [row])
+    # Of what is cut, who may read what is a part; and that may change while the row does not.
+    if seen is row and tagged(request, response, row["id"], row["updated_at"]):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(response.headers))
-    return job(row)
+    return job(seen)
 
 
 @routes.get("/v1/jobs/{job_id}/progress", Permission.READER)
@@ -116,8 +119,9 @@ async def results(call: Caller, job_id: shapes.PathId) -> list[shapes.Result]:
 async def events(call: Caller, job_id: shapes.PathId) -> list[shapes.Event]:
     """Show what happened to a job: its beginning, attempts that did not succeed (the last thousand), its end."""
     async with reading(call) as connection:
-        row = await own_job(call, connection, job_id)
-        attempts = await reads.job_attempts(connection, job_id)
+        who = await reader(call, connection)
+        (row,) = await jobs_as_seen(connection, who, [await own_job(call, connection, job_id)])
+        attempts = await attempts_as_seen(connection, who, await reads.job_attempts(connection, job_id))
     found = [
         shapes.Event(at=row[column], kind=kind, detail=row["error"] if kind == "ended" else None)
         for column, kind in (

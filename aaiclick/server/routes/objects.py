@@ -6,11 +6,14 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from aaiclick.catalog.readable import untold_tables
 from aaiclick.data import inspect
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, page, read_cursor
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.server.routes.common import reading
+from aaiclick.server.routes.datasets import reader
+from aaiclick.server.routing import Call, Caller, Routes
 
 routes = Routes("objects")
 
@@ -23,7 +26,9 @@ async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page
     target = await call.service.clickhouse(call.principal.org_id)
     after = str(read_cursor(cursor) or "")
     found = await inspect.list_objects(target, after=after, limit=limit + 1)
-    return page(found, limit, _head, lambda seen: seen.table)
+    listed = page(found, limit, _head, lambda seen: seen.table)
+    hidden = await _hidden(call, [each.table_id for each in listed.items])
+    return listed.model_copy(update={"items": [each for each in listed.items if each.table_id not in hidden]})
 
 
 @routes.get("/v1/objects/{table_id:path}/rows", Permission.READER)
@@ -34,6 +39,7 @@ async def preview(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> shapes.Preview:
     """Show rows of an Object in their order."""
+    await _must_see(call, table_id)
     target = await call.service.clickhouse(call.principal.org_id)
     return shapes.Preview(rows=await inspect.preview_object(target, table_id, offset=offset, limit=limit))
 
@@ -41,10 +47,26 @@ async def preview(
 @routes.get("/v1/objects/{table_id:path}", Permission.READER)
 async def show(call: Caller, table_id: TableId) -> shapes.ObjectSchema:
     """Show an Object with its columns."""
+    await _must_see(call, table_id)
     target = await call.service.clickhouse(call.principal.org_id)
     described = await inspect.describe_object(target, table_id)
     columns = [shapes.ColumnOut(name=name, type=kind) for name, kind in described.columns]
     return shapes.ObjectSchema(**_head(described.seen).model_dump(), shape=described.shape, columns=columns)
+
+
+async def _hidden(call: Call, names: list[str]) -> set[str]:
+    """Those of the tables that the caller may not see: tasks of DAGs made them of datasets that it may not read."""
+    async with reading(call) as connection:
+        who = await reader(call, connection)
+    if who.roles is None:
+        return set()
+    async with call.service.owner() as owner:  # who holds which table is not in the API's sight
+        return await untold_tables(owner, who, names)
+
+
+async def _must_see(call: Call, table_id: str) -> None:
+    if await _hidden(call, [table_id]):
+        raise inspect.missing(table_id)
 
 
 def _head(seen: inspect.Seen) -> shapes.ObjectHead:

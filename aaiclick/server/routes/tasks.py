@@ -10,8 +10,8 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.catalog.made import made_in_words
-from aaiclick.catalog.readable import as_seen
-from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, untold, why_as_seen
+from aaiclick.errors import ForbiddenError, NotFoundError, SubmitError
 from aaiclick.server import shapes
 from aaiclick.server.logs import LARGEST_PART, follow_log, read_part
 from aaiclick.server.once import IdempotencyKey, once
@@ -35,12 +35,9 @@ from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store import control, reads
 from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.plan import NewTask
-from aaiclick.store.waiting import why_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import asyncpg
 
     from aaiclick.store.engine import Connection
 
@@ -107,13 +104,15 @@ async def show(call: Caller, request: Request, response: Response, task_id: shap
     """Show a task with its arguments, its result and the attempts that did not succeed."""
     async with reading(call) as connection:
         row = await own_task(call, connection, task_id)
-        (seen,) = await as_seen(connection, await reader(call, connection), [row])
-        attempts = await reads.task_attempts(connection, task_id)
-    if tagged(request, response, row["id"], row["updated_at"]):
+        who = await reader(call, connection)
+        (seen,) = await as_seen(connection, who, [row])
+        attempts = await attempts_as_seen(connection, who, await reads.task_attempts(connection, task_id))
+    # Of what is cut, who may read what is a part; and that may change while the row does not.
+    if seen is row and tagged(request, response, row["id"], row["updated_at"]):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(response.headers))
     return shapes.TaskDetail(
         **task(seen).model_dump(),
-        **{name: row[name] for name in _DETAILS},
+        **{name: seen[name] for name in _DETAILS},
         kwargs=json.loads(seen["kwargs"]),
         result=None if seen["result"] is None else json.loads(seen["result"]),
         attempts=[_attempt(each) for each in attempts],
@@ -125,7 +124,7 @@ async def why(call: Caller, task_id: shapes.PathId) -> list[shapes.Reason]:
     """Say what stands between a task and its end."""
     async with reading(call) as connection:
         await own_task(call, connection, task_id)
-        reasons = await why_waiting(connection, task_id)
+        reasons = await why_as_seen(connection, await reader(call, connection), task_id)
     return [shapes.Reason(code=reason.code, words=reason.words) for reason in reasons]
 
 
@@ -159,6 +158,7 @@ async def log(
     limit: Annotated[int, Query(ge=1, le=LARGEST_PART, description="In bytes")] = 100_000,
 ) -> shapes.Log:
     """Read a part of what a task said."""
+    await _may_listen(call, task_id)
     ended = await _is_over(call, task_id)  # before the log is read: what it says until its end is in there
     text, next_offset = await read_part(call.service.settings, task_id, offset, limit)
     return shapes.Log(text=text, next_offset=next_offset, ended=ended)
@@ -172,7 +172,7 @@ async def log(
 )
 async def follow(call: Caller, task_id: shapes.PathId) -> EventStream:
     """Follow what a task says until it ends."""
-    await _is_over(call, task_id)
+    await _may_listen(call, task_id)
 
     async def over() -> bool:
         try:
@@ -181,6 +181,15 @@ async def follow(call: Caller, task_id: shapes.PathId) -> EventStream:
             return True
 
     return EventStream(follow_log(call.service.settings, task_id, over), call.service.closing)
+
+
+async def _may_listen(call: Call, task_id: int) -> None:
+    """Raises ForbiddenError if what the task says is not for the caller."""
+    async with reading(call) as connection:
+        await own_task(call, connection, task_id)
+        if await untold(connection, await reader(call, connection), [task_id]):
+            what, _, remedy = WITHHELD.partition(". ")
+            raise ForbiddenError(f"{what}.", remedy=remedy)
 
 
 async def _is_over(call: Call, task_id: int) -> bool:
@@ -226,6 +235,6 @@ def task(row: Any) -> shapes.Task:
     return shapes.Task(**plain, **ids, made=made_in_words(row["outputs"]))  # pyright: ignore[reportArgumentType]
 
 
-def _attempt(row: asyncpg.Record) -> shapes.Attempt:
+def _attempt(row: Any) -> shapes.Attempt:
     plain = {name: row[name] for name in shapes.Attempt.model_fields if name != "worker_id"}
     return shapes.Attempt(**plain, worker_id=text_id(row["worker_id"]))

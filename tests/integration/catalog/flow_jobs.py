@@ -32,3 +32,8 @@ def blocks(start, end):
 
 def positions(event):
     return [{"position": each} for each in event["payload"]["rows"]]
+
+
+def breaks(canary_days: Object) -> None:
+    print("canary_log")
+    raise ValueError("canary_error")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -15,16 +17,19 @@ from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.catalog.queries.dataset_sql import Limits
-from aaiclick.catalog.readable import as_seen
+from aaiclick.catalog.readable import WITHHELD, as_seen, jobs_as_seen, untold_dead_letters
 from aaiclick.cli.datasets import datasets as command
+from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import NotFoundError
-from aaiclick.store import catalog_datasets, users
+from aaiclick.server import routes
+from aaiclick.server.ui import pages
+from aaiclick.store import catalog_datasets, reads, users
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.engine import connect
 from aaiclick.store.keys import create_key
 from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.integration.catalog.conftest import SHOP, order
+from tests.integration.catalog.conftest import JOBS, SHOP, order
 from tests.integration.server.conftest import start_server
 
 EVERYTHING = Reader(DEFAULT_ORG_ID, None)
@@ -97,42 +102,150 @@ async def test_who_has_no_role_sees_no_dataset_no_lineage_no_rows_and_no_hint(sh
     assert json.loads(sums["kwargs"])["definition"]
 
 
-async def test_over_http_no_task_no_job_and_no_page_names_a_dataset_that_is_hidden(shop, tmp_path):
-    await shop.deploy()
-    dataset = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "daily")
-    done = [await shop.run(order(1, 1, 10)), await shop.run(order(1, 1, 10))]
-    again = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, dataset["id"], "daily")
-    assert await shop.finish(again) == "COMPLETED"
-    tasks = [row["id"] for row in await shop.db.fetch("SELECT id FROM tasks")]
-    paths = ["/v1/tasks", "/v1/jobs", "/jobs", *(f"/v1/tasks/{each}" for each in tasks)]
-    paths += [f"/v1/jobs/{job_id}{part}" for job_id in [*done, again] for part in ("", "/results", "/events")]
-    paths += [
-        f"/jobs/{job_id}?view={view}" for job_id in [*done, again] for view in ("graph", "tasks", "events", "log")
-    ]
-    paths += [f"/tasks/{each}" for each in tasks]
+VAULT = f"""
+name: vault
+jobs:
+  - name: fill
+    activation: source
+    operator: python
+    source: {{kind: manual}}
+    outputs: [canary_raw]
+    update_strategy: append
+    unique_key: [id]
+    config: {{function: "{JOBS}:fetch"}}
+  - name: split
+    activation: reactive
+    operator: sql
+    outputs: [{{name: canary_days, partition_by: day}}]
+    config: {{query: "SELECT id, day, amount AS canary_column FROM canary_raw"}}
+  - name: sums
+    activation: reactive
+    operator: sql
+    execution_strategy: PerPartition
+    outputs: [canary_sums]
+    config: {{query: "SELECT day, sum(canary_column) AS canary_total FROM canary_days GROUP BY day"}}
+  - name: breaks
+    activation: reactive
+    operator: python
+    execution_strategy: PerPartition
+    max_attempts: 1
+    inputs: [canary_days]
+    outputs: [canary_broken]
+    config: {{function: "{JOBS}:breaks"}}
+publish: [{{output: canary_sums, name: canary_published}}]
+"""
+CANARIES = (
+    "canary_raw", "canary_days", "canary_column", "canary_sums", "canary_total", "canary_published", "canary_error",
+    "canary_log", "canary_object", "2026-01-17",
+)  # fmt: skip
+ENDLESS = ("/v1/events", "/live")
+ADDRESSES = sorted({
+    declared.path for part in (*routes.ALL, *pages.ALL) for declared in part.declared if declared.method == "GET"
+})  # fmt: skip
+"""Everything that anybody can look at, over the API and in the web UI."""
+
+MORE = (
+    "/?span=day", "/search?q=vault", "/search?q={task_id}", "/dead-letters?list=1", "/dead-letters?fingerprint={mark}",
+    "/jobs?status=FAILED", "/jobs?q=vault", "/v1/tasks?job_id={job_id}", "/v1/dead-letters?fingerprint={mark}",
+    *(f"/jobs/{{job_id}}?view={view}" for view in ("timeline", "tasks", "events", "log", "tasks&status=FAILED")),
+    "/jobs/{job_id}?view=tasks&status=DEAD_LETTER",
+)  # fmt: skip
+
+
+async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, tmp_path):
+    """A hidden DAG says its datasets, columns, partitions, errors and logs; then every address there is, is asked."""
+    await shop.deploy(VAULT)
+    vault = [await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault") for _ in range(2)]
+    assert [await shop.finish(job_id) for job_id in vault] == ["FAILED", "FAILED"]
+    hidden = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "canary_published")
+    vault.append(await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, hidden["id"], "canary_published"))
+    assert await shop.finish(vault[-1]) == "COMPLETED"
+    tasks = await shop.db.fetch("SELECT id, status::text, error_fingerprint FROM tasks ORDER BY id")
+    (dead, *_) = [row for row in tasks if row["status"] == "DEAD_LETTER"]
     keys = {
         role: (await create_key(shop.db, org_id=DEFAULT_ORG_ID, name=role, scopes=[role])).text
         for role in ("reader", "admin")
     }
-    server = start_server(dict(os.environ), tmp_path / "server.log")
+    ids = {
+        "org_id": DEFAULT_ORG_ID, "dag": "vault", "job": "fill", "name": "vault", "dataset": "canary_published",
+        "dataset_id": hidden["id"], "mark": dead["error_fingerprint"], "user_id": uuid4(), "role_id": uuid4(),
+        "worker_id": await shop.db.fetchval("SELECT max(id) FROM workers"), "key_id": uuid4(),
+    }  # fmt: skip
 
-    def told(role):
-        """What each path answers whoever has a key of the role."""
+    def paths(table):
+        """Each address, of every job and every task."""
+        for address in (*ADDRESSES, *MORE):
+            form = re.sub(r"{(\w+):\w+}", r"{\1}", address)
+            jobs = vault if "{job_id}" in form else vault[:1]
+            for job_id, task_id in [(job_id, row["id"]) for job_id in jobs for row in tasks]:
+                yield form.format(**ids, job_id=job_id, task_id=task_id, table_id=table)
+
+    def told(role, table):
+        """What each path answers whoever has a key of the role; of a stream, how it begins."""
         with httpx.Client(base_url=server.url, timeout=30) as browser:
             csrf = browser.get("/sign-in").text.partition('name="csrf" value="')[2].partition('"')[0]
             assert browser.post("/sign-in", data={"csrf": csrf, "credential": keys[role]}).status_code == 303
             bearer = {"Authorization": f"Bearer {keys[role]}"}
-            found = {path: browser.get(path, headers=bearer if path.startswith("/v1") else None) for path in paths}
-        assert {answer.status_code for answer in found.values()} == {200}
-        return {path: answer.text for path, answer in found.items()}
+            found = {}
+            for path in dict.fromkeys(paths(table)):
+                headers = bearer if path.startswith(("/v1", "/metrics")) else None
+                with browser.stream("GET", path, headers=headers) as answer:
+                    text = next(answer.iter_text()) if path in ENDLESS else answer.read().decode()
+                assert answer.status_code < 500, path
+                found[path] = text.replace(str(ids["dataset"]), "?") if f"/{ids['dataset']}" in path else text
+        return found
 
+    server = start_server(dict(os.environ), tmp_path / "server.log")
     try:
-        names = ("daily", "orders", "raw", "doubled")
-        everything = " ".join(told("admin").values())
-        assert all(name in everything for name in names)
-        assert [(path, name) for path, text in told("reader").items() for name in names if name in text] == []
+        async with DataContext():  # what an attempt of the DAG has in hand
+            held = await create_object_from_value({"canary_object": [1, 2]})
+            await shop.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", held.table_id)
+            await shop.db.execute(
+                "INSERT INTO table_references (table_name, owner, owner_id, attempt) VALUES ($1, 'ATTEMPT', $2, 1)",
+                held.table_id, dead["id"],
+            )  # fmt: skip
+            everything, seen = [await asyncio.to_thread(told, role, held.table_id) for role in ("admin", "reader")]
+        assert [each for each in CANARIES if each not in " ".join(everything.values())] == []
+        assert [(path, each) for path, text in seen.items() for each in CANARIES if each in text] == []
+        # What it is told instead: that the task is there, how it ended, and whom to ask.
+        shown = json.loads(seen[f"/v1/tasks/{dead['id']}"])
+        assert (shown["status"], shown["error"], shown["attempts"][0]["error"]) == ("DEAD_LETTER", WITHHELD, WITHHELD)
+        assert f"(task {dead['id']}) failed in attempt 1: {WITHHELD}" in seen[f"/v1/jobs/{vault[0]}"]
+        assert WITHHELD in seen[f"/tasks/{dead['id']}"]
+        assert json.loads(seen[f"/v1/tasks/{dead['id']}/log"])["status"] == 403
+        assert "vault (rematerialize)" in seen["/v1/jobs"]
     finally:
         server.stop()
+
+
+async def test_what_a_task_of_a_dag_added_is_seen_like_that_task(shop):
+    """Of a reader who may read a part: what it may see of the errors, jobs and dead letters of each."""
+    await shop.deploy(VAULT)
+    job_id = await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault")
+    assert await shop.finish(job_id) == "FAILED"
+    (broken,) = await shop.db.fetch("SELECT * FROM tasks WHERE type = 'vault.breaks'")
+    await shop.db.execute(
+        "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object('id', t.id + 1, 'added_by', t.id, "
+        "'definition_id', NULL, 'dedupe_key', NULL, 'error_fingerprint', 'other'))).* FROM tasks t WHERE t.id = $1",
+        broken["id"],
+    )
+    (added,) = await shop.db.fetch("SELECT * FROM tasks WHERE id = $1", broken["id"] + 1)
+    (job,) = await shop.db.fetch("SELECT * FROM jobs WHERE id = $1", job_id)
+    for name, told in (("vault.canary_days", False), ("vault.canary_broken", True)):
+        await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, name, ["finance"])
+        reader = Reader(DEFAULT_ORG_ID, frozenset({"finance"}))
+        seen = await as_seen(shop.db, reader, [broken, added])
+        assert [("canary_error" in row["error"], "17" in str(row["partitions"])) for row in seen] == [(told, told)] * 2
+        (of_job,) = await jobs_as_seen(shop.db, reader, [job])
+        assert ("canary_error" in of_job["error"]) == told
+        origins = await untold_dead_letters(shop.db, reader)
+        groups = await reads.group_dead_letters(shop.db, DEFAULT_ORG_ID, origins)
+        assert {row["error_fingerprint"] for row in groups} == (
+            {broken["error_fingerprint"], "other"} if told else {None}
+        )
+        for mark in (broken["error_fingerprint"], "other"):
+            found = await reads.list_dead_letters(shop.db, fingerprint=mark, org_id=DEFAULT_ORG_ID, untold=origins)
+            assert len(found) == told
 
 
 async def test_lineage_goes_up_and_down_to_the_column(shop):

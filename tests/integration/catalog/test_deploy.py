@@ -15,6 +15,7 @@ from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
 from aaiclick.store import catalog_dags, catalog_sources
+from aaiclick.store.doctor import Finding, check_invariants
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 
@@ -45,6 +46,11 @@ jobs:
 publish: [{output: daily, name: shop_daily}]
 """
 CHANGED = SHOP.replace("id > 0", "id > 1")
+LINE = (
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""How many wait for a lock."""
 
 
 @pytest.fixture(autouse=True)
@@ -204,6 +210,50 @@ async def test_a_second_deploy_waits_for_the_first(db, aaiclick_postgres):
         assert not waiting.done()
     await waiting
     await other.close()
+
+
+async def rolled_back_at_once(db, target, *where):
+    """Rollbacks of one DAG, each asked for while those before it wait for its lock."""
+    async with AsyncExitStack() as stack:
+        waiting = []
+        async with db.transaction():
+            await catalog_dags.lock_dag(db, DEFAULT_ORG_ID, "shop")
+            for to in where:
+                session = await connect(target)
+                stack.push_async_callback(session.close)
+                waiting.append(asyncio.create_task(roll_back(session, "shop", to)))
+                while await db.fetchval(LINE) < len(waiting):
+                    pass
+        return await asyncio.gather(*waiting)
+
+
+async def test_rollbacks_at_once_take_effect_in_the_order_in_which_they_were_asked_for(db, aaiclick_postgres):
+    first, second, _ = [await deploy(db, text) for text in (SHOP, CHANGED, SHOP.replace("id > 0", "id > 2"))]
+    for earlier, later in ((second, first), (first, second)):
+        done = await rolled_back_at_once(db, aaiclick_postgres, earlier.version_hash, later.version_hash)
+        assert [each.version_id for each in done] == [earlier.version_id, later.version_id]
+        assert done[1].previous == earlier.version_id
+        assert await db.fetchval("SELECT dag_version_id FROM dag_current_versions") == later.version_id
+        generations = await db.fetch("SELECT dataset_version FROM dag_version_datasets WHERE dag_version_id = $1",
+                                     later.version_id)  # fmt: skip
+        assert set((await serving(db)).values()) == {row["dataset_version"] for row in generations}
+
+
+async def test_two_who_roll_back_at_once_go_back_once(db, aaiclick_postgres):
+    _, second, third = [await deploy(db, text) for text in (SHOP, CHANGED, SHOP.replace("id > 0", "id > 2"))]
+    done = await rolled_back_at_once(db, aaiclick_postgres, None, None)
+    assert [each.version_id for each in done] == [second.version_id] * 2
+    assert [each.previous for each in done] == [third.version_id, second.version_id]
+    assert await db.fetchval("SELECT dag_version_id FROM dag_current_versions") == second.version_id
+
+
+async def test_doctor_finds_tasks_whose_definition_is_not_there(db):
+    """No foreign key says so."""
+    await deploy(db, SHOP)
+    await catalog_sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
+    assert await check_invariants(db) == []
+    task_id, lost = await db.fetchrow("UPDATE tasks SET definition_id = gen_random_uuid() RETURNING id, definition_id")
+    assert await check_invariants(db) == [Finding("I9", "task", task_id, f"its definition {lost} is not there")]
 
 
 async def test_readers_see_one_version_or_the_other_through_a_hundred_swaps(db, aaiclick_postgres):

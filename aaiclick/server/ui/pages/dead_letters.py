@@ -11,6 +11,8 @@ from aaiclick.errors import RequestError
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import dead_letters as api
+from aaiclick.server.routes.common import reading
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.routing import Pages, Visit
 
 pages = Pages()
@@ -21,7 +23,9 @@ SHOWN = 100
 @pages.get("/dead-letters", Permission.READER)
 async def index(visit: Visit) -> Response:
     fingerprint, kind = visit.query("fingerprint") or None, visit.query("type") or None
-    groups = await visit.house.kept.get(("dead", visit.who.org_id), lambda: api.groups(visit.call))
+    async with reading(visit.call) as connection:
+        who = await reader(visit.call, connection)
+    groups = await visit.house.kept.get(("dead", who), lambda: api.groups(visit.call))
     letters: Any = None
     if fingerprint or kind or visit.query("list"):
         letters = await api.index(visit.call, kind, fingerprint, visit.query("cursor") or None, SHOWN)

@@ -16,6 +16,7 @@ from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import AaiclickError, ConflictError, LimitError, NotFoundError, RequestError, ScheduleError
 from aaiclick.server.permissions import Permission
+from aaiclick.server.routes import dags as api
 from aaiclick.server.routes.common import changing, note, reading
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import catalog_backfill, catalog_sources
@@ -82,6 +83,7 @@ async def preview(visit: Visit) -> Response:
     name = _name(visit)
     asked = Range(visit.query("job"), visit.query("from").strip(), visit.query("to").strip())
     plan: backfill.Plan | None = None
+    named = False
     wrong: AaiclickError | None = None
     async with reading(visit.call) as connection:
         definitions = await catalog_backfill.definitions_of(connection, visit.who.org_id, name)
@@ -90,10 +92,11 @@ async def preview(visit: Visit) -> Response:
         if asked.is_whole:
             try:
                 plan = await _plan(visit, connection, asked)
+                named = await api.may_see_steps(visit.call, connection, name, plan)
             except SAID_ON_THE_PAGE as error:
                 wrong = error
     jobs = {row["name"]: _zone(row) for row in definitions if backfill.can_be_filled(row)}
-    return visit.page("backfill.html", name=name, jobs=jobs, asked=asked, plan=plan, wrong=wrong)
+    return visit.page("backfill.html", name=name, jobs=jobs, asked=asked, plan=plan, named=named, wrong=wrong)
 
 
 def _zone(definition: asyncpg.Record) -> str | None:

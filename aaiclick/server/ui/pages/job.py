@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, jobs_as_seen, untold
 from aaiclick.errors import NotFoundError
 from aaiclick.server.logs import read_part
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
 from aaiclick.server.routes.common import note, own_job, reading
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import gantt, graph
@@ -22,6 +24,7 @@ from aaiclick.store import reads, ui_dags, ui_reads
 from aaiclick.store.ui_again import run_again
 
 if TYPE_CHECKING:
+    from aaiclick.store.catalog_datasets import Reader
     from aaiclick.store.engine import Connection
 
 pages = Pages()
@@ -39,16 +42,18 @@ async def show(visit: Visit) -> Response:
     job_id = path_id(visit, "job_id")
     view = visit.query("view") if visit.query("view") in VIEWS else "graph"
     async with looking(visit.call) as connection:
-        job = await own_job(visit.call, connection, job_id)
+        who = await reader(visit.call, connection)
+        (job,) = await jobs_as_seen(connection, who, [await own_job(visit.call, connection, job_id)])
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
         values["dag"] = await ui_dags.dag_of(connection, job["dag_version_id"])
         match view:
             case "tasks":
-                values |= await _tasks(visit, connection, job)
+                values |= await _tasks(visit, connection, who, job)
             case "events":
-                values["attempts"] = await ui_reads.job_history(connection, job_id)
+                history = await ui_reads.job_history(connection, job_id)
+                values["attempts"] = await attempts_as_seen(connection, who, history)
             case "log":
-                values["parts"] = await _log(visit, connection, job_id)
+                values["parts"] = await _log(visit, connection, who, job_id)
             case _:
                 folded, values["counting"] = await _folded(visit, connection, job)
                 if view == "graph":
@@ -110,7 +115,7 @@ async def _folded(visit: Visit, connection: Connection, job: Any) -> tuple[Folde
     return fold_kinds(kinds, samples, groups, edges), counting
 
 
-async def _tasks(visit: Visit, connection: Connection, job: Any) -> dict[str, Any]:
+async def _tasks(visit: Visit, connection: Connection, who: Reader, job: Any) -> dict[str, Any]:
     status = visit.query("status") if visit.query("status") in TASK_STATES else None
     kind = visit.query("type") or None
     after = int(visit.query("after")) if _ids(visit.query("after")) else 0
@@ -123,8 +128,9 @@ async def _tasks(visit: Visit, connection: Connection, job: Any) -> dict[str, An
     looked: int | None = None
     if more is None and (kind or status in COMMON) and job["total_tasks"] > ui_reads.WINDOW:
         looked = await ui_reads.tasks_window_end(connection, job["id"], after)
+    seen = await as_seen(connection, who, rows[:SHOWN])
     return {
-        "tasks": rows[:SHOWN], "status": status, "type": kind, "more": more or looked, "looked": looked,
+        "tasks": seen, "status": status, "type": kind, "more": more or looked, "looked": looked,
         "first": after == 0, "window": ui_reads.WINDOW,
     }  # fmt: skip
 
@@ -145,13 +151,19 @@ def _may_have(job: Any, status: str) -> bool:
             return bool(job["open_tasks"])
 
 
-async def _log(visit: Visit, connection: Connection, job_id: int) -> list[tuple[Any, str]]:
+async def _log(visit: Visit, connection: Connection, who: Reader, job_id: int) -> list[tuple[Any, str]]:
     """The ends of the logs of those that speak or spoke last."""
     rows = await ui_reads.talking_tasks(connection, job_id, TALKING)
     shown = sorted(rows[:TALKING], key=lambda row: (row["started_at"] is None, row["started_at"] or 0, row["id"]))
-    settings = visit.service.settings
-    parts = await asyncio.gather(*(read_part(settings, row["id"], -TAIL_BYTES, TAIL_BYTES) for row in shown))
-    return [(row, text) for row, (text, _) in zip(shown, parts, strict=True) if text]
+    hidden = await untold(connection, who, (row["id"] for row in shown))
+
+    async def said(row: Any) -> str:
+        if row["id"] in hidden:
+            return WITHHELD
+        return (await read_part(visit.service.settings, row["id"], -TAIL_BYTES, TAIL_BYTES))[0]
+
+    parts = await asyncio.gather(*(said(row) for row in shown))
+    return [(row, text) for row, text in zip(shown, parts, strict=True) if text]
 
 
 @pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)

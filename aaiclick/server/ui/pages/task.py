@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from aaiclick.catalog.readable import as_seen
+from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, untold, why_as_seen
 from aaiclick.data import inspect
 from aaiclick.errors import AaiclickError
 from aaiclick.server.logs import read_part
@@ -20,7 +20,6 @@ from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.pages.job import path_id
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import reads, ui_reads
-from aaiclick.store.waiting import why_waiting
 
 pages = Pages()
 
@@ -36,18 +35,23 @@ async def show(visit: Visit) -> Response:
     task_id = path_id(visit, "task_id")
     async with reading(visit.call) as connection:
         task = await own_task(visit.call, connection, task_id)
-        (seen,) = await as_seen(connection, await reader(visit.call, connection), [task])
+        who = await reader(visit.call, connection)
+        (seen,) = await as_seen(connection, who, [task])
+        hidden = bool(await untold(connection, who, [task_id]))
         job = None if task["job_id"] is None else await reads.get_job(connection, task["job_id"])
-        attempts = await reads.task_attempts(connection, task_id)
-        reasons = await why_waiting(connection, task_id) if task["completed_at"] is None else []
+        attempts = await attempts_as_seen(connection, who, await reads.task_attempts(connection, task_id))
+        reasons = await why_as_seen(connection, who, task_id) if task["completed_at"] is None else []
         near = await ui_reads.neighbours(connection, task_id)
-    text, end = await read_part(visit.service.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
+    text, end = "", 0
+    if not hidden:
+        text, end = await read_part(visit.service.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
     given = json.loads(seen["kwargs"])
     result = None if seen["result"] is None else json.loads(seen["result"])
     previews = await _previews(visit, {"result": result, **given})
     return visit.page(
         "task.html",
-        task=task,
+        task=seen,
+        withheld=WITHHELD if hidden else None,
         job=job,
         attempts=sorted(attempts, key=lambda row: -row["attempt"]),
         reasons=reasons,
