@@ -2,8 +2,8 @@
 
 An event is a row of the outbox, written in the transaction that caused it and counted in its job (`open_events`): the
 job does not end before all that it caused is done. A router takes the oldest ones, gives every definition that reads
-the dataset a task per update or per partition, and marks them as done, all in one transaction: a router that is killed
-has changed nothing. One router works at a time, and ids of a dataset's events have the order of their commits, so
+the dataset a task per update or per partition, and deletes them, all in one transaction: a router that is killed has
+changed nothing. One router works at a time, and ids of a dataset's events have the order of their commits, so
 tasks are given out in the order of updates. What a task is known by (`dedupe_key`) makes a second one impossible.
 """
 
@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import asyncpg
 
 from aaiclick import faults
-from aaiclick.snowflake import get_snowflake_id
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.dispatches import queue_of
 from aaiclick.store.slots import admit
@@ -34,14 +35,6 @@ EVENT_CHANNEL = "aaiclick_events"
 
 ENTRYPOINT = "aaiclick.catalog.running.task.run_definition"
 """What every task of a definition runs."""
-
-COLUMNS = (
-    "id", "org_id", "job_id", "definition_id", "dedupe_key", "type", "entrypoint", "kwargs", "queue", "max_attempts",
-    "timeout_seconds", "concurrency_key", "concurrency_limit", "readiness", "partitions",
-)  # fmt: skip
-PARTITIONS = COLUMNS.index("partitions")
-COPIED_FROM = 50
-"""Fewer are inserted by a statement, which also works behind the wall between organisations."""
 
 BATCH = 4000
 ONE_AT_A_TIME = frozenset({"range_aggregator", "alert_evaluate", "follower", "block_follower"})
@@ -92,80 +85,82 @@ async def emit(connection: Connection, events: Sequence[Event]) -> Counter[int]:
 
 
 @dataclass(slots=True)
-class _Routed:
-    """Tasks to insert, column by column."""
+class _Tasks:
+    """Tasks of one definition to insert, column by column: thousands come at once, and most of them is the same."""
 
-    rows: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
-    definitions: dict[UUID, tuple[str, tuple[Any, ...], tuple[Any, ...]]] = field(
-        default_factory=dict[UUID, tuple[str, tuple[Any, ...], tuple[Any, ...]]]
-    )
-    """Of each definition, what is the same in all of its tasks: thousands come at once."""
+    definition_id: UUID
+    org_id: UUID
+    queue: str
+    key: str | None
+    same: tuple[Any, ...]
+    """What is the same of all, in the order of the statement; it begins with definition and org."""
 
-    def add(
-        self,
-        definition: Mapping[str, Any] | asyncpg.Record,
-        org_id: UUID,
-        job_id: int,
-        dedupe_key: str | None,
-        told: str,
-        partition: str | None = None,
-    ) -> int:
-        """A task of a definition; `told` is the event as JSON."""
-        task_id, definition_id = get_snowflake_id(), definition["id"]
-        same = self.definitions.get(definition_id)
-        if same is None:
-            same = self.definitions[definition_id] = _same(definition)
-        said, before, after = same
-        partitions = None if partition is None else [partition]
-        self.rows.append(
-            (task_id, org_id, job_id, definition_id, dedupe_key, *before, f"{said}{told}}}", *after, partitions)
-        )
-        return task_id
+    places: list[int] = field(default_factory=list[int])
+    """Which of the ids are theirs."""
+
+    jobs: list[int] = field(default_factory=list[int])
+    keys: list[str | None] = field(default_factory=list[str | None])
+    told: list[str] = field(default_factory=list[str])
+    """The event of each, as JSON."""
+
+    partitions: list[str | None] = field(default_factory=list[str | None])
+
+    @classmethod
+    def of(cls, definition: Mapping[str, Any] | asyncpg.Record, org_id: UUID) -> _Tasks:
+        limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
+        key = None if limit is None else f"definition:{definition['type']}"
+        queue, ready = queue_of(definition["runtime"]), "READY" if key is None else "HELD"
+        begins = f'{{"definition": "{definition["id"]}", "event": '
+        return cls(definition["id"], org_id, queue, key, (
+            definition["id"], org_id, definition["type"], ENTRYPOINT, begins, queue, definition["max_attempts"],
+            definition["timeout_seconds"], key, limit, ready,
+        ))  # fmt: skip
+
+    def add(self, place: int, job_id: int, key: str | None, told: str, partition: str | None = None) -> None:
+        self.places.append(place)
+        self.jobs.append(job_id)
+        self.keys.append(key)
+        self.told.append(told)
+        self.partitions.append(partition)
+
+    def leave_out(self, keys: set[str]) -> None:
+        """Forget the tasks that have one of these keys."""
+        left = [n for n, key in enumerate(self.keys) if key not in keys]
+        columns: list[list[Any]] = [self.places, self.jobs, self.keys, self.told, self.partitions]
+        for column in columns:
+            column[:] = [column[n] for n in left]
 
 
-def _same(definition: Mapping[str, Any] | asyncpg.Record) -> tuple[str, tuple[Any, ...], tuple[Any, ...]]:
-    """The beginning of what its tasks are told, and their columns before and after that."""
-    limit = 1 if definition["operator"] in ONE_AT_A_TIME else definition["max_concurrency"]
-    key = None if limit is None else f"definition:{definition['type']}"
-    queue, ready = queue_of(definition["runtime"]), "READY" if key is None else "HELD"
-    after = queue, definition["max_attempts"], definition["timeout_seconds"], key, limit, ready
-    return f'{{"definition": "{definition["id"]}", "event": ', (definition["type"], ENTRYPOINT), after
-
-
-async def _insert(connection: Connection, routed: _Routed, *, copied_from: int = COPIED_FROM) -> Counter[int]:
+async def _insert(connection: Connection, found: Sequence[_Tasks]) -> Counter[int]:
     """Insert tasks, let those go that may run, and wake workers; returns how many of each job there are.
 
     A task whose work was given out before is left out. There is none, since an event is routed once and a key names its
     event: so nothing is asked before, and only if that fails is it found out which.
     """
-    if not routed.rows:
+    if not found:
         return Counter()
-    rows = routed.rows
+    ids = get_snowflake_ids(sum(len(tasks.places) for tasks in found))
     try:
         async with connection.transaction():
-            await _put(connection, rows, copied_from)
+            await _put(connection, found, ids)
     except asyncpg.UniqueViolationError:
-        known = await connection.fetch(
-            statement("known_dedupe_keys"), [row[3] for row in rows], [row[4] for row in rows]
-        )
-        taken = {(row["definition_id"], row["dedupe_key"]) for row in known}
-        rows = [row for row in rows if (row[3], row[4]) not in taken]
-        await _put(connection, rows, copied_from)
-    await connection.execute(statement("definitions_busy"), sorted(routed.definitions))
-    ready = {row[8] for row in rows if row[11] is None}
-    if keyed := {(row[1], row[11]) for row in rows if row[11] is not None}:
+        for tasks in found:
+            known = await connection.fetch(statement("known_dedupe_keys"), tasks.definition_id, tasks.keys)
+            tasks.leave_out({row["dedupe_key"] for row in known})
+        await _put(connection, found, ids)
+    await connection.execute(statement("definitions_busy"), sorted(tasks.definition_id for tasks in found))
+    ready = {tasks.queue for tasks in found if tasks.key is None}
+    if keyed := {(tasks.org_id, tasks.key) for tasks in found if tasks.key is not None}:
         ready |= await admit(connection, keyed)
     await notify_ready(connection, ready)
-    return Counter(row[2] for row in rows)
+    return Counter(chain.from_iterable(tasks.jobs for tasks in found))
 
 
-async def _put(connection: Connection, rows: Sequence[tuple[Any, ...]], copied_from: int) -> None:
-    if len(rows) >= copied_from:
-        await connection.copy_records_to_table("tasks", records=rows, columns=COLUMNS)
-    elif rows:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        columns[PARTITIONS] = [None if each is None else each[0] for each in columns[PARTITIONS]]
-        await connection.execute(statement("insert_routed"), *columns)
+async def _put(connection: Connection, found: Sequence[_Tasks], ids: Sequence[int]) -> None:
+    for tasks in found:
+        mine = [ids[place] for place in tasks.places]
+        columns = mine, tasks.jobs, tasks.keys, tasks.told, tasks.partitions
+        await connection.execute(statement("insert_routed"), *tasks.same, *columns)
 
 
 async def route(connection: Connection, *, batch: int = BATCH) -> int:
@@ -175,57 +170,66 @@ async def route(connection: Connection, *, batch: int = BATCH) -> int:
     async with faults.transaction(connection, "route"):
         if not await connection.fetchval(statement("lock_router")):
             return 0
-        events = sorted(await connection.fetch(statement("take_events"), batch), key=lambda event: event["id"])
-        if not events:
+        updates = await connection.fetch(statement("take_events"), batch)
+        handled = Counter[int](chain.from_iterable(update["jobs"] for update in updates))
+        if not handled:
             return 0
-        open_jobs = {row["id"] for row in await connection.fetch(statement("open_jobs"), [e["job_id"] for e in events])}
-        consumers = await _consumers(connection, events)
-        routed = _Routed()
-        for event in events:
-            if event["job_id"] in open_jobs:
-                for definition in consumers.get(_source(event), ()):
-                    _give_out(routed, definition, event)
-        tasks = await _insert(connection, routed)
-        handled = Counter(event["job_id"] for event in events)
         jobs = sorted(handled)
-        await connection.execute(
-            statement("routed_jobs"), jobs, [tasks[job] for job in jobs], [handled[job] for job in jobs]
-        )
-    return len(events)
+        open_jobs = {row["id"] for row in await connection.fetch(statement("open_jobs"), jobs)}
+        given = await _insert(connection, _give_out(updates, open_jobs, await _consumers(connection, updates)))
+        counts = [given[job] for job in jobs], [handled[job] for job in jobs]
+        await connection.execute(statement("routed_jobs"), jobs, *counts)
+    return handled.total()
 
 
-def _source(event: asyncpg.Record) -> tuple[Any, ...]:
-    return event["org_id"], event["dataset"], event["generation"], event["build"], event["only"]
-
-
-async def _consumers(
-    connection: Connection, events: Sequence[asyncpg.Record]
-) -> dict[tuple[Any, ...], list[asyncpg.Record]]:
-    """Who reads what was updated; a batch has few different sources, and each is looked up once."""
-    sources = list(dict.fromkeys(_source(event) for event in events))
-    rows = await connection.fetch(statement("consumers"), *(list(column) for column in zip(*sources, strict=True)))
-    found: dict[tuple[Any, ...], list[asyncpg.Record]] = {}
+async def _consumers(connection: Connection, updates: Sequence[asyncpg.Record]) -> dict[int, list[asyncpg.Record]]:
+    """Who reads what was updated, by the place of the update."""
+    sources = [json.loads(update["payload"]) for update in updates]
+    rows = await connection.fetch(
+        statement("consumers"),
+        [update["org_id"] for update in updates],
+        *([source.get(name) for source in sources] for name in ("dataset", "generation", "build", "only")),
+    )
+    found: dict[int, list[asyncpg.Record]] = {}
     for row in rows:
-        found.setdefault(sources[int(row["nth"]) - 1], []).append(row)
+        found.setdefault(int(row["nth"]) - 1, []).append(row)
     return found
 
 
-def _give_out(routed: _Routed, definition: asyncpg.Record, event: asyncpg.Record) -> None:
-    told = f'{_beginning(event["dataset"], event["build"])}, "update": "{event["id"]}"'
-    if definition["execution_strategy"] == "PerUpdate":
-        routed.add(definition, event["org_id"], event["job_id"], f"cursor:{event['id']}", told + "}")
-        return
-    for partition in json.loads(event["partitions"]):
-        key = f"partition:{event['id']}:{partition}"
-        of_partition = f'{told}, "partition": {json.dumps(partition)}}}'
-        routed.add(definition, event["org_id"], event["job_id"], key, of_partition, partition)
-
-
-@lru_cache(maxsize=1024)
-def _beginning(dataset: str, build: str | None) -> str:
-    """What tasks are told of an update, as JSON without its end: all but the number is the same for thousands."""
-    said = {"kind": "update", "dataset": dataset}
-    return json.dumps(said if build is None else {**said, "build": build})[:-1]
+def _give_out(
+    updates: Sequence[asyncpg.Record], open_jobs: Collection[int], consumers: Mapping[int, Sequence[asyncpg.Record]]
+) -> list[_Tasks]:
+    """The tasks of all who hear of updates, numbered in the order of the events."""
+    found: dict[UUID, _Tasks] = {}
+    events: list[tuple[int, int, str, list[tuple[_Tasks, Sequence[str] | None]]]] = []
+    for n, hearing in consumers.items():
+        update, said = updates[n], json.loads(updates[n]["payload"])
+        build = {} if said.get("build") is None else {"build": said["build"]}
+        begins = json.dumps({"kind": "update", "dataset": said["dataset"], **build})[:-1]
+        ears = [
+            (
+                found.setdefault(definition["id"], _Tasks.of(definition, update["org_id"])),
+                None if definition["execution_strategy"] == "PerUpdate" else said["partitions"],
+            )
+            for definition in hearing
+        ]
+        events += [(event, job, begins, ears) for event, job in zip(update["ids"], update["jobs"], strict=True)]
+    events.sort(key=itemgetter(0))
+    place = 0
+    for event, job, begins, ears in events:
+        if job not in open_jobs:
+            continue
+        told = f'{begins}, "update": "{event}"'
+        for tasks, partitions in ears:
+            if partitions is None:
+                tasks.add(place, job, f"cursor:{event}", told + "}")
+                place += 1
+                continue
+            for partition in partitions:
+                of_it = f'{told}, "partition": {json.dumps(partition)}}}'
+                tasks.add(place, job, f"partition:{event}:{partition}", of_it, partition)
+                place += 1
+    return [tasks for tasks in found.values() if tasks.places]
 
 
 async def fire(
@@ -247,9 +251,9 @@ async def fire(
     )  # fmt: skip
     if inserted is None:
         return int(await connection.fetchval(statement("job_by_key"), org_id, name, idempotency_key)), False
-    routed = _Routed()
-    routed.add({**definition, "type": name}, org_id, job_id, None, json.dumps(trigger))
-    await _insert(connection, routed)
+    tasks = _Tasks.of({**definition, "type": name}, org_id)
+    tasks.add(0, job_id, None, json.dumps(trigger))
+    await _insert(connection, [tasks])
     return job_id, True
 
 
@@ -257,11 +261,10 @@ async def add_source(
     connection: Connection, job_id: int, definition: asyncpg.Record, trigger: Mapping[str, Any], *, build: UUID
 ) -> None:
     """A task of a source in a job that fills a version."""
-    routed = _Routed()
     name = f"{definition['dag_name']}.{definition['name']}"
-    event = {**trigger, "build": str(build)}
-    routed.add({**definition, "type": name}, definition["org_id"], job_id, None, json.dumps(event))
-    await _insert(connection, routed)
+    tasks = _Tasks.of({**definition, "type": name}, definition["org_id"])
+    tasks.add(0, job_id, None, json.dumps({**trigger, "build": str(build)}))
+    await _insert(connection, [tasks])
     await connection.execute(statement("routed_jobs"), [job_id], [1], [0])
 
 
@@ -272,10 +275,10 @@ async def add_tasks(
     work: Sequence[tuple[str, Mapping[str, Any], str | None]],
 ) -> None:
     """Tasks of one definition in a job that is open: each by its key, what it is told, and its partition."""
-    routed = _Routed()
-    for key, event, partition in work:
-        routed.add(definition, definition["org_id"], job_id, key, json.dumps(event), partition)
-    added = await _insert(connection, routed, copied_from=len(work) + 1)
+    tasks = _Tasks.of(definition, definition["org_id"])
+    for place, (key, event, partition) in enumerate(work):
+        tasks.add(place, job_id, key, json.dumps(event), partition)
+    added = await _insert(connection, [tasks])
     await connection.execute(statement("routed_jobs"), [job_id], [added[job_id]], [0])
 
 

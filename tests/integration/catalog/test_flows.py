@@ -345,7 +345,7 @@ async def test_routers_at_once_give_each_event_out_once_and_in_order(shop, aaicl
 
     async def route(connection):
         total = 0
-        while await connection.fetchval("SELECT count(*) FROM outbox WHERE status = 'Pending'"):
+        while await connection.fetchval("SELECT count(*) FROM outbox"):
             total += await catalog_events.route(connection, batch=7)
         return total
 
@@ -374,9 +374,10 @@ async def test_a_paused_dag_starts_nothing_and_goes_on_where_it_was(shop):
 async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
     await shop.deploy()
     job_id = await shop.emit("shop.raw", 3)
+    await shop.db.execute("CREATE TEMPORARY TABLE twice AS SELECT * FROM outbox ORDER BY id LIMIT 2")
     await catalog_events.route(shop.db)
-    await shop.db.execute("UPDATE outbox SET status = 'Pending', processed_at = NULL WHERE id IN "
-                          "(SELECT id FROM outbox ORDER BY id LIMIT 2)")  # fmt: skip
+    assert await shop.db.fetchval("SELECT count(*) FROM outbox") == 0
+    await shop.db.execute("INSERT INTO outbox OVERRIDING SYSTEM VALUE SELECT * FROM twice")
     await shop.db.execute("UPDATE jobs SET open_events = 2 WHERE id = $1", job_id)
     assert await catalog_events.route(shop.db) == 2
     assert await shop.tasks(job_id) == [("tidy",)] * 3
