@@ -23,7 +23,10 @@ from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import NotFoundError
 from aaiclick.server import routes
+from aaiclick.server.logs import log_path
 from aaiclick.server.ui import pages
+from aaiclick.settings import get_settings
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import catalog_datasets, reads, users
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.engine import connect
@@ -155,13 +158,14 @@ MORE = (
 async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, tmp_path):
     """A hidden DAG says its datasets, columns, partitions, errors and logs; then every address there is, is asked."""
     await shop.deploy(VAULT)
-    vault = [await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault") for _ in range(2)]
-    assert [await shop.finish(job_id) for job_id in vault] == ["FAILED", "FAILED"]
+    vault = [await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault")]
+    assert await shop.finish(vault[0]) == "FAILED"
     hidden = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "canary_published")
     vault.append(await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, hidden["id"], "canary_published"))
     assert await shop.finish(vault[-1]) == "COMPLETED"
     tasks = await shop.db.fetch("SELECT id, status::text, error_fingerprint FROM tasks ORDER BY id")
-    (dead, *_) = [row for row in tasks if row["status"] == "DEAD_LETTER"]
+    (dead,) = [row for row in tasks if row["status"] == "DEAD_LETTER"]
+    log_path(get_settings(), dead["id"]).write_text("canary_log\n")  # what a worker writes, which this one was not
     keys = {
         role: (await create_key(shop.db, org_id=DEFAULT_ORG_ID, name=role, scopes=[role])).text
         for role in ("reader", "admin")
@@ -225,11 +229,12 @@ async def test_what_a_task_of_a_dag_added_is_seen_like_that_task(shop):
     assert await shop.finish(job_id) == "FAILED"
     (broken,) = await shop.db.fetch("SELECT * FROM tasks WHERE type = 'vault.breaks'")
     await shop.db.execute(
-        "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object('id', t.id + 1, 'added_by', t.id, "
+        "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object('id', $2::bigint, 'added_by', t.id, "
         "'definition_id', NULL, 'dedupe_key', NULL, 'error_fingerprint', 'other'))).* FROM tasks t WHERE t.id = $1",
         broken["id"],
+        get_snowflake_id(),
     )
-    (added,) = await shop.db.fetch("SELECT * FROM tasks WHERE id = $1", broken["id"] + 1)
+    (added,) = await shop.db.fetch("SELECT * FROM tasks WHERE added_by = $1", broken["id"])
     (job,) = await shop.db.fetch("SELECT * FROM jobs WHERE id = $1", job_id)
     for name, told in (("vault.canary_days", False), ("vault.canary_broken", True)):
         await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, name, ["finance"])
