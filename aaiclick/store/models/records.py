@@ -44,8 +44,9 @@ from aaiclick.store.words import DEFAULT_ORG_ID, OutboxStatus, ReferenceOwner
 class OutboxRow(Row, table=True):
     """A side effect owed by a committed transaction.
 
-    A row in Processing is leased: when `claim_expires_at` passes, anyone may take it again. Rows of one `ordering_key`
-    (a dataset) are applied in the order of their ids.
+    An event is deleted by the transaction that routes it: its tasks are what is left of it, known by its id. A row in
+    Processing is leased: when `claim_expires_at` passes, anyone may take it again. Rows of one `ordering_key` (a
+    dataset) are applied in the order of their ids.
     """
 
     __tablename__ = "outbox"
@@ -75,12 +76,6 @@ class OutboxRow(Row, table=True):
         CheckConstraint("attempts >= 0", name="attempts"),
         Index("outbox_pending", "kind", "id", postgresql_where=text("status = 'Pending'")),
         Index("outbox_claimed", "claim_expires_at", postgresql_where=text("status = 'Processing'")),
-        Index(
-            "outbox_order",
-            "ordering_key",
-            "id",
-            postgresql_where=text("ordering_key IS NOT NULL AND status IN ('Pending', 'Processing')"),
-        ),
         Index("outbox_job", "job_id", postgresql_where=text("job_id IS NOT NULL")),
         busy(),
     )

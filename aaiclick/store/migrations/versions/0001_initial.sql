@@ -650,9 +650,6 @@ CREATE INDEX outbox_claimed ON outbox (claim_expires_at) WHERE status = 'Process
 
 CREATE INDEX outbox_job ON outbox (job_id) WHERE job_id IS NOT NULL;
 
-CREATE INDEX outbox_order ON outbox (ordering_key, id)
-    WHERE ordering_key IS NOT NULL AND status IN ('Pending', 'Processing');
-
 CREATE INDEX outbox_pending ON outbox (kind, id) WHERE status = 'Pending';
 
 CREATE TABLE dispatches (
