@@ -119,10 +119,15 @@ def test_a_dag_is_paused_fired_and_backfilled_after_a_look_and_its_rows_are_seen
     page.get_by_role("button", name="Run 2").click()
     expect(page.locator(".toast")).to_have_text("2 runs of fetch are started.")
     expect(page.locator(".runs .s-completed")).to_have_count(3)
-    page.goto(f"{site.url}/dags/market/backfill?job=sums&from=2026-01-02&to=2026-01-31")
+    of_partitions = "/dags/market/backfill?job=sums&from=2026-01-02&to=2026-01-31"
+    page.goto(f"{site.url}{of_partitions}")
+    expect(page.locator("main")).to_contain_text("0 of 1 would run.")
+    expect(page.locator("main")).to_contain_text("told to those who may read")  # which partitions there are is content
+    expect(page.locator("tbody tr")).to_have_count(0)
+    page = visit("admin").go(of_partitions)
     expect(page.locator("tbody tr")).to_have_text("Completed2026-01-02")  # the runs before have made it
     expect(page.get_by_role("button", name="Run")).to_have_count(0)
-    page = visit("admin").go("/datasets")
+    page.goto(f"{site.url}/datasets")
     page.get_by_role("link", name="market_daily").click()
     expect(page.locator("#preview tbody tr")).to_have_count(3)
     expect(page.locator("#preview")).to_contain_text("2026-01-02")
