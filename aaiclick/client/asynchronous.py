@@ -227,6 +227,27 @@ class AsyncClient:
         """Make a dataset again, and everything that is made from it; the id of the job."""
         return int((await self.call(calls.post(calls.named("datasets", name, "rematerialize"))))["id"])
 
+    # --- Objects ------------------------------------------------------------------------------------------------------
+
+    async def export_object(self, table_id: str, format: str = "jsonl") -> AsyncGenerator[bytes]:  # noqa: A002
+        """All rows of an Object as a file, piece by piece; raises if it breaks off."""
+        path = calls.named("objects", table_id, "export")
+        begun = False
+        try:
+            async with self._http.stream("GET", path, params={"format": format}) as response:
+                if not response.is_success:
+                    await response.aread()
+                    _read(response)
+                async for piece in response.aiter_bytes():
+                    begun = True
+                    yield piece
+        except httpx.TransportError as error:
+            if not begun:
+                raise self._away(error) from error
+            raise UnreachableError(
+                f"The answer of the server at {self._url} broke off.", remedy="Try again; its log may say why."
+            ) from error
+
     # --- the rest -----------------------------------------------------------------------------------------------------
 
     def dead_letters(self, **filters: Any) -> AsyncGenerator[dict[str, Any]]:

@@ -67,6 +67,7 @@ class Clerk:
     def _handler(clerk) -> type[BaseHTTPRequestHandler]:  # noqa: N805  (there are two selves here)
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one piece
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli import remote
 from aaiclick.cli.main import cli
-from aaiclick.settings import get_settings
+from aaiclick.client import AsyncClient
+from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.data.client import connect
+from aaiclick.data.formats import FORMATS
+from aaiclick.errors import UnreachableError
+from aaiclick.settings import get_settings, parse_clickhouse_url
 from tests.hatchery import HATCHERY
 
 
@@ -253,9 +262,82 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     assert named
     shown = far(f"data show {named[0]['name']}")[0]
     assert shown["columns"]
-    result = command("data", "export", named[0]["name"], "out.jsonl")
-    assert result.exception is None, result.exception
-    assert len((place / "out.jsonl").read_text().splitlines()) == named[0]["rows"]
+
+
+@pytest.fixture
+def sales(site):
+    """A named Object with values of many kinds."""
+    values = {
+        "n": [1, 2**60, None],
+        "x": [0.5, math.nan, math.inf],
+        "d": [Decimal("1.10"), Decimal("2.20"), Decimal("3.30")],
+        "at": [datetime(2026, 1, 1, 12, tzinfo=UTC)] * 3,
+        'odd, `a"b': ["x", "ü\n", ""],
+        "many": [[1, 2], [], [3]],
+    }
+
+    async def make() -> None:
+        async with DataContext(parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])):
+            await create_object_from_value(values, name="sales/2026", replace=True)
+
+    asyncio.run(make())
+    return "sales/2026"
+
+
+FILES = [*(f"out.{name}" for name in sorted(FORMATS)), "out.csv.gz"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_export_from_afar_is_the_file_that_it_is_beside_the_databases(command, sales, tmp_path, file: str) -> None:
+    near, far = tmp_path / "near" / file, tmp_path / "far" / file
+    for path, role in ((near, None), (far, "operator-reader")):
+        path.parent.mkdir()
+        result = command("data", "export", sales, str(path), role=role)
+        assert result.exception is None, result.exception
+        assert "3 rows are in" in result.stderr
+        assert [each.name for each in path.parent.iterdir()] == [file]
+    if file == "out.avro":  # between its blocks is a mark that is made up for each file
+        assert far.stat().st_size == near.stat().st_size
+    else:
+        assert far.read_bytes() == near.read_bytes()
+
+
+def test_an_export_that_breaks_off_leaves_no_file(command, site, tmp_path, monkeypatch) -> None:
+    """ClickHouse fails near the end, when much has been sent already."""
+    target = parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])
+    table = "named_torn"
+    rows, last = 2_000_000, 1_900_000
+    asyncio.run(
+        _tell(
+            target,
+            f"CREATE OR REPLACE TABLE {table} (aai_id UInt64, x UInt8 ALIAS throwIf(aai_id = {last}, 'torn'))"
+            " ENGINE = MergeTree ORDER BY aai_id",
+            f"INSERT INTO {table} SELECT number FROM numbers({rows})",
+        )
+    )
+    received: list[int] = []
+    write = AsyncClient.export_object
+
+    async def count(client, *arguments):
+        async for piece in write(client, *arguments):
+            received.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(AsyncClient, "export_object", count)
+    before = tmp_path / "torn.csv"
+    before.write_text("as it was")
+    result = command("data", "export", "torn", str(before), role="operator-reader")
+    assert isinstance(result.exception, UnreachableError)
+    assert "broke off" in str(result.exception)
+    assert sum(received) > 1_000_000
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("torn.csv", "as it was")]
+    asyncio.run(_tell(target, f"DROP TABLE {table}"))
+
+
+async def _tell(target, *statements: str) -> None:
+    client = await connect(target)
+    for statement in statements:
+        await client.run(statement)
 
 
 def test_people_and_keys_from_afar(command, site) -> None:

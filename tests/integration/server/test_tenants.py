@@ -100,15 +100,16 @@ def given(site, node, clerk, admin) -> dict[str, ClickHouseTarget]:
 
 
 @pytest.fixture
-def client(given):
-    made = connect(given[""])
+def client(node, given):
+    made = connect(node, given[""])
     yield made
     made.close()
 
 
-def connect(target: ClickHouseTarget):
+def connect(node: Node, target: ClickHouseTarget):
+    """To ClickHouse itself, which knows no clerk."""
     return clickhouse_connect.get_client(
-        host=target.host, port=target.port, username=target.user, password=target.password, database=target.database
+        host=target.host, port=node.http, username=target.user, password=target.password, database=target.database
     )
 
 
@@ -171,8 +172,8 @@ def test_its_own_database_is_all_that_it_reads_and_writes(site, node, admin, giv
             client.query(refused)
 
 
-def test_the_operators_workers_are_confined_as_well(site, admin, given) -> None:
-    client = connect(given["operator-"])
+def test_the_operators_workers_are_confined_as_well(site, node, admin, given) -> None:
+    client = connect(node, given["operator-"])
     assert client.query("SELECT x FROM secret").result_rows == [(7,)]
     for refused in (f"SELECT * FROM `{tenant_target(admin, site.org).database}`.secret", "CREATE USER another"):
         with pytest.raises(DatabaseError, match=r"ACCESS_DENIED"):
