@@ -11,7 +11,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROWS = 10
+NOTHING = "There are no such Objects."
 
 
 @click.group()
@@ -55,14 +56,15 @@ def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
             remote.refuse("--job or --state")
         with remote.open_client() as client:
             found = list(client.pages(calls.get("/v1/objects", limit=1_000)))
-        print_records([_far_line(each) for each in found if each["name"] is not None or not named], output)
+        lines = [_far_line(each) for each in found if each["name"] is not None or not named]
+        print_records(lines, output, nothing=NOTHING)
         return
     entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
     if named:
         entries = [entry for entry in entries if entry.name is not None]
     if state is not None:
         entries = [entry for entry in entries if entry.state == state]
-    print_records([_line(entry) for entry in entries], output)
+    print_records([_line(entry) for entry in entries], output, nothing=NOTHING)
 
 
 @data.command()
@@ -97,13 +99,13 @@ def _print_object(
     line: dict[str, Any], more: dict[str, Any], columns: dict[str, str], rows: list[dict[str, Any]], output: str
 ) -> None:
     if output == "json":
-        print_records([line | more | {"columns": columns, "head": rows}], output)
+        print_record(line | more | {"columns": columns, "head": rows}, output)
         return
-    print_records([line], output)
+    print_record(line, output)
     click.echo()
     print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
     click.echo()
-    print_records(rows, output)
+    print_records(rows, output, nothing="It has no rows.")
 
 
 @data.command()
@@ -116,7 +118,8 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
     if remote.is_remote():
         remote.refuse("'data gc'")
     if dry_run:
-        print_records(with_servers(lambda connection, client: _doomed(connection, client, max_age)), output)
+        doomed = with_servers(lambda connection, client: _doomed(connection, client, max_age))
+        print_records(doomed, output, nothing="Nothing would be dropped.")
         return
 
     async def work(connection: Connection, client: Client) -> dict[str, int]:
@@ -127,7 +130,7 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
             "lost_names": await forget_missing_names(connection, client),
         }
 
-    print_records([with_servers(work)], output)
+    print_record(with_servers(work), output)
 
 
 @data.command()
