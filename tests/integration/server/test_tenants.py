@@ -13,6 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import clickhouse_connect
+import httpx
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
@@ -26,10 +27,14 @@ from aaiclick.orchestration.credentials import (
 from aaiclick.orchestration.tenants import quoted, role_of, role_statements, tenant_target, user_statements
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.workers import Standing, standing
 from tests.integration.cluster.nodes import Node, _free_ports
 from tests.integration.server.clerk import Clerk
 from tests.integration.server.conftest import Site, _populate, environment_for, start_server, with_connection
 from tests.integration.server.hand import Hand, enqueue
+
+NOBODY = 4711
+"""A worker of which PostgreSQL knows nothing, but ClickHouse has a user."""
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +92,7 @@ def claim(site, prefix: str = "") -> tuple[Hand, ClickHouseTarget]:
 def given(site, node, clerk, admin) -> dict[str, ClickHouseTarget]:
     """What workers of ours, of another organisation and of the operator are given; ClickHouse knows them."""
     found = {prefix: claim(site, prefix)[1] for prefix in ("", "other-", "operator-")}
+    clerk.said += user_statements(worker_target(admin, site.org, NOBODY), role_of(admin, site.org))
     clerk.write_down()
     node.kill()
     node.start()
@@ -129,6 +135,37 @@ def test_a_worker_that_ends_has_its_user_no_more(site, clerk) -> None:
     hand, target = claim(site)
     assert hand.say("/v1/worker/settle", worker_id=hand.id, culprits=[]).status_code == 204
     clerk.wait_until(lambda said: drop_statement(target.user) in said)
+
+
+def test_another_server_gives_the_same_renews_what_is_in_use_and_drops_what_is_not(
+    site, clerk, admin, given, tmp_path
+) -> None:
+    mine, theirs = given[""], given["other-"]
+    enqueue(site, "again")
+    clerk.said.clear()
+    server = start_server(site.environment, tmp_path / "second.log")
+    key = {"Authorization": f"Bearer {site.keys['worker']}"}
+    body = {"worker_id": mine.user.rpartition("_")[2], "queues": ["again"]}
+    answer = httpx.post(f"{server.url}/v1/task/claim", json=body, headers=key, timeout=30).json()
+    assert ClickHouseTarget.of(answer["clickhouse"]) == mine
+    renewed = f"ALTER USER `{theirs.user}` VALID UNTIL "
+    dropped = drop_statement(worker_target(admin, site.org, NOBODY).user)
+    clerk.wait_until(lambda said: dropped in said and any(text.startswith(renewed) for text in said))
+    assert [text for text in clerk.said if text.startswith("DROP")] == [dropped]
+    assert server.stop() == 0
+
+
+def test_workers_are_heard_of_or_silent_or_have_ended(site) -> None:
+    heard, silent, stopped, ended = (int(Hand(site, "worker").id) for _ in range(4))
+    site.sql("UPDATE workers SET last_heartbeat = now() - interval '100 s' WHERE id = $1", silent)
+    for worker_id, seconds in ((stopped, 10), (ended, 100)):
+        moment = f"now() - interval '{seconds} s'"
+        site.sql(f"UPDATE workers SET status = 'STOPPED', stopped_at = {moment} WHERE id = $1", worker_id)
+    ids = (heard, silent, stopped, ended, NOBODY)
+    asked = [*((site.org, worker_id) for worker_id in ids), (site.other, heard)]
+    found = site.run(lambda connection: standing(connection, asked, heard_seconds=50, ended_seconds=50))
+    says = [Standing.HEARD_OF, Standing.SILENT, Standing.SILENT, *[Standing.ENDED] * 3]
+    assert found == dict(zip(asked, says, strict=True))
 
 
 def test_who_holds_the_lease_of_anothers_worker_is_not_given_its_user(site) -> None:
