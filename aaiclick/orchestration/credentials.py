@@ -9,7 +9,7 @@ The password is derived from ours and the user's name, so several servers give t
 a process that is started again registers by another id and is another user. It does not change while the worker lives,
 since ClickHouse asks for it with every query, and a task would lose its access in the middle.
 
-Which clock is which: how long users last is by the clock of each node, who lives by PostgreSQL's, and this process only
+Which clock is which: how long users last is by ClickHouse's clock, who lives by PostgreSQL's, and this process only
 measures how long ago it saw or renewed something. A user is taken to be there for `FRESH_SECONDS` after it was last
 seen to be that of a living worker; that of a worker that was found dead is dropped `ENDED_SECONDS` later. The latter is
 longer: so a worker that was taken for dead and is back is never given a user that another server has dropped.
@@ -20,10 +20,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
@@ -33,7 +32,6 @@ from aaiclick.orchestration.tenants import (
     as_user,
     connect,
     no_users,
-    nodes_of,
     quoted,
     role_of,
     role_statements,
@@ -50,9 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Node = tuple[Any, str]
-"""A client of one server, and until when a user that is made or renewed now lasts there."""
-
 VALID_SECONDS = 3600
 """How long a worker's user lasts unless it is renewed: what is left to whoever stole it, once the worker is gone."""
 
@@ -66,6 +61,8 @@ ENDED_SECONDS = 3 * PASS_SECONDS
 ACCESS_DENIED = 497
 NO_USERS_BY_SQL = (495, ACCESS_DENIED, 514)
 """What ClickHouse answers where users cannot be made: a storage that is read only, no right to, no storage."""
+
+ON_A_CLUSTER = "on a cluster a user could write into every database through the other nodes"
 
 _CLOCK = "SELECT toUnixTimestamp(now()) AS now"
 _USERS = "SELECT name FROM system.users WHERE startsWith(name, {prefix:String})"
@@ -107,17 +104,18 @@ class Credentials:
     async def give(self, org_id: UUID, worker_id: int) -> ClickHouseTarget:
         """The credential of a worker; raises UnauthorisedError where there can be no such user.
 
-        The default organisation is the operator's: where no users can be made, its workers get the configured one.
+        The default organisation is the operator's: where there is no user for each, its workers get the configured one.
         """
         target = self._target(org_id, worker_id)
         if self._clock() - self._seen.get(target.user, float("-inf")) < FRESH_SECONDS:
             return target
-        if org_id == DEFAULT_ORG_ID and self._clock() < self._none_until:
-            return self._admin
-        if org_id != DEFAULT_ORG_ID and (await self._tenants.ready(org_id)).user == self._admin.user:
-            raise no_users(self._admin, "its users are written in files")
+        if org_id == DEFAULT_ORG_ID:
+            if self._admin.cluster or self._clock() < self._none_until:
+                return self._admin
+        elif (await self._tenants.ready(org_id)).user == self._admin.user:
+            raise no_users(self._admin, ON_A_CLUSTER if self._admin.cluster else "its users are written in files")
         try:
-            await self._make(await self._nodes(), org_id, target)
+            await self._make(org_id, target)
         except UnreachableError:
             raise
         except AaiclickError as error:
@@ -137,15 +135,14 @@ class Credentials:
 
     async def drop(self, org_id: UUID, worker_id: int) -> None:
         """The worker has said goodbye."""
-        await self._drop(await self._nodes(), self._target(org_id, worker_id).user)
+        await self._drop(self._target(org_id, worker_id).user)
 
     async def run_once(self, connection: Connection) -> dict[str, int]:
         """One pass over all users of workers: renew, drop; says how many. Any number of servers may do it at once."""
         counts = {"renewed": 0, "dropped": 0, "refused": 0}
         started = self._clock()
-        nodes = await self._nodes()
         try:
-            found = await self._find(nodes)
+            found = await self._find()
         except AaiclickError as error:
             if _code(error) != ACCESS_DENIED:
                 raise
@@ -154,10 +151,10 @@ class Credentials:
         for name, who in found.items():
             try:
                 if stands[who] is Standing.ENDED:
-                    await self._drop(nodes, name)
+                    await self._drop(name)
                     counts["dropped"] += 1
                 elif stands[who] is Standing.HEARD_OF:
-                    counts["renewed"] += await self._keep(nodes, name, *who)
+                    counts["renewed"] += await self._keep(name, *who)
             except UnreachableError:
                 raise
             except AaiclickError as error:  # others have theirs all the same
@@ -166,51 +163,49 @@ class Credentials:
         self._forget(name for name, when in self._seen.items() if name not in found and when < started)
         return counts
 
-    async def _find(self, nodes: Sequence[Node]) -> dict[str, tuple[UUID, int]]:
-        """The users of workers on any of the nodes, and whose they are. Where one lacks a user, it is made anew."""
+    async def _find(self) -> dict[str, tuple[UUID, int]]:
+        """The users of workers that there are, and whose they are."""
         prefix = f"{self._admin.database}_"
-        on_nodes: Counter[str] = Counter()
-        for client, _ in nodes:
-            rows = await client.read_text(_USERS, {"prefix": prefix})
-            on_nodes.update(row["name"] for row in rows.to_pylist())
-        self._forget(name for name, number in on_nodes.items() if number < len(nodes))
-        parts = ((name, _NAME.fullmatch(name.removeprefix(prefix))) for name in on_nodes)
+        rows = await (await connect(self._admin)).read_text(_USERS, {"prefix": prefix})
+        names = [str(row["name"]) for row in rows.to_pylist()]
+        parts = ((name, _NAME.fullmatch(name.removeprefix(prefix))) for name in names)
         return {name: (UUID(hex=part[1]), int(part[2])) for name, part in parts if part and int(part[2]) < 1 << 63}
 
-    async def _keep(self, nodes: Sequence[Node], name: str, org_id: UUID, worker_id: int) -> bool:
+    async def _keep(self, name: str, org_id: UUID, worker_id: int) -> bool:
         """Renew the user of a worker that lives, if that is due."""
         if self._clock() - self._renewed.get(name, float("-inf")) < RENEW_SECONDS:
             self._seen[name] = self._clock()
             return False
         try:
-            await _say(nodes, lambda until: [renew_statement(name, until)])
+            await self._say(renew_statement(name, await self._until()))
         except UnreachableError:
             raise
-        except AaiclickError:  # it is not on this node, or was dropped this moment
-            await self._make(nodes, org_id, self._target(org_id, worker_id))
+        except AaiclickError:  # it was dropped this moment
+            await self._make(org_id, self._target(org_id, worker_id))
         self._seen[name] = self._renewed[name] = self._clock()
         return True
 
-    async def _make(self, nodes: Sequence[Node], org_id: UUID, target: ClickHouseTarget) -> None:
+    async def _make(self, org_id: UUID, target: ClickHouseTarget) -> None:
         role = role_of(self._admin, org_id)
         if org_id not in self._roles:  # also after an upgrade that lets it do more
-            await _say(nodes, lambda _: role_statements(role, target.database))
+            await self._say(*role_statements(role, target.database))
             self._roles.add(org_id)
-        await _say(nodes, lambda until: user_statements(target, role, until))
+        await self._say(*user_statements(target, role, await self._until()))
         self._seen[target.user] = self._renewed[target.user] = self._clock()
 
-    async def _drop(self, nodes: Sequence[Node], name: str) -> None:
+    async def _drop(self, name: str) -> None:
         self._forget([name])
-        await _say(nodes, lambda _: [drop_statement(name)])
+        await self._say(drop_statement(name))
 
-    async def _nodes(self) -> list[Node]:
-        """Every node, and until when what is made or renewed there now lasts by its own clock."""
-        found: list[Node] = []
-        for node in nodes_of(self._admin):
-            client = await connect(node)
-            rows = await client.read_text(_CLOCK)
-            found.append((client, valid_until(rows.to_pylist()[0]["now"])))
-        return found
+    async def _until(self) -> str:
+        """Until when a user that is made or renewed now lasts."""
+        rows = await (await connect(self._admin)).read_text(_CLOCK)
+        return valid_until(rows.to_pylist()[0]["now"])
+
+    async def _say(self, *statements: str) -> None:
+        client = await connect(self._admin)
+        for statement in statements:
+            await client.run(statement)
 
     def _target(self, org_id: UUID, worker_id: int) -> ClickHouseTarget:
         return worker_target(self._admin, org_id, worker_id)
@@ -219,12 +214,6 @@ class Credentials:
         for name in [*names]:
             self._seen.pop(name, None)
             self._renewed.pop(name, None)
-
-
-async def _say(nodes: Sequence[Node], statements: Callable[[str], list[str]]) -> None:
-    for client, until in nodes:
-        for statement in statements(until):
-            await client.run(statement)
 
 
 def _code(error: AaiclickError) -> int:

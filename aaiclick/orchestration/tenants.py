@@ -9,7 +9,9 @@ all can also speak for one, and whoever is given the password of one learns noth
 made when the organisation is, and again by whoever finds that they are not there.
 
 A ClickHouse whose users are written in files (the embedded one) has no user for each: there every process of ours uses
-the database of the organisation as the configured user, and who has no credential of ours is given none.
+the database of the organisation as the configured user, and who has no credential of ours is given none. So it is on a
+cluster: its nodes answer each other as the user of the cluster's configuration, so whoever may make Distributed tables,
+as Objects need there, writes through one into any database.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import hashlib
 import hmac
 import importlib
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -27,8 +30,8 @@ from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 
-ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog", "Distributed")
-"""What Objects and datasets are kept in. Others, such as File and URL, lead out of the database."""
+ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog")
+"""What Objects and datasets are kept in. Others, such as File, URL and Distributed, lead out of the database."""
 
 READY_SECONDS = 60.0
 """How long what was found ready is taken to be so."""
@@ -110,15 +113,15 @@ class Tenants:
 
     async def _find(self, org_id: UUID) -> ClickHouseTarget:
         tenant = tenant_target(self.admin, org_id)
-        if await _answers(tenant):
+        if not self.admin.cluster and await _answers(tenant):
             return tenant
-        for node in nodes_of(self.admin):
+        for node in _nodes(self.admin):
             await (await connect(node)).run(f"CREATE DATABASE IF NOT EXISTS {quoted(tenant.database)}")
-        try:
-            await make_user(self.admin, org_id)
-        except UnauthorisedError:
-            return self.admin.with_database(tenant.database)
-        return tenant
+        if not self.admin.cluster:
+            with suppress(UnauthorisedError):
+                await make_user(self.admin, org_id)
+                return tenant
+        return self.admin.with_database(tenant.database)
 
 
 async def make_user(admin: ClickHouseTarget, org_id: UUID) -> None:
@@ -126,18 +129,17 @@ async def make_user(admin: ClickHouseTarget, org_id: UUID) -> None:
     tenant, role = tenant_target(admin, org_id), role_of(admin, org_id)
     statements = [*role_statements(role, tenant.database), *user_statements(tenant, role)]
     try:
-        for node in nodes_of(admin):
-            client = await connect(node)
-            for statement in statements:
-                await client.run(statement)
+        client = await connect(admin)
+        for statement in statements:
+            await client.run(statement)
     except UnreachableError:
         raise
     except AaiclickError as error:
         raise no_users(admin, error.what.replace(tenant.password, "********")) from None
 
 
-def nodes_of(admin: ClickHouseTarget) -> list[ClickHouseTarget]:
-    """Every server by itself: a cluster has no place for users and databases in common."""
+def _nodes(admin: ClickHouseTarget) -> list[ClickHouseTarget]:
+    """Every server by itself: a cluster has no place for databases in common."""
     return [replace(node, cluster="", others=()) for node in (admin, *admin.others)]
 
 

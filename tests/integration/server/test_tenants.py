@@ -28,7 +28,7 @@ from aaiclick.orchestration.tenants import quoted, role_of, role_statements, ten
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import Standing, standing
-from tests.integration.cluster.nodes import Node, _free_ports
+from tests.integration.cluster.nodes import CLUSTER, Node, _free_ports
 from tests.integration.server.clerk import Clerk
 from tests.integration.server.conftest import Site, _populate, environment_for, start_server, with_connection
 from tests.integration.server.hand import Hand, enqueue
@@ -199,6 +199,8 @@ def test_its_own_database_is_all_that_it_reads_and_writes(site, node, admin, giv
         f"SELECT * FROM url('http://127.0.0.1:{node.http}/', 'LineAsString')",
         "CREATE TABLE door (x String) ENGINE = File(CSV)",
         f"CREATE TABLE door (x String) ENGINE = URL('http://127.0.0.1:{node.http}/', CSV)",
+        f"CREATE TABLE door (x UInt8) ENGINE = Distributed('{CLUSTER}', '{theirs}', 'secret')",
+        f"SELECT * FROM cluster('{CLUSTER}', '{theirs}', 'secret')",
         "CREATE DATABASE another",
         "CREATE USER another",
         f"GRANT ALL ON *.* TO `{given[''].user}`",

@@ -32,13 +32,12 @@ def test_each_organisation_is_somebody_else_somewhere_else():
     assert one.password != tenant_target(replace(ADMIN, password="other"), ONE).password
 
 
-def test_on_a_cluster_it_is_the_same_on_every_node():
-    cluster = replace(ADMIN, cluster="c", others=(replace(ADMIN, host="second", password="another"),))
-    tenant = tenant_target(cluster, ONE)
-    assert {(node.user, node.database, node.password) for node in (tenant, *tenant.others)} == {
-        (tenant.user, tenant.database, tenant.password)
-    }
-    assert ClickHouseTarget.of(json.loads(json.dumps(asdict(tenant)))) == tenant
+async def test_on_a_cluster_the_configured_user_serves_us_in_a_database_on_every_node(servant):
+    cluster = replace(ADMIN, cluster="c", others=(replace(ADMIN, host="second"),))
+    target = await Tenants(cluster).ready(ONE)
+    assert target == cluster.with_database(tenant_target(cluster, ONE).database)
+    assert servant.said == [f"CREATE DATABASE IF NOT EXISTS `{target.database}`"] * 2
+    assert ClickHouseTarget.of(json.loads(json.dumps(asdict(target)))) == target
 
 
 def test_an_organisation_may_do_everything_in_its_database_and_nothing_in_another():
@@ -48,7 +47,7 @@ def test_an_organisation_may_do_everything_in_its_database_and_nothing_in_anothe
     harmless = ("SELECT ON system.", "CREATE TEMPORARY TABLE ON *.*", "TABLE ENGINE ON ")
     [rest] = grants[1:]
     assert all(text.startswith(harmless) for text in rest.removeprefix("GRANT ").partition(" TO ")[0].split(", "))
-    assert not any(engine in rest for engine in ("File", "URL", "S3", "Remote"))
+    assert not any(engine in rest for engine in ("File", "URL", "S3", "Remote", "Distributed"))
 
 
 async def test_what_is_not_there_is_made_once(servant):
