@@ -20,6 +20,8 @@ TRIES = 3
 
 PAUSE_SECONDS = 0.3
 LOOK_SECONDS = 0.5
+QUIET_SECONDS = 600.0
+"""Between two pieces of a file: some formats are written a million rows at a time."""
 
 
 class AsyncClient:
@@ -38,6 +40,7 @@ class AsyncClient:
         secret = key or (settings.api_key.get_secret_value() if settings.api_key else None)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._url = found
+        self._seconds = timeout_seconds
         self._http = httpx.AsyncClient(base_url=found, headers=headers, timeout=timeout_seconds)
 
     async def __aenter__(self) -> Self:
@@ -234,7 +237,8 @@ class AsyncClient:
         path = calls.named("objects", table_id, "export")
         begun = False
         try:
-            async with self._http.stream("GET", path, params={"format": format}) as response:
+            limit = httpx.Timeout(self._seconds, read=max(self._seconds, QUIET_SECONDS))
+            async with self._http.stream("GET", path, params={"format": format}, timeout=limit) as response:
                 if not response.is_success:
                     await response.aread()
                     _read(response)

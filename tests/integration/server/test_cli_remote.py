@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from aaiclick.cli import remote
 from aaiclick.cli.main import cli
 from aaiclick.client import AsyncClient
-from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.data import DataContext, create_object_from_value, export
 from aaiclick.data.client import connect
 from aaiclick.data.errors import DataError
 from aaiclick.data.formats import FORMATS
@@ -289,20 +289,32 @@ def test_an_export_from_afar_is_the_file_that_it_is_beside_the_databases(command
     for kind in ("near", "far"):
         (tmp_path / kind).mkdir()
 
-    def export(file: str) -> list[Result]:
+    def both(file: str) -> list[Result]:
         asked = ((None, "near"), ("operator-reader", "far"))
         return [command("data", "export", sales, str(tmp_path / place / file), role=role) for role, place in asked]
 
     for file in (*(f"out.{name}" for name in sorted(FORMATS) if name != "avro"), "out.csv.gz"):
-        for result in export(file):
+        for result in both(file):
             assert result.exception is None, result.exception
             assert "3 rows are in" in result.stderr
         assert (tmp_path / "far" / file).read_bytes() == (tmp_path / "near" / file).read_bytes()
-    near, far = (result.exception for result in export("out.avro"))  # which has no such name for a column
+    near, far = (result.exception for result in both("out.avro"))  # which has no such name for a column
     assert isinstance(near, DataError)
     assert "Invalid name" in str(near)
     assert "Invalid name" in str(far)
     assert {each.name for each in (tmp_path / "far").iterdir()} == {each.name for each in (tmp_path / "near").iterdir()}
+
+
+def test_an_export_from_afar_goes_to_a_bucket_as_well(command, sales, monkeypatch) -> None:
+    """The upload itself is the one of every export."""
+    uploaded: dict[str, bytes] = {}
+
+    async def upload(target, access, pieces) -> None:
+        uploaded[str(target)] = b"".join([piece async for piece in pieces])
+
+    monkeypatch.setattr(export, "upload", upload)
+    assert command("data", "export", sales, "s3://pile/sales.tsv", role="operator-reader").exception is None
+    assert uploaded["s3://pile/sales.tsv"].startswith(b"n\tx\td\t")
 
 
 def test_an_export_that_breaks_off_leaves_no_file(command, site, tmp_path, monkeypatch) -> None:
