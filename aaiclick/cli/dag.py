@@ -21,7 +21,7 @@ from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.watching import see_through
 from aaiclick.data.client import connect as connect_clickhouse
@@ -66,9 +66,7 @@ def diff(file: Path, org: str, output: str) -> None:
         return [dict(each) for each in changes_of(found)]
 
     found = reach(work, lambda client: _of(client, org).diff_dag(text, str(file)))
-    if not found:
-        note("Nothing would change.")
-    print_records(found, output)
+    print_records(found, output, nothing="Nothing would change.")
 
 
 @dag.command()
@@ -165,6 +163,7 @@ def versions(name: str | None, org: str, output: str) -> None:
             for row in reach(work, lambda client: remote.rows(_of(client, org).dag_versions(name)))
         ],
         output,
+        nothing="There are no DAGs." if name is None else f"There is no DAG {name!r}.",
     )
 
 
@@ -207,7 +206,7 @@ def trigger(name: str, job: str | None, data: str | None, org: str, output: str)
         return await _start(connection, await org_id_of(connection, org), name, job, payload)
 
     job_id = reach(work, lambda client: _of(client, org).run_dag(name, job, payload))
-    print_records([{"job": str(job_id)}], output)
+    print_record({"job": str(job_id)}, output)
     note(f"Watch it: aaiclick jobs show {job_id}")
 
 

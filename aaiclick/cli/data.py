@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.data.export import write_file, write_s3
 from aaiclick.data.formats import FORMATS
+from aaiclick.data.s3 import SCHEME
 from aaiclick.data.tables import NAMED
 from aaiclick.errors import NotFoundError
 from aaiclick.local import find_both
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROWS = 10
-FAR_ROWS = 1_000
-"""Rows of one answer."""
+NOTHING = "There are no such Objects."
 
 
 @click.group()
@@ -57,14 +56,15 @@ def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
             remote.refuse("--job or --state")
         with remote.open_client() as client:
             found = list(client.pages(calls.get("/v1/objects", limit=1_000)))
-        print_records([_far_line(each) for each in found if each["name"] is not None or not named], output)
+        lines = [_far_line(each) for each in found if each["name"] is not None or not named]
+        print_records(lines, output, nothing=NOTHING)
         return
     entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
     if named:
         entries = [entry for entry in entries if entry.name is not None]
     if state is not None:
         entries = [entry for entry in entries if entry.state == state]
-    print_records([_line(entry) for entry in entries], output)
+    print_records([_line(entry) for entry in entries], output, nothing=NOTHING)
 
 
 @data.command()
@@ -99,13 +99,13 @@ def _print_object(
     line: dict[str, Any], more: dict[str, Any], columns: dict[str, str], rows: list[dict[str, Any]], output: str
 ) -> None:
     if output == "json":
-        print_records([line | more | {"columns": columns, "head": rows}], output)
+        print_record(line | more | {"columns": columns, "head": rows}, output)
         return
-    print_records([line], output)
+    print_record(line, output)
     click.echo()
     print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
     click.echo()
-    print_records(rows, output)
+    print_records(rows, output, nothing="It has no rows.")
 
 
 @data.command()
@@ -118,7 +118,8 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
     if remote.is_remote():
         remote.refuse("'data gc'")
     if dry_run:
-        print_records(with_servers(lambda connection, client: _doomed(connection, client, max_age)), output)
+        doomed = with_servers(lambda connection, client: _doomed(connection, client, max_age))
+        print_records(doomed, output, nothing="Nothing would be dropped.")
         return
 
     async def work(connection: Connection, client: Client) -> dict[str, int]:
@@ -129,7 +130,7 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
             "lost_names": await forget_missing_names(connection, client),
         }
 
-    print_records([with_servers(work)], output)
+    print_record(with_servers(work), output)
 
 
 @data.command()
@@ -137,12 +138,9 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.option("--format", "chosen", type=click.Choice(sorted(FORMATS)), default=None, help="[default: by the name]")
 def export(name: str, path: str, chosen: str | None) -> None:
-    """Write an Object, by its name or its table, to a file (or s3://bucket/key).
-
-    From afar to a file of JSON lines (.jsonl).
-    """
+    """Write an Object, by its name or its table, to a file (or s3://bucket/key)."""
     if remote.is_remote():
-        note(f"{_export_from_afar(name, Path(path), chosen)} rows are in {path}.")
+        note(f"{asyncio.run(_export_from_afar(name, path, chosen))} rows are in {path}.")
         return
 
     async def work(connection: Connection, client: Client) -> int:
@@ -155,22 +153,17 @@ def export(name: str, path: str, chosen: str | None) -> None:
     note(f"{with_servers(work)} rows are in {path}.")
 
 
-def _export_from_afar(name: str, path: Path, chosen: str | None) -> int:
-    """Page after page, beside the file until it is whole."""
-    if "://" in str(path) or (chosen or path.suffix.lstrip(".")) not in ("jsonl", "ndjson"):
-        remote.refuse("Exporting to anything but a file of JSON lines (.jsonl)")
-    count, part = 0, path.with_name(path.name + ".part")
-    with remote.open_client() as client, part.open("w", encoding="utf-8") as file:
-        table = _find_from_afar(client, name)["table_id"]
-        while True:
-            asked = calls.get(calls.named("objects", table, "rows"), offset=count, limit=FAR_ROWS)
-            rows: list[dict[str, Any]] = client.call(asked)["rows"]
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            count += len(rows)
-            if len(rows) < FAR_ROWS:
-                break
-    part.replace(path)
-    return count
+async def _export_from_afar(name: str, path: str, chosen: str | None) -> int:
+    """The server sends what ClickHouse writes; what is compressed, and where it goes, is decided here."""
+    with remote.open_client() as client:
+        found = await asyncio.to_thread(_find_from_afar, client, name)
+    async with remote.open_async_client() as sender:
+        table: str = found["table_id"]
+        if path.startswith(SCHEME):
+            await write_s3(path, chosen, None, lambda kind: sender.export_object(table, kind))
+        else:
+            await write_file(path, chosen, lambda kind: sender.export_object(table, kind))
+        return (await sender.call(calls.get(calls.named("objects", table))))["rows"]
 
 
 def _find_from_afar(client: RemoteClient, name: str) -> dict[str, Any]:

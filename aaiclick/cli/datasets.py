@@ -15,7 +15,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
@@ -75,6 +75,7 @@ def ls(org: str, user: str | None, output: str) -> None:
             for row in rows
         ],
         output,
+        nothing="There are no datasets that may be read.",
     )
 
 
@@ -159,7 +160,7 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
     def ask(client: Client) -> list[Row]:
         return _as_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit)
 
-    print_records(reach(work, ask), output)
+    print_records(reach(work, ask), output, nothing="No rows.")
 
 
 @datasets.command()
@@ -193,7 +194,7 @@ def rematerialize(name: str, wait: bool, org: str, output: str) -> int:
             status = (remote.watch(client, job_id) if wait else client.get_job(job_id))["status"]
     else:
         job_id, status = asyncio.run(_rematerialize(name, wait, org))
-    print_records([{"job": str(job_id), "status": status}], output)
+    print_record({"job": str(job_id), "status": status}, output)
     return EXIT_FAILED if status in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 PAGE = 1_000
+NOTHING = "There are no such dead letters."
 
 
 @click.group()
@@ -35,7 +36,7 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
     """List dead letters, newest first."""
     if group:
         found = reach(_groups, _groups_from_server)
-        print_records([_kind(row) for row in found], output)
+        print_records([_kind(row) for row in found], output, nothing=NOTHING)
         return
 
     async def work(connection: Connection) -> list[Row]:
@@ -58,6 +59,7 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
             for row in reach(work, ask)
         ],
         output,
+        nothing=NOTHING,
     )
 
 

@@ -8,7 +8,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
@@ -45,7 +45,8 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([job_line(row) for row in rows], output)
+    lines = [job_line(row) for row in rows]
+    print_records(lines, output, nothing="There are no such jobs." if wanted or before else "There are no jobs.")
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
 
@@ -65,7 +66,7 @@ def show(job_id: int, output: str) -> None:
         return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
 
     job, progress = reach(work, ask)
-    print_records([job_line(job)], output)
+    print_record(job_line(job), output)
     if output == "table":
         click.echo()
         print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)

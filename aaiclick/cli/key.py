@@ -11,7 +11,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.org import EVERYTHING, org_id_of
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
@@ -56,7 +56,7 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
         return made["key"], made
 
     text, row = reach(work, ask)
-    print_records([{"key": text} | _line(row)], output)
+    print_record({"key": text} | _line(row), output)
     note("Keep the key: it is not shown again.")
 
 
@@ -74,7 +74,7 @@ def ls(org: str, output: str) -> None:
         remote.check_org(client, org)
         return remote.rows(client.pages(calls.get("/v1/keys")))
 
-    print_records([_line(row) for row in reach(work, ask)], output)
+    print_records([_line(row) for row in reach(work, ask)], output, nothing="There are no keys.")
 
 
 @key.command()

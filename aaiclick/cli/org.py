@@ -10,7 +10,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import UnreachableError
@@ -62,7 +62,7 @@ def create(slug: str, name: str | None, weight: int, max_running: int | None, ra
 
     body = {"slug": slug, "name": name or slug, "weight": weight, "max_running": max_running, "rate_per_second": rate}
     made = reach(work, lambda client: remote.row(client.call(calls.post("/v1/orgs", body))))
-    print_records([_line(made)], output)
+    print_record(_line(made), output)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")
 
 

@@ -37,14 +37,27 @@ def output_option(function: Command) -> Command:
     )(function)
 
 
-def print_records(records: Sequence[dict[str, Any]], output: str) -> None:
-    """Print records that share their keys: as JSON, as a table on a terminal, as tab-separated lines into a pipe."""
+def print_record(record: dict[str, Any], output: str) -> None:
+    """Print what a command has made or shows: one object as JSON, else as a list of one."""
+    if output == "json":
+        click.echo(json.dumps(record, indent=2, default=str))
+    else:
+        print_records([record], output)
+
+
+def print_records(records: Sequence[dict[str, Any]], output: str, *, nothing: str = "Nothing to show.") -> None:
+    """Print records that share their keys: as JSON, as a table on a terminal, as tab-separated lines into a pipe.
+
+    For people, `nothing` says that there are none, beside the data.
+    """
     if output == "json":
         click.echo(json.dumps(list(records), indent=2, default=str))
+    elif not records:
+        note(nothing)
     elif sys.stdout.isatty():
         _print_table(records)
     else:
-        for row in [list(records[0]) if records else [], *(list(record.values()) for record in records)]:
+        for row in [list(records[0]), *(list(record.values()) for record in records)]:
             click.echo("\t".join(_text(value) for value in row))
 
 
@@ -59,7 +72,7 @@ def _print_table(records: Sequence[dict[str, Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in list(records[0]) if records else []:
+    for name in records[0]:
         table.add_column(name, overflow="fold")
     for record in records:
         table.add_row(*(Text(_text(value), style=STATE_STYLES.get(_text(value), "")) for value in record.values()))

@@ -35,7 +35,8 @@ def ls(output: str) -> None:
     def ask(client: Client) -> list[Row]:
         return [{"queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
 
-    print_records([row | {"paused_at": moment(row["paused_at"]) or None} for row in reach(work, ask)], output)
+    lines = [row | {"paused_at": moment(row["paused_at"]) or None} for row in reach(work, ask)]
+    print_records(lines, output, nothing="Nothing waits or runs in any queue, and none has settings of its own.")
 
 
 @queues.command()
@@ -84,4 +85,5 @@ def list_workers(everything: bool, output: str) -> None:
             for worker in reach(work, lambda client: remote.rows(client.workers(stopped=everything)))
         ],
         output,
+        nothing="There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones."),
     )

@@ -16,7 +16,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store.words import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
-    from aaiclick.client import Client
+    from aaiclick.client import AsyncClient, Client
     from aaiclick.store.engine import Connection
 
 T = TypeVar("T")
@@ -43,6 +43,12 @@ def open_client() -> Client:
     from aaiclick.client import Client  # heavy: only commands from afar need it
 
     return Client()
+
+
+def open_async_client() -> AsyncClient:
+    from aaiclick.client import AsyncClient
+
+    return AsyncClient()
 
 
 def rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:

@@ -17,7 +17,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.graphs import graph_of
 from aaiclick.cli.jobs import job_line
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record
 from aaiclick.cli.watching import see_through
 from aaiclick.data.forms import annotations_of
 from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, UnreachableError
@@ -59,7 +59,7 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
 
 def _print(line: dict[str, Any], results: dict[str, str], output: str) -> int:
     """How the job ended, what it came to, and the code to exit with."""
-    print_records([line | ({"results": results} if output == "json" else {})], output)
+    print_record(line | ({"results": results} if output == "json" else {}), output)
     if output == "table":
         for function, value in results.items():
             click.echo(f"{function}: {value}")

@@ -13,7 +13,7 @@ import click
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
@@ -53,7 +53,7 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
 
     query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output)
+    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no tasks, or does not exist.")
     if len(rows) == limit:
         note(f"More: --after {rows[-1]['id']}")
 
@@ -77,7 +77,7 @@ def show(task_id: int, output: str) -> None:
         "error": row["error"],
     }
     if output == "json":
-        print_records([facts], output)
+        print_record(facts, output)
         return
     for name, value in facts.items():
         click.echo(f"{name:9} {value if value is not None else ''}")
@@ -94,7 +94,8 @@ def why(task_id: int, output: str) -> None:
         return await why_waiting(connection, task_id)
 
     reasons = reach(work, lambda client: _reasons(client, task_id))
-    print_records([{"code": reason.code, "why": reason.words} for reason in reasons], output)
+    lines = [{"code": reason.code, "why": reason.words} for reason in reasons]
+    print_records(lines, output, nothing="Nothing stands in its way.")
 
 
 @tasks.command()

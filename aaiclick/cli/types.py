@@ -49,6 +49,7 @@ def ls(output: str) -> None:
             for row in reach(work, ask)
         ],
         output,
+        nothing="No type has settings of its own.",
     )
 
 

@@ -11,7 +11,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING, org_id_of
-from aaiclick.cli.output import note, output_option, print_records
+from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
@@ -47,7 +47,7 @@ def create(subject: str, role: str, email: str | None, org: str, output: str) ->
             client.call(calls.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
         )
 
-    print_records([_line(reach(work, ask))], output)
+    print_record(_line(reach(work, ask)), output)
 
 
 @user.command()
@@ -64,7 +64,7 @@ def ls(org: str, output: str) -> None:
         remote.check_org(client, org)
         return [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
 
-    print_records([_line(row) for row in reach(work, ask)], output)
+    print_records([_line(row) for row in reach(work, ask)], output, nothing="There are no users.")
 
 
 @user.command()

@@ -20,6 +20,8 @@ TRIES = 3
 
 PAUSE_SECONDS = 0.3
 LOOK_SECONDS = 0.5
+QUIET_SECONDS = 600.0
+"""Between two pieces of a file: some formats are written a million rows at a time."""
 
 
 class AsyncClient:
@@ -38,6 +40,7 @@ class AsyncClient:
         secret = key or (settings.api_key.get_secret_value() if settings.api_key else None)
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._url = found
+        self._seconds = timeout_seconds
         self._http = httpx.AsyncClient(base_url=found, headers=headers, timeout=timeout_seconds)
 
     async def __aenter__(self) -> Self:
@@ -226,6 +229,28 @@ class AsyncClient:
     async def rematerialize(self, name: str) -> int:
         """Make a dataset again, and everything that is made from it; the id of the job."""
         return int((await self.call(calls.post(calls.named("datasets", name, "rematerialize"))))["id"])
+
+    # --- Objects ------------------------------------------------------------------------------------------------------
+
+    async def export_object(self, table_id: str, format: str = "jsonl") -> AsyncGenerator[bytes]:  # noqa: A002
+        """All rows of an Object as a file, piece by piece; raises if it breaks off."""
+        path = calls.named("objects", table_id, "export")
+        begun = False
+        try:
+            limit = httpx.Timeout(self._seconds, read=max(self._seconds, QUIET_SECONDS))
+            async with self._http.stream("GET", path, params={"format": format}, timeout=limit) as response:
+                if not response.is_success:
+                    await response.aread()
+                    _read(response)
+                async for piece in response.aiter_bytes():
+                    begun = True
+                    yield piece
+        except httpx.TransportError as error:
+            if not begun:
+                raise self._away(error) from error
+            raise UnreachableError(
+                f"The answer of the server at {self._url} broke off.", remedy="Try again; its log may say why."
+            ) from error
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

@@ -43,8 +43,8 @@ class Client:
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _each(self, source: AsyncGenerator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        async def following() -> dict[str, Any] | None:
+    def _each(self, source: AsyncGenerator[T]) -> Iterator[T]:
+        async def following() -> T | None:
             return await anext(source, None)
 
         while (item := self._run(following())) is not None:
@@ -188,6 +188,10 @@ class Client:
     def rematerialize(self, name: str) -> int:
         """Make a dataset again, and everything that is made from it; the id of the job."""
         return self._run(self._client.rematerialize(name))
+
+    def export_object(self, table_id: str, format: str = "jsonl") -> Iterator[bytes]:  # noqa: A002
+        """All rows of an Object as a file, piece by piece; raises if it breaks off."""
+        return self._each(self._client.export_object(table_id, format))
 
     def dead_letters(self, **filters: Any) -> Iterator[dict[str, Any]]:
         return self._each(self._client.dead_letters(**filters))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from aaiclick.data.errors import DataError
@@ -19,16 +19,23 @@ if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
     from aaiclick.data.nodes import Relation
 
+Source = Callable[[str], AsyncGenerator[bytes, None]]
+"""Rows in the format that it is asked for."""
+
+
+def format_settings(chosen: str) -> dict[str, Any]:
+    """What ClickHouse has to be told to write a format as we mean it."""
+    return {
+        "output_format_json_array_of_rows": int(chosen == "json"),
+        "output_format_arrow_compression_method": "none",
+    }
+
 
 async def export_bytes(context: DataContext, relation: Relation, chosen: str) -> AsyncGenerator[bytes, None]:
     """The rows in a file format, as they are made."""
     context.check(relation)
     query = compile_query(await prepare(context, relation))
-    settings = {
-        "output_format_json_array_of_rows": int(chosen == "json"),
-        "output_format_arrow_compression_method": "none",
-    }
-    stream = context.client.stream_bytes(query, FORMATS[chosen].writes, settings, context.query_id())
+    stream = context.client.stream_bytes(query, FORMATS[chosen].writes, format_settings(chosen), context.query_id())
     try:
         async for piece in stream:
             yield piece
@@ -37,6 +44,11 @@ async def export_bytes(context: DataContext, relation: Relation, chosen: str) ->
 
 
 async def export_file(context: DataContext, relation: Relation, path: str | Path, given: str | None) -> Path:
+    """Write rows to a file."""
+    return await write_file(path, given, lambda chosen: export_bytes(context, relation, chosen))
+
+
+async def write_file(path: str | Path, given: str | None, source: Source) -> Path:
     """Write a file; under its name it appears only when it is complete."""
     if "://" in str(path):
         raise DataError(f"{str(path)[:20]!r}… is not a file.", remedy="A file or an s3://bucket/key can be written.")
@@ -52,7 +64,7 @@ async def export_file(context: DataContext, relation: Relation, path: str | Path
         raise DataError(f"{str(target)!r} cannot be written: {words}.", remedy="Check the directory.") from None
     try:
         with file:
-            async with aclosing(_compressed(export_bytes(context, relation, chosen), compression)) as pieces:
+            async with aclosing(_compressed(source(chosen), compression)) as pieces:
                 async for piece in pieces:
                     await asyncio.to_thread(file.write, piece)
         partial.replace(target)
@@ -65,10 +77,15 @@ async def export_file(context: DataContext, relation: Relation, path: str | Path
 async def export_s3(
     context: DataContext, relation: Relation, url: str, given: str | None, access: S3Access | None
 ) -> str:
+    """Write rows to an object of S3."""
+    return await write_s3(url, given, access, lambda chosen: export_bytes(context, relation, chosen))
+
+
+async def write_s3(url: str, given: str | None, access: S3Access | None, source: Source) -> str:
     """Write an object of S3; it appears only when it is complete. Returns its address, as s3://bucket/key."""
     target = S3Object.parse(url)
     chosen, compression = format_of(target.key, given)
-    async with aclosing(_compressed(export_bytes(context, relation, chosen), compression)) as pieces:
+    async with aclosing(_compressed(source(chosen), compression)) as pieces:
         await upload(target, S3Access.from_environment() if access is None else access, pieces)
     return str(target)
 

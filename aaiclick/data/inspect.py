@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -11,7 +13,10 @@ from uuid import UUID
 
 from aaiclick.data.client import connect
 from aaiclick.data.errors import ObjectNotFoundError
+from aaiclick.data.export import format_settings
+from aaiclick.data.formats import FORMATS
 from aaiclick.data.frame import KEY
+from aaiclick.data.statements import Compiled
 from aaiclick.data.tables import NAMED, Shape, is_temporary, read_definition
 from aaiclick.data.types import quote_name
 from aaiclick.settings import ClickHouseTarget
@@ -30,6 +35,7 @@ SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coales
     toString(toUnixTimestamp(metadata_modification_time)) AS changed
 FROM {catalog} WHERE database = {d:String} AND name = {t:String}
 """
+EXPORT_LIMITS = {"readonly": 2, "max_execution_time": 6 * 3600}
 LIMITS = {"readonly": 2, "max_execution_time": 20, "max_result_bytes": 64_000_000, "result_overflow_mode": "throw"}
 
 
@@ -86,12 +92,25 @@ async def preview_object(
     """Rows of an Object in their order, as values that JSON has."""
     described = await describe_object(target, table)
     client = await connect(target.with_database("default"))
-    names = ", ".join(quote_name(name) for name, _ in described.columns) or "1"
-    place = f"{quote_name(target.database)}.{quote_name(table)}"
     key = quote_name(KEY)
-    text = f"SELECT {names} FROM {place} WHERE {key} >= {{first:UInt64}} AND {key} < {{last:UInt64}} ORDER BY {key}"  # noqa: S608
-    found = await client.read_text(text, {"first": offset, "last": offset + limit}, LIMITS)
+    part = f"{_select(target, described)} WHERE {key} >= {{first:UInt64}} AND {key} < {{last:UInt64}} ORDER BY {key}"
+    found = await client.read_text(part, {"first": offset, "last": offset + limit}, LIMITS)
     return [cast("dict[str, Any]", to_json(row)) for row in found.to_pylist()]
+
+
+async def export_object(target: ClickHouseTarget, table: str, chosen: str) -> AsyncGenerator[bytes, None]:
+    """All rows of an Object in their order, in a file format, as they are read; raises ObjectNotFoundError."""
+    described = await describe_object(target, table)
+    client = await connect(target.with_database("default"))
+    query = Compiled(f"{_select(target, described)} ORDER BY {quote_name(KEY)}", {}, EXPORT_LIMITS, ())
+    async with aclosing(client.stream_bytes(query, FORMATS[chosen].writes, format_settings(chosen))) as stream:
+        async for piece in stream:
+            yield piece
+
+
+def _select(target: ClickHouseTarget, described: Described) -> str:
+    names = ", ".join(quote_name(name) for name, _ in described.columns) or "1"
+    return f"SELECT {names} FROM {quote_name(target.database)}.{quote_name(described.seen.table)}"  # noqa: S608
 
 
 def to_json(value: Any) -> Any:

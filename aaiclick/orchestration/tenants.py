@@ -1,12 +1,17 @@
 """Where the Objects of an organisation are: the default one's in the configured ClickHouse database, each other one's
 in a database of its own, with a user of its own that can do nothing outside of it.
 
-The user's password is derived from ours (HMAC), so nothing is kept anywhere: every process that may speak to
-ClickHouse for all can also speak for one, and whoever is given the password of one learns nothing else. Database and
-user are made when the organisation is, and again by whoever finds that they are not there.
+What an organisation may do is a role's. Its user has that role, and so have the users of single workers, which are what
+is handed out (`credentials`): the organisation's own password never leaves processes that hold ours.
+
+That password is derived from ours (HMAC), so nothing is kept anywhere: every process that may speak to ClickHouse for
+all can also speak for one, and whoever is given the password of one learns nothing else. Database, role and user are
+made when the organisation is, and again by whoever finds that they are not there.
 
 A ClickHouse whose users are written in files (the embedded one) has no user for each: there every process of ours uses
-the database of the organisation as the configured user, and who has no credential of ours is given none.
+the database of the organisation as the configured user, and who has no credential of ours is given none. So it is on a
+cluster: its nodes answer each other as the user of the cluster's configuration, so whoever may make Distributed tables,
+as Objects need there, writes through one into any database.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import hashlib
 import hmac
 import importlib
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -24,8 +30,8 @@ from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 
-ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog", "Distributed")
-"""What Objects and datasets are kept in. Others, such as File and URL, lead out of the database."""
+ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog")
+"""What Objects and datasets are kept in. Others, such as File, URL and Distributed, lead out of the database."""
 
 READY_SECONDS = 60.0
 """How long what was found ready is taken to be so."""
@@ -36,31 +42,52 @@ def tenant_target(admin: ClickHouseTarget, org_id: UUID) -> ClickHouseTarget:
     if org_id == DEFAULT_ORG_ID:
         return admin
     name = f"{admin.database}_{org_id.hex}"
-    secret = hmac.new(f"{admin.user}:{admin.password}".encode(), name.encode(), hashlib.sha256).hexdigest()
-    return _as_tenant(admin, name, secret)
+    return as_user(admin.with_database(name), name, secret_of(admin, name))
 
 
-def _as_tenant(node: ClickHouseTarget, name: str, secret: str) -> ClickHouseTarget:
-    others = tuple(_as_tenant(each, name, secret) for each in node.others)
-    return replace(node, user=name, database=name, password=secret, others=others)
+def secret_of(admin: ClickHouseTarget, name: str) -> str:
+    """The password of a user of ours: whoever has the configured one finds it, and nobody else."""
+    return hmac.new(f"{admin.user}:{admin.password}".encode(), name.encode(), hashlib.sha256).hexdigest()
 
 
-def user_statements(tenant: ClickHouseTarget) -> list[str]:
-    """What makes a tenant's user; any of it may be there already."""
-    name = _quoted(tenant.database)
+def as_user(node: ClickHouseTarget, name: str, secret: str) -> ClickHouseTarget:
+    """The same servers by another user, who is the same on each of them."""
+    others = tuple(as_user(each, name, secret) for each in node.others)
+    return replace(node, user=name, password=secret, others=others)
+
+
+def role_of(admin: ClickHouseTarget, org_id: UUID) -> str:
+    """The role that says what an org may do; whoever wants to allow it more grants that to this."""
+    return f"{admin.database}_{org_id.hex}_role"
+
+
+def role_statements(role: str, database: str) -> list[str]:
+    """What makes a role that may do everything in a database; any of it may be there already."""
+    allowed = (
+        *(f"TABLE ENGINE ON {engine}" for engine in ENGINES),  # some servers ask for it
+        "CREATE TEMPORARY TABLE ON *.*",  # table functions such as numbers() ask for it
+        *(f"SELECT ON system.{table}" for table in ("one", "numbers", "parts")),
+    )
     return [
-        f"CREATE USER IF NOT EXISTS {name}",
-        f"ALTER USER {name} IDENTIFIED WITH sha256_password BY '{tenant.password}' DEFAULT DATABASE {name}",
-        f"GRANT CURRENT GRANTS (ALL ON {name}.*) TO {name}",
-        *(f"GRANT TABLE ENGINE ON {engine} TO {name}" for engine in ENGINES),  # some servers ask for it
-        f"GRANT CREATE TEMPORARY TABLE ON *.* TO {name}",  # table functions such as numbers() ask for it
-        f"GRANT SELECT ON system.one TO {name}",
-        f"GRANT SELECT ON system.numbers TO {name}",
-        f"GRANT SELECT ON system.parts TO {name}",
+        f"CREATE ROLE IF NOT EXISTS {quoted(role)}",
+        f"GRANT CURRENT GRANTS (ALL ON {quoted(database)}.*) TO {quoted(role)}",
+        f"GRANT {', '.join(allowed)} TO {quoted(role)}",
     ]
 
 
-def _quoted(name: str) -> str:
+def user_statements(user: ClickHouseTarget, role: str, until: str = "") -> list[str]:
+    """What makes a user with a role, for ever or until a time; any of it may be there already."""
+    name = quoted(user.user)
+    lasting = f" VALID UNTIL '{until}'" if until else ""
+    identity = f"IDENTIFIED WITH sha256_password BY '{user.password}'{lasting} DEFAULT DATABASE {quoted(user.database)}"
+    return [
+        f"CREATE USER IF NOT EXISTS {name} {identity}",
+        f"ALTER USER {name} {identity}",  # as it is now: our own password may have changed
+        f"GRANT {quoted(role)} TO {name}",
+    ]
+
+
+def quoted(name: str) -> str:
     """The database that is configured may be called anything."""
     escaped = name.replace("\\", "\\\\").replace("`", "\\`")
     return f"`{escaped}`"
@@ -70,60 +97,53 @@ class Tenants:
     """Makes them ready, and knows for a while that they are."""
 
     def __init__(self, admin: ClickHouseTarget) -> None:
-        self._admin = admin
+        self.admin = admin
         self._known: dict[UUID, tuple[ClickHouseTarget, float]] = {}
         self._making = asyncio.Lock()
 
     async def ready(self, org_id: UUID) -> ClickHouseTarget:
         """An org's database, by its own user where there can be one, else by ours."""
         if org_id == DEFAULT_ORG_ID:
-            return self._admin
+            return self.admin
         async with self._making:
             known = self._known.get(org_id)
             if known is None or known[1] < time.monotonic():
                 known = self._known[org_id] = await self._find(org_id), time.monotonic() + READY_SECONDS
             return known[0]
 
-    async def credential(self, org_id: UUID) -> ClickHouseTarget:
-        """What may be handed to a process of the org's; raises UnauthorisedError where there is no such user."""
-        target = await self.ready(org_id)
-        if org_id != DEFAULT_ORG_ID and target.user == self._admin.user:
-            raise _no_users(self._admin, "its users are written in files")
-        return target
-
     async def _find(self, org_id: UUID) -> ClickHouseTarget:
-        tenant = tenant_target(self._admin, org_id)
-        if await _answers(tenant):
+        tenant = tenant_target(self.admin, org_id)
+        if not self.admin.cluster and await _answers(tenant):
             return tenant
-        for node in _nodes(self._admin):
-            await (await _connect(node)).run(f"CREATE DATABASE IF NOT EXISTS {_quoted(tenant.database)}")
-        try:
-            await make_user(self._admin, org_id)
-        except UnauthorisedError:
-            return self._admin.with_database(tenant.database)
-        return tenant
+        for node in _nodes(self.admin):
+            await (await connect(node)).run(f"CREATE DATABASE IF NOT EXISTS {quoted(tenant.database)}")
+        if not self.admin.cluster:
+            with suppress(UnauthorisedError):
+                await make_user(self.admin, org_id)
+                return tenant
+        return self.admin.with_database(tenant.database)
 
 
 async def make_user(admin: ClickHouseTarget, org_id: UUID) -> None:
     """Make the user of an org, and what it may do in its database."""
-    tenant = tenant_target(admin, org_id)
+    tenant, role = tenant_target(admin, org_id), role_of(admin, org_id)
+    statements = [*role_statements(role, tenant.database), *user_statements(tenant, role)]
     try:
-        for node in _nodes(admin):
-            client = await _connect(node)
-            for statement in user_statements(tenant):
-                await client.run(statement)
+        client = await connect(admin)
+        for statement in statements:
+            await client.run(statement)
     except UnreachableError:
         raise
     except AaiclickError as error:
-        raise _no_users(admin, error.what.replace(tenant.password, "********")) from None
+        raise no_users(admin, error.what.replace(tenant.password, "********")) from None
 
 
 def _nodes(admin: ClickHouseTarget) -> list[ClickHouseTarget]:
-    """Every server by itself: a cluster has no place for users and databases in common."""
+    """Every server by itself: a cluster has no place for databases in common."""
     return [replace(node, cluster="", others=()) for node in (admin, *admin.others)]
 
 
-def _no_users(admin: ClickHouseTarget, why: str) -> UnauthorisedError:
+def no_users(admin: ClickHouseTarget, why: str) -> UnauthorisedError:
     return UnauthorisedError(
         f"The ClickHouse at {admin.host} has no user for each organisation: {why}.",
         remedy="Give organisations a ClickHouse server whose users are made by SQL (<access_management>1 in its "
@@ -133,7 +153,7 @@ def _no_users(admin: ClickHouseTarget, why: str) -> UnauthorisedError:
 
 async def _answers(tenant: ClickHouseTarget) -> bool:
     try:
-        client = await _connect(tenant)
+        client = await connect(tenant)
         await client.run("SELECT 1")
     except UnreachableError:
         raise
@@ -142,6 +162,6 @@ async def _answers(tenant: ClickHouseTarget) -> bool:
     return True
 
 
-async def _connect(target: ClickHouseTarget) -> Any:
+async def connect(target: ClickHouseTarget) -> Any:
     """Heavy, and most workers never need it: loaded when it is."""
     return await importlib.import_module("aaiclick.data.client").connect(target)

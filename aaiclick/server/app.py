@@ -46,7 +46,8 @@ def create_app(service: Service) -> FastAPI:
         await service.start()
         compile_first()
         beside = (
-            service.live.run(), service.bell.run(), service.routing.run(), house.history.run(), _forget(service),
+            service.live.run(), service.bell.run(), service.routing.run(), service.lending.run(),
+            house.history.run(), _forget(service),
             tidy_logs.run(get_logs_dir(service.settings), keep_seconds=service.settings.retention_seconds),
             compile_all(),
         )  # fmt: skip

@@ -18,6 +18,7 @@ from aaiclick.server.bell import Bell
 from aaiclick.server.events import Routing
 from aaiclick.server.figures import Scraped
 from aaiclick.server.identity import Identity, bearer_token
+from aaiclick.server.lending import Lending
 from aaiclick.server.live import Live
 from aaiclick.server.origin import changes_across_sites
 from aaiclick.server.permissions import Principal
@@ -57,6 +58,7 @@ class Service:
         self.routing = Routing(postgres)
         self.depths = Shared[list["asyncpg.Record"]]()
         self._tenants: Tenants | None = None
+        self.lending = Lending(settings, self._databases, self.owner)
         self._workers: set[tuple[UUID, int]] = set()
         self.figures = Scraped(self.owner)
         self.failure: AaiclickError | None = None
@@ -129,10 +131,6 @@ class Service:
         """Where an org's Objects are: the default one's in the configured database, another's in one of its own."""
         return await (await self._databases()).ready(org_id)
 
-    async def credential(self, org_id: UUID) -> ClickHouseTarget:
-        """What a worker of the org is given; raises where there is no user for each."""
-        return await (await self._databases()).credential(org_id)
-
     async def _databases(self) -> Tenants:
         if self._tenants is None:
             self._tenants = Tenants(await clickhouse_target(self.settings))
@@ -140,6 +138,7 @@ class Service:
 
     async def check_workers(self, connection: Connection, org_id: UUID, worker_ids: Sequence[int]) -> None:
         """Raise unless all of these workers are the org's. Which org a worker is of never changes."""
+        self.lending.want()
         unknown = [worker_id for worker_id in worker_ids if (org_id, worker_id) not in self._workers]
         if not unknown:
             return

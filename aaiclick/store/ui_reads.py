@@ -157,11 +157,11 @@ async def talking_tasks(connection: Connection, job_id: int, limit: int) -> list
     return await connection.fetch(statement("ui_talking_tasks"), job_id, limit)
 
 
-async def queues_of(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
-    """Every queue that has a setting or anything that waits or runs, or was worked on within a day; counts end at
-    COUNTED, and `completed` and `failed` are attempts a minute, over the last RATE_MINUTES.
+async def queues_of(connection: Connection, org_id: UUID, *, after: str = "", limit: int) -> list[asyncpg.Record]:
+    """By name, those after one: every queue that has a setting or anything that waits or runs, or was worked on within
+    a day. Counts end at COUNTED; `completed` and `failed` are attempts a minute, over the last RATE_MINUTES.
     """
-    return await connection.fetch(statement("ui_queues"), org_id, COUNTED, RATE_MINUTES)
+    return await connection.fetch(statement("ui_queues"), org_id, COUNTED, RATE_MINUTES, after, limit)
 
 
 async def org_shares(connection: Connection, limit: int = 200) -> list[asyncpg.Record]:

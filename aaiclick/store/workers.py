@@ -12,9 +12,10 @@ The leader is an economy, not a guarantee: every loop is safe to run by several 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -53,6 +54,14 @@ class Worker:
     queues: list[str]
     org_id: UUID | None
     drain_requested_at: datetime | None
+
+
+class Standing(StrEnum):
+    """Whether anything is to be expected of a worker."""
+
+    HEARD_OF = "HEARD_OF"
+    SILENT = "SILENT"  # it may be back
+    ENDED = "ENDED"
 
 
 async def register_worker(
@@ -101,6 +110,15 @@ async def deregister_worker(connection: Connection, worker_id: int, *, now: date
 async def are_of(connection: Connection, worker_ids: Sequence[int], org_id: UUID) -> bool:
     """Whether all of these workers work for the org."""
     return bool(await connection.fetchval(statement("own_workers"), list(worker_ids), org_id))
+
+
+async def standing(
+    connection: Connection, workers: Collection[tuple[UUID, int]], *, heard_seconds: float, ended_seconds: float
+) -> dict[tuple[UUID, int], Standing]:
+    """Which workers (by org and id) were heard of within a time, and which ended so long ago or are not known."""
+    orgs, ids = [org_id for org_id, _ in workers], [worker_id for _, worker_id in workers]
+    rows = await connection.fetch(statement("worker_standing"), orgs, ids, heard_seconds, ended_seconds)
+    return {(row["org_id"], row["id"]): Standing(row["standing"]) for row in rows}
 
 
 async def draining(connection: Connection, worker_ids: Sequence[int]) -> list[int]:

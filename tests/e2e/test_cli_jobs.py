@@ -55,7 +55,7 @@ def records(result):
 
 def test_run_watches_a_job_to_its_end(project):
     ran = project("run", "project.greet", "--arg", 'words=["hello", "world"]', "-o", "json")
-    (job,) = records(ran)
+    job = records(ran)
     assert (job["status"], job["tasks"]) == ("COMPLETED", "2/2")
     assert f"Job {job['id']} (greet) is submitted." in ran.stderr
     assert [line["id"] for line in records(project("jobs", "ls", "-o", "json"))] == [job["id"]]
@@ -86,13 +86,13 @@ def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_wh
     assert [worker["pid"] for worker in records(project("workers", "ls", "-o", "json"))] == [gone.pid]
     project("queues", "resume", "default")
     ran = project("run", "project.greet", "--arg", 'words=["x"]', "-o", "json")
-    assert records(ran)[0]["status"] == "COMPLETED"
+    assert records(ran)["status"] == "COMPLETED"
 
 
 def test_a_failing_job_is_mended_and_retried(project, tmp_path):
     ran = project("run", "project.careful", "--arg", f"path={tmp_path / 'there'}", "-o", "json")
     assert ran.returncode == 1
-    (job,) = json.loads(ran.stdout)
+    job = json.loads(ran.stdout)
     assert job["status"] == "FAILED"
     (dead,) = records(project("dlq", "ls", "-o", "json"))
     assert "FileNotFoundError" in dead["error"]
@@ -101,7 +101,7 @@ def test_a_failing_job_is_mended_and_retried(project, tmp_path):
     (tmp_path / "there").touch()
     assert "2 tasks" in project("jobs", "retry", job["id"]).stderr
     project("worker", "start", "--drain", "--processes", "1")
-    (job,) = records(project("jobs", "show", job["id"], "-o", "json"))
+    job = records(project("jobs", "show", job["id"], "-o", "json"))
     assert job["status"] == "COMPLETED"
 
 
@@ -117,7 +117,7 @@ def test_dead_letters_are_redriven(project, tmp_path):
 
 def test_what_waits_says_why(project):
     project("queues", "pause", "default")
-    (job,) = json.loads(project("run", "project.greet", "--arg", 'words=["x"]', "--no-wait", "-o", "json").stdout)
+    job = json.loads(project("run", "project.greet", "--arg", 'words=["x"]', "--no-wait", "-o", "json").stdout)
     (task,) = records(project("tasks", "ls", job["id"], "-o", "json"))
     assert "paused" in project("tasks", "why", task["id"]).stdout
     (queue,) = records(project("queues", "ls", "-o", "json"))
@@ -125,7 +125,7 @@ def test_what_waits_says_why(project):
     assert queue["paused_at"]
     project("queues", "resume", "default")
     assert f"Job {job['id']} is cancelled." in project("jobs", "cancel", job["id"]).stderr
-    assert records(project("jobs", "show", job["id"], "-o", "json"))[0]["status"] == "CANCELLED"
+    assert records(project("jobs", "show", job["id"], "-o", "json"))["status"] == "CANCELLED"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_the_job_of_the_readme_runs(started, tmp_path, aaiclick_postgres, aaicli
         AAICLICK_LOG_DIR=str(tmp_path / "logs"),
     )  # fmt: skip
     assert ran.returncode == 0, ran
-    assert json.loads(ran.stdout)[0]["tasks"] == "4/4"
+    assert json.loads(ran.stdout)["tasks"] == "4/4"
 
 
 def test_every_command_of_the_readme_exists(aaiclick):

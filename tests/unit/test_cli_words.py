@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from aaiclick.cli.database import first_line
-from aaiclick.cli.output import print_records
+from aaiclick.cli.output import print_record, print_records
 
 TRACE = """Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -34,3 +36,19 @@ def test_what_would_turn_or_move_the_text_of_a_table_is_shown_instead(terminal: 
     assert "in\\u202evoice\\x1b[2J é" in said
     assert "\u202e" not in said
     assert "\x1b[2J" not in said
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_list_of_nothing_says_so_beside_the_data(terminal: bool, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    print_records([], "table", nothing="There are no jobs.")
+    assert capsys.readouterr() == ("", "There are no jobs.\n")
+    print_records([], "json", nothing="There are no jobs.")
+    assert capsys.readouterr() == ("[]\n", "")
+
+
+def test_one_thing_is_one_object_for_a_program(capsys) -> None:
+    print_record({"id": "7"}, "json")
+    assert json.loads(capsys.readouterr().out) == {"id": "7"}
+    print_record({"id": "7"}, "table")
+    assert capsys.readouterr().out == "id\n7\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Literal
 
 from fastapi import Path, Query
+from starlette.responses import StreamingResponse
 
 from aaiclick.catalog.readable import untold_tables
 from aaiclick.data import inspect
@@ -18,6 +21,9 @@ from aaiclick.server.routing import Call, Caller, Routes
 routes = Routes("objects")
 
 TableId = Annotated[shapes.Name, Path(description="`t` and a snowflake, or `named_` and a name")]
+
+Format = Literal["arrow", "avro", "csv", "json", "jsonl", "orc", "parquet", "tsv"]
+FILE = "application/octet-stream"
 
 
 @routes.get("/v1/objects", Permission.READER)
@@ -42,6 +48,36 @@ async def preview(
     await _must_see(call, table_id)
     target = await call.service.clickhouse(call.principal.org_id)
     return shapes.Preview(rows=await inspect.preview_object(target, table_id, offset=offset, limit=limit))
+
+
+@routes.get(
+    "/v1/objects/{table_id:path}/export",
+    Permission.READER,
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A file; one that breaks off is not whole",
+            "content": {FILE: {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def export(
+    call: Caller,
+    table_id: TableId,
+    chosen: Annotated[Format, Query(alias="format")] = "jsonl",
+) -> StreamingResponse:
+    """Stream all rows of an Object in their order as a file."""
+    target = await call.service.clickhouse(call.principal.org_id)
+    pieces = inspect.export_object(target, table_id, chosen)
+    first = await anext(pieces, b"")  # what cannot be begun is answered like any other error
+    return StreamingResponse(_from(first, pieces), media_type=FILE)
+
+
+async def _from(first: bytes, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece
 
 
 @routes.get("/v1/objects/{table_id:path}", Permission.READER)

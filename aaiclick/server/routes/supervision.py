@@ -85,6 +85,7 @@ async def settle(call: Caller, body: protocol.Settlement) -> None:
         charged = [each for each in body.culprits if int(each.lease.task_id) in mine]
         culprits = [forms.overdue_of(each.model_dump(mode="json")) for each in charged]
         await settle_process(connection, int(body.worker_id), culprits, body.crashed)
+    call.service.lending.end(call.principal.org_id, int(body.worker_id))
 
 
 @routes.post("/v1/worker/house", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)

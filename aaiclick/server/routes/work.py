@@ -70,7 +70,7 @@ async def exchange(call: Caller, body: protocol.Exchange) -> Response:
             lease_seconds=body.lease_seconds,
             org_id=call.principal.org_id,
         )
-    return await _claims(call, claims, accepted=[str(task_id) for task_id in sorted(accepted)])
+    return await _claims(call, body, claims, accepted=[str(task_id) for task_id in sorted(accepted)])
 
 
 @routes.post("/v1/task/claim", Permission.WORKER, response_model=protocol.Claims)
@@ -89,7 +89,7 @@ async def claim(call: Caller, body: protocol.ClaimAsk) -> Response:
             )
         left = deadline - time.monotonic()
         if claims or left <= 0 or not body.limit or call.service.closing.is_set():
-            return await _claims(call, claims)
+            return await _claims(call, body, claims)
         await call.service.bell.until_ready(min(left, LOOK_SECONDS))
 
 
@@ -101,16 +101,20 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
     async with reading(call) as connection:
         row = await reads.get_task(connection, lease.task_id)
         assert row is not None  # noqa: S101  (it has just been found)
+        if row["lease_token"] != lease.token:
+            raise _lost(lease)
         kwargs = json.loads(row["kwargs"])
         needed = results_needed(kwargs)
         if needed and job_id is not None:
             found = await reads.task_results(connection, job_id, sorted(needed))
             kwargs = resolve(kwargs, {task_id: forms.loaded(text) for task_id, text in found.items()})
+    async with _working(call, row["worker_id"]):
+        pass  # the credential is that of the worker that holds the lease, who has to be the caller's
     claimed = Claim(
         lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], json.dumps(kwargs),
         row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
     )  # fmt: skip
-    return _respond({"task": forms.claim_form(claimed), **await _credential(call)})
+    return _respond({"task": forms.claim_form(claimed), **await _credential(call, row["worker_id"])})
 
 
 @routes.post("/v1/task/start", Permission.WORKER)
@@ -375,16 +379,16 @@ async def _failure(call: Call, connection: Connection, form: protocol.Failed) ->
     )
 
 
-async def _claims(call: Call, claims: Sequence[Claim], **more: Any) -> Response:
-    found = await _credential(call) if claims else {"clickhouse": None, "no_clickhouse": None}
+async def _claims(call: Call, body: protocol.Ask, claims: Sequence[Claim], **more: Any) -> Response:
+    found = await _credential(call, int(body.worker_id)) if claims else {"clickhouse": None, "no_clickhouse": None}
     return _respond({"tasks": [forms.claim_form(each) for each in claims], **found, **more})
 
 
-async def _credential(call: Call) -> dict[str, Any]:
+async def _credential(call: Call, worker_id: int) -> dict[str, Any]:
     """What the worker needs to reach the data of its org, or why there is nothing. A task need not touch data."""
     try:
-        return {"clickhouse": forms.target_form(await call.service.credential(call.principal.org_id)),
-                "no_clickhouse": None}  # fmt: skip
+        target = await call.service.lending.give(call.principal.org_id, worker_id)
+        return {"clickhouse": forms.target_form(target), "no_clickhouse": None}
     except UnreachableError:
         return {"clickhouse": None, "no_clickhouse": "It does not answer."}
     except AaiclickError as error:

@@ -17,7 +17,7 @@ from aaiclick.server.ui import static
 from aaiclick.server.ui.door import first_part
 from aaiclick.server.ui.house import House
 from aaiclick.server.ui.pages import ALL
-from aaiclick.server.ui.routing import Visit, dressed, route_of
+from aaiclick.server.ui.routing import NoSuchPageError, Visit, dressed, route_of
 from aaiclick.server.ui.sessions import new_token, token_of
 
 log = logging.getLogger("aaiclick.server")
@@ -39,9 +39,8 @@ def create_pages(house: House) -> Starlette:
         if kind.secret:
             log.error("request %s: %s", request.state.request_id, known)
             return _explain(request, kind.status, AWAY if kind.status == HTTPStatus.SERVICE_UNAVAILABLE else OWN, "")
-        for_programs = kind.status == HTTPStatus.NOT_FOUND and " /v1/" in known.remedy
-        remedy = ELSEWHERE if for_programs else known.remedy
-        return _explain(request, kind.status, known.what, remedy)
+        of_pages = kind.status != HTTPStatus.NOT_FOUND or isinstance(known, NoSuchPageError)
+        return _explain(request, kind.status, known.what, known.remedy if of_pages else ELSEWHERE)
 
     async def on_credential(request: Request, error: Exception) -> Response:  # noqa: ARG001
         return _explain(request, HTTPStatus.UNAUTHORIZED, "You are not signed in.", "Sign in and try again.")

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from aaiclick.errors import ForbiddenError
+from aaiclick.errors import ForbiddenError, NotFoundError
 from aaiclick.server.permissions import Permission, Principal
 from aaiclick.server.routing import Call
 from aaiclick.server.service import Service
@@ -30,6 +30,13 @@ POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+
+
+class NoSuchPageError(NotFoundError):
+    """What a page is about is not there, and its remedy is for whoever looks at pages.
+
+    The remedy of any other NotFoundError is for programs or the command line: pages say where to look instead.
+    """
 
 
 @dataclass

@@ -1,8 +1,9 @@
--- Queues of the org $1 with what waits in them (counts end at $2), and what was finished of them a minute in the last $3. Those that
+-- Queues of the org $1 with what waits in them (counts end at $2), and what was finished of them a minute in the last $3; by name,
+-- those after $4, at most $5. Those that
 -- workers name, or worked on within a day, or the last job of a name (of a hundred names), are there when they are empty too. Names
 -- are found by jumping through the index of ready tasks, so a million of them cost no more than a few.
 WITH RECURSIVE names (queue) AS (
-    (SELECT queue FROM tasks WHERE org_id = $1 AND readiness = 'READY' ORDER BY queue LIMIT 1)
+    (SELECT queue FROM tasks WHERE org_id = $1 AND readiness = 'READY' AND queue > $4 ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT t.queue FROM tasks t WHERE t.org_id = $1 AND t.readiness = 'READY' AND t.queue > n.queue
             ORDER BY t.queue LIMIT 1) FROM names n WHERE n.queue IS NOT NULL
@@ -12,10 +13,10 @@ span AS (
     FROM (SELECT date_trunc('minute', now()) - ($3::int - 1) * interval '1 minute' AS since) AS s
 ),
 recent (queue, n) AS (
-    (SELECT queue, 1 FROM queue_minutes WHERE org_id = $1 ORDER BY queue LIMIT 1)
+    (SELECT queue, 1 FROM queue_minutes WHERE org_id = $1 AND queue > $4 ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT (SELECT m.queue FROM queue_minutes m WHERE m.org_id = $1 AND m.queue > r.queue ORDER BY m.queue LIMIT 1), r.n + 1
-    FROM recent r WHERE r.queue IS NOT NULL AND r.n < 500
+    FROM recent r WHERE r.queue IS NOT NULL AND r.n < $5::int
 ),
 live AS (
     SELECT queue, count(*) AS running FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') AND org_id = $1 GROUP BY queue
@@ -58,4 +59,4 @@ CROSS JOIN span CROSS JOIN LATERAL (
     SELECT coalesce(sum(completed), 0)::float8 / span.minutes AS completed, coalesce(sum(failed), 0)::float8 / span.minutes AS failed
     FROM queue_minutes WHERE org_id = $1 AND queue = e.name AND minute >= span.since) AS m
 LEFT JOIN aside h ON h.queue = e.name LEFT JOIN queues q ON q.org_id = $1 AND q.name = e.name
-ORDER BY e.name LIMIT 500
+WHERE e.name > $4::text ORDER BY e.name LIMIT $5::int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -95,6 +98,27 @@ def test_a_queue_that_is_empty_can_still_be_paused(site, window) -> None:
     site.api("POST", "/v1/tasks", {"items": [item]})
     site.until("SELECT count(*) = 1 AS ok FROM queue_minutes WHERE queue = 'passing'")
     assert 'name="name" value="passing"' in window("writer").client.get("/queues").text
+
+
+def test_queues_come_in_pages_each_with_its_limits(site, window) -> None:
+    client = window("other-writer").client
+    site.sql(
+        "INSERT INTO queues (org_id, name, weight) SELECT o.id, 'many ' || lpad(n::text, 3, '0'), n"
+        " FROM orgs o, generate_series(1, 150) n WHERE o.slug = 'other' RETURNING 1"
+    )
+    try:
+        seen: list[str] = []
+        path: str | None = "/queues"
+        while path is not None:
+            text = client.get(path).text
+            seen += re.findall(r"<b>(many \d+)</b>", text)
+            following = re.search(r'rel="next" href="([^"]+)"', text)
+            path = following and html.unescape(following[1])
+        assert seen == [f"many {n:03}" for n in range(1, 151)]
+        limits = re.search(r'href="([^"]+many\+150#limits)"', text)[1]
+        assert 'name="weight" min="1" value="150"' in client.get(html.unescape(limits)).text
+    finally:
+        site.sql("DELETE FROM queues WHERE name LIKE 'many %' RETURNING 1")
 
 
 def test_pages_say_what_they_mean(site, window, things) -> None:

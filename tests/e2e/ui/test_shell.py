@@ -138,7 +138,11 @@ def test_what_another_organisation_has_is_not_there(window, things) -> None:
         answer = other.get(path)
         assert answer.status_code == 404
         assert "There is no" in answer.text
+        assert "look for it in the lists" in answer.text
         assert "/v1/" not in answer.text
+    nowhere = other.get("/dags/nowhere")
+    assert nowhere.status_code == 404
+    assert "aaiclick dag deploy FILE" in nowhere.text  # a page's own words
     assert "nightly report" not in other.get("/jobs").text + other.get("/search?q=nightly").text + other.get("/").text
 
 

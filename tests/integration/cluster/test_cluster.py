@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ from aaiclick.orchestration import JobStatus, create_job, get_task, run_job_test
 from aaiclick.orchestration.inventory import inventory
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.tenants import Tenants
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
 from aaiclick.store.engine import connect as connect_postgres
 from aaiclick.store.tables import release_jobs
@@ -53,6 +55,21 @@ async def test_rows_lie_in_ranges_one_shard_after_the_other(data, admins, clickh
     first, second = ([row[0] for row in admin.query(text).result_rows] for admin in admins)
     assert first == [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18]
     assert second == [4, 5, 6, 7, 12, 13, 14, 15]
+
+
+async def test_an_organisation_has_a_database_on_every_node(small_ranges, admins, clickhouse_target):
+    target = await Tenants(clickhouse_target).ready(UUID(int=1))
+    assert target.database.startswith(f"{clickhouse_target.database}_")
+    try:
+        async with DataContext(target):
+            obj = await create_object_from_value(list(range(16)), name="ours")
+            assert await (obj + 1).sum().data() == 136
+            assert [each.name for each in await seen_objects(target)] == ["ours"]
+        text = f"SELECT total_rows FROM system.tables WHERE database = '{target.database}' AND name LIKE '%_local'"
+        assert [admin.query(text).result_rows for admin in admins] == [[(8,)], [(8,)]]
+    finally:
+        for admin in admins:
+            admin.command(f"DROP DATABASE {target.database} SYNC")
 
 
 async def test_a_chunk_is_read_from_the_node_that_has_it(data, pair, asked):

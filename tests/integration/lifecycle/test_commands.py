@@ -27,7 +27,7 @@ async def run(*arguments: str) -> str:
     return result.stdout
 
 
-async def listed(*arguments: str):
+async def said(*arguments: str):
     return json.loads(await run(*arguments, "-o", "json"))
 
 
@@ -42,17 +42,28 @@ async def job(servers):
     return made
 
 
+async def test_every_list_that_is_empty_says_so(servers):
+    lists = ("jobs", "queues", "workers", "dlq", "types", "key", "user", "data", "datasets")
+    others = (["dlq", "ls", "--group"], ["dag", "versions"], ["tasks", "ls", "7"])
+    for line in (*([name, "ls"] for name in lists), *others):
+        shown = await asyncio.to_thread(CliRunner().invoke, cli, line, standalone_mode=False)
+        assert shown.exception is None, (line, shown.exception)
+        assert (shown.stdout, shown.stderr.count("\n")) == ("", 1), line
+        assert shown.stderr != "Nothing to show.\n", line
+        assert await said(*line) == []
+
+
 async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
     async with DataContext(servers.clickhouse):
         await create_object_from_value([1, 2, 3], name="kept")
-    kept, result = sorted(await listed("data", "ls"), key=lambda line: line["state"] != "named")
+    kept, result = sorted(await said("data", "ls"), key=lambda line: line["state"] != "named")
     assert (kept["name"], kept["state"], kept["rows"]) == ("kept", "named", 3)
     assert (result["state"], result["rows"], result["references"]) == ("live", 2, 1)
     assert result["owners"].endswith(f"of job {job.id}")
     assert result["bytes"] > 0
-    assert await listed("data", "ls", "--job", str(job.id)) == [result]
-    assert [line["name"] for line in await listed("data", "ls", "--named")] == ["kept"]
-    (shown,) = await listed("data", "show", result["name"])
+    assert await said("data", "ls", "--job", str(job.id)) == [result]
+    assert [line["name"] for line in await said("data", "ls", "--named")] == ["kept"]
+    shown = await said("data", "show", result["name"])
     assert shown["columns"] == {"shop": "String", "price": "Int64"}
     await run("data", "export", result["name"], str(tmp_path / "out.csv"))
     assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ['"n",2', '"s",3']
@@ -66,11 +77,11 @@ async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
 async def test_releasing_a_job_and_collecting_drops_its_results(servers, job):
     (table,) = await servers.tables()
     orphan = await servers.create(new_table(4000))
-    assert [line["table"] for line in await listed("data", "gc", "--dry-run")] == [orphan]
+    assert [line["table"] for line in await said("data", "gc", "--dry-run")] == [orphan]
     await run("jobs", "release", str(job.id))
-    assert {line["table"] for line in await listed("data", "gc", "--dry-run")} == {orphan, table}
+    assert {line["table"] for line in await said("data", "gc", "--dry-run")} == {orphan, table}
     assert await servers.tables() == {orphan, table}
-    assert await listed("data", "gc") == [{"released": 1, "orphans": 1, "lost_names": 0}]
+    assert await said("data", "gc") == {"released": 1, "orphans": 1, "lost_names": 0}
     assert await servers.tables() == set()
 
 
@@ -81,7 +92,7 @@ async def test_doctor_finds_tables_that_are_missing_and_tables_that_nobody_needs
     await servers.client.run(f"DROP TABLE {result} SYNC")
     found = await disagreements(servers.db, servers.client, orphan_seconds=3600)
     assert {(each.invariant, each.table) for each in found} == {("I7", result), ("I8", orphan)}
-    checks = {line["check"]: line for line in await listed("doctor")}
+    checks = {line["check"]: line for line in await said("doctor")}
     assert checks["tables"]["state"] == "failed"
     assert result in checks["tables"]["detail"]
     assert checks["invariants"]["state"] == "ok"
@@ -95,11 +106,11 @@ async def test_doctor_repairs_what_is_safe(servers):
     orphan, young = await servers.create(new_table(4000)), await servers.create(new_table(10))
     unused = await servers.create()
     await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", unused)
-    checks = {line["check"]: line for line in await listed("doctor")}
+    checks = {line["check"]: line for line in await said("doctor")}
     assert checks["invariants"]["state"] == "failed"
     assert "repair" not in checks
     assert await servers.tables() == {orphan, young, unused}
-    checks = {line["check"]: line for line in await listed("doctor", "--repair")}
+    checks = {line["check"]: line for line in await said("doctor", "--repair")}
     assert checks["repair"]["detail"].startswith("1 leases taken back, 0 dead workers")
     assert "2 tables dropped" in checks["repair"]["detail"]
     assert {checks[each]["state"] for each in ("repair", "invariants", "tables")} == {"ok"}
@@ -115,7 +126,7 @@ async def test_a_name_deleted_by_a_plain_context_is_let_go(servers):
     await servers.client.run("DROP TABLE named_kept SYNC")
     (finding,) = await disagreements(servers.db, servers.client, orphan_seconds=0)
     assert (finding.invariant, finding.table) == ("I7", "named_kept")
-    assert (await listed("data", "gc"))[0]["lost_names"] == 1
+    assert (await said("data", "gc"))["lost_names"] == 1
     assert await servers.counts() == {}
 
 

@@ -25,7 +25,7 @@ def test_the_example_runs_and_shows_its_progress(aaiclick_env, tmp_path, monkeyp
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path))
     ran = aaiclick("run", "examples.map_prices.prices", "--arg", "rows=250000", "-o", "json")
     assert "map examples.map_prices.taxed: 3 of 3 chunks, 250,000 (" in ran.stderr
-    (job,) = json.loads(ran.stdout)
+    job = json.loads(ran.stdout)
     shown = aaiclick("jobs", "show", job["id"]).stdout
     assert "map examples.map_prices.dear" in shown
     assert "250,000 (" in shown

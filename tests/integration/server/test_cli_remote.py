@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from aaiclick.cli import remote
 from aaiclick.cli.main import cli
-from aaiclick.settings import get_settings
+from aaiclick.client import AsyncClient
+from aaiclick.data import DataContext, create_object_from_value, export
+from aaiclick.data.client import connect
+from aaiclick.data.errors import DataError
+from aaiclick.data.formats import FORMATS
+from aaiclick.errors import UnreachableError
+from aaiclick.settings import get_settings, parse_clickhouse_url
 from tests.hatchery import HATCHERY
 
 
@@ -80,7 +90,7 @@ def test_a_command_prints_the_same_from_afar(command, work, line: str) -> None:
 def test_a_task_is_shown_from_afar(command, work) -> None:
     shown = {}
     for role in (None, "operator-reader"):
-        [shown[role]] = json.loads(command("tasks", "show", work["TASK"], "-o", "json", role=role).stdout)
+        shown[role] = json.loads(command("tasks", "show", work["TASK"], "-o", "json", role=role).stdout)
     near, far = shown.values()
     assert json.loads(near.pop("kwargs")) == json.loads(far.pop("kwargs")) == {"x": 1}
     assert near == far
@@ -204,17 +214,17 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
         assert result.exception is None, (line, result.exception, result.output)
         return json.loads(result.stdout)
 
-    [ran] = far("run far_tasks.both --arg n=1")
+    ran = far("run far_tasks.both --arg n=1")
     assert (ran["status"], ran["tasks"], ran["results"]) == ("COMPLETED", "2/2", {"one": "3"})
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
     before = len(far("jobs ls"))
     with place_unknown():
-        [by_name] = far("run far_tasks.both --arg n=2")
+        by_name = far("run far_tasks.both --arg n=2")
         assert (by_name["status"], by_name["tasks"], by_name["results"]) == ("COMPLETED", "3/3", {"both": "4"})
-        [pair] = far("run far_tasks.pair --arg n=2")
+        pair = far("run far_tasks.pair --arg n=2")
         assert (pair["status"], pair["tasks"]) == ("COMPLETED", "3/3")
     assert len(far("jobs ls")) == before + 2
-    [elsewhere] = far("run not.installed.here --no-wait")
+    elsewhere = far("run not.installed.here --no-wait")
     assert elsewhere["name"] == "here"
     assert command("jobs", "cancel", elsewhere["id"]).exception is None
     assert command("jobs", "release", ran["id"]).exception is None
@@ -236,7 +246,7 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
     assert "before it begins" in str(command(*words.split(), "--to", "2026-02-01").exception)
     refused = command(*words.split(), role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
-    [again] = far("datasets rematerialize far_total")
+    again = far("datasets rematerialize far_total")
     assert again["status"] == "COMPLETED"
     (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))
     assert far("dag deploy far.yaml")
@@ -251,11 +261,98 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
 
     named = [each for each in far("data ls") if each["rows"]]
     assert named
-    shown = far(f"data show {named[0]['name']}")[0]
+    shown = far(f"data show {named[0]['name']}")
     assert shown["columns"]
-    result = command("data", "export", named[0]["name"], "out.jsonl")
-    assert result.exception is None, result.exception
-    assert len((place / "out.jsonl").read_text().splitlines()) == named[0]["rows"]
+
+
+@pytest.fixture
+def sales(site):
+    """A named Object with values of many kinds."""
+    values = {
+        "n": [1, 2**60, None],
+        "x": [0.5, math.nan, math.inf],
+        "d": [Decimal("1.10"), Decimal("2.20"), Decimal("3.30")],
+        "at": [datetime(2026, 1, 1, 12, tzinfo=UTC)] * 3,
+        'odd, `a"b': ["x", "ü\n", ""],
+        "many": [[1, 2], [], [3]],
+    }
+
+    async def make() -> None:
+        async with DataContext(parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])):
+            await create_object_from_value(values, name="sales/2026", replace=True)
+
+    asyncio.run(make())
+    return "sales/2026"
+
+
+def test_an_export_from_afar_is_the_file_that_it_is_beside_the_databases(command, sales, tmp_path) -> None:
+    for kind in ("near", "far"):
+        (tmp_path / kind).mkdir()
+
+    def both(file: str) -> list[Result]:
+        asked = ((None, "near"), ("operator-reader", "far"))
+        return [command("data", "export", sales, str(tmp_path / place / file), role=role) for role, place in asked]
+
+    for file in (*(f"out.{name}" for name in sorted(FORMATS) if name != "avro"), "out.csv.gz"):
+        for result in both(file):
+            assert result.exception is None, result.exception
+            assert "3 rows are in" in result.stderr
+        assert (tmp_path / "far" / file).read_bytes() == (tmp_path / "near" / file).read_bytes()
+    near, far = (result.exception for result in both("out.avro"))  # which has no such name for a column
+    assert isinstance(near, DataError)
+    assert "Invalid name" in str(near)
+    assert "Invalid name" in str(far)
+    assert {each.name for each in (tmp_path / "far").iterdir()} == {each.name for each in (tmp_path / "near").iterdir()}
+
+
+def test_an_export_from_afar_goes_to_a_bucket_as_well(command, sales, monkeypatch) -> None:
+    """The upload itself is the one of every export."""
+    uploaded: dict[str, bytes] = {}
+
+    async def upload(target, access, pieces) -> None:
+        uploaded[str(target)] = b"".join([piece async for piece in pieces])
+
+    monkeypatch.setattr(export, "upload", upload)
+    assert command("data", "export", sales, "s3://pile/sales.tsv", role="operator-reader").exception is None
+    assert uploaded["s3://pile/sales.tsv"].startswith(b"n\tx\td\t")
+
+
+def test_an_export_that_breaks_off_leaves_no_file(command, site, tmp_path, monkeypatch) -> None:
+    """ClickHouse fails near the end, when much has been sent already."""
+    target = parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])
+    table = "named_torn"
+    rows, last = 2_000_000, 1_900_000
+    asyncio.run(
+        _tell(
+            target,
+            f"CREATE OR REPLACE TABLE {table} (aai_id UInt64, x UInt8 ALIAS throwIf(aai_id = {last}, 'torn'))"
+            " ENGINE = MergeTree ORDER BY aai_id",
+            f"INSERT INTO {table} SELECT number FROM numbers({rows})",
+        )
+    )
+    received: list[int] = []
+    write = AsyncClient.export_object
+
+    async def count(client, *arguments):
+        async for piece in write(client, *arguments):
+            received.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(AsyncClient, "export_object", count)
+    before = tmp_path / "torn.csv"
+    before.write_text("as it was")
+    result = command("data", "export", "torn", str(before), role="operator-reader")
+    assert isinstance(result.exception, UnreachableError)
+    assert "broke off" in str(result.exception)
+    assert sum(received) > 1_000_000
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("torn.csv", "as it was")]
+    asyncio.run(_tell(target, f"DROP TABLE {table}"))
+
+
+async def _tell(target, *statements: str) -> None:
+    client = await connect(target)
+    for statement in statements:
+        await client.run(statement)
 
 
 def test_people_and_keys_from_afar(command, site) -> None:
@@ -264,13 +361,13 @@ def test_people_and_keys_from_afar(command, site) -> None:
         assert result.exception is None, (line, result.exception)
         return json.loads(result.stdout)
 
-    [made] = far("key", "create", "k", "--scope", "reader", "--days", "1")
+    made = far("key", "create", "k", "--scope", "reader", "--days", "1")
     assert made["key"].startswith("aai_")
     assert command("key", "revoke", made["id"]).exception is None
-    [person] = far("user", "create", "12345", "--role", "writer")
-    [org] = far("org", "create", "afar", "--weight", "3")
+    person = far("user", "create", "12345", "--role", "writer")
+    org = far("org", "create", "afar", "--weight", "3")
     assert command("org", "pause", "afar").exception is None
-    assert far("key", "create", "first", "--scope", "admin", "--org", "afar")[0]["scopes"] == "admin"
+    assert far("key", "create", "first", "--scope", "admin", "--org", "afar")["scopes"] == "admin"
     assert command("types", "retry", "mail", "--base-seconds", "7").exception is None
     assert command("types", "pause", "mail").exception is None
     for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls"]):

@@ -11,11 +11,10 @@ from starlette.responses import Response
 from aaiclick.catalog.backfill import can_be_filled
 from aaiclick.catalog.deploy import roll_back, version_before
 from aaiclick.catalog.readable import may_read_text
-from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
 from aaiclick.server.routes.datasets import reader
-from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.ui.routing import NoSuchPageError, Pages, Visit
 from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
 from aaiclick.server.ui.words import definition_look
 from aaiclick.store import catalog_dags, ui_dags
@@ -59,7 +58,7 @@ async def _choose(visit: Visit, connection: Connection) -> dict[str, Any]:
     versions = await catalog_dags.list_versions(connection, org, name)
     serving = next((row for row in versions if row["serving"]), None)
     if serving is None:
-        raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
+        raise NoSuchPageError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
     chosen = next((row for row in versions if row["yaml_hash"] == visit.query("version")), serving)
     shown = await catalog_dags.find_version(connection, org, name, chosen["id"])
     current = await catalog_dags.find_version(connection, org, name)

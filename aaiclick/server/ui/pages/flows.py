@@ -14,11 +14,11 @@ from starlette.responses import Response
 from aaiclick.catalog import backfill
 from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.errors import AaiclickError, ConflictError, LimitError, NotFoundError, RequestError, ScheduleError
+from aaiclick.errors import AaiclickError, ConflictError, LimitError, RequestError, ScheduleError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import dags as api
 from aaiclick.server.routes.common import changing, note, reading
-from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.ui.routing import NoSuchPageError, Pages, Visit
 from aaiclick.store import catalog_backfill, catalog_sources
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ async def preview(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
         definitions = await catalog_backfill.definitions_of(connection, visit.who.org_id, name)
         if not definitions:
-            raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
+            raise NoSuchPageError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag deploy FILE' makes one.")
         if asked.is_whole:
             try:
                 plan = await _plan(visit, connection, asked)

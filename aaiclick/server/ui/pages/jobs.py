@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from aaiclick.errors import AaiclickError, NotFoundError
+from aaiclick.errors import AaiclickError, RequestError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
 from aaiclick.server.ui.looking import looking
@@ -99,7 +99,7 @@ async def retry(visit: Visit) -> Response:
 def _picked(visit: Visit) -> list[int]:
     picked = [int(text) for text in visit.form.get("id", []) if _is_id(text)]
     if not picked:
-        raise NotFoundError("No job was picked.", remedy="Pick some by the boxes on the left.")
+        raise RequestError("No job was picked.", remedy="Pick some by the boxes on the left.")
     if len(picked) > MOST_PICKED:
         raise AaiclickError(f"More than {MOST_PICKED} jobs were picked.")
     return picked

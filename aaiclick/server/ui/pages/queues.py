@@ -21,15 +21,21 @@ if TYPE_CHECKING:
 
 pages = Pages()
 
+LISTED = 100
+
 
 @pages.get("/queues", Permission.READER)
 async def index(visit: Visit) -> Response:
-    org = visit.who.org_id
+    org, after = visit.who.org_id, visit.query("after").replace("\x00", "")
     async with reading(visit.call) as connection:
-        rows = await visit.house.kept.get(("queues", org), lambda: ui_reads.queues_of(connection, org))
+        rows = await visit.house.kept.get(
+            ("queues", org, after), lambda: ui_reads.queues_of(connection, org, after=after, limit=LISTED + 1)
+        )
+    shown = rows[:LISTED]
     return visit.page(
         "queues.html",
-        queues=rows,
+        queues=shown,
+        following=shown[-1]["name"] if len(rows) > LISTED else None,
         bound=ui_reads.COUNTED,
         now=datetime.now(UTC),
         change=visit.query("change"),

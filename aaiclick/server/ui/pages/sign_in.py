@@ -7,12 +7,12 @@ from http import HTTPStatus
 
 from starlette.responses import RedirectResponse, Response
 
-from aaiclick.errors import NotFoundError, UnauthorisedError, UnreachableError
+from aaiclick.errors import UnauthorisedError, UnreachableError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.problems import CredentialError, request_id_of
 from aaiclick.server.ui import sessions
 from aaiclick.server.ui.code_flow import CodeFlow, Errand
-from aaiclick.server.ui.routing import THEMES, Pages, Visit, local
+from aaiclick.server.ui.routing import THEMES, NoSuchPageError, Pages, Visit, local
 
 log = logging.getLogger("aaiclick.server")
 
@@ -131,7 +131,7 @@ def _failed(visit: Visit, error: SignInError) -> Response:
 
 def _flow(visit: Visit) -> CodeFlow:
     if visit.house.code_flow is None:
-        raise NotFoundError(
+        raise NoSuchPageError(
             "Nobody signs in by an identity provider here.", remedy="AAICLICK_OIDC_CLIENT_ID makes the server do so."
         )
     return visit.house.code_flow
