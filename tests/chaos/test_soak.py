@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-import subprocess
-import sys
 
 import pytest
 
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, trends
+from tests.hatchery import HATCHERY
 
 
 def samples(kind, figure, count=100):
@@ -46,8 +46,7 @@ def test_only_a_soak_that_was_long_enough_is_judged():
 
 @pytest.mark.timeout(120)
 def test_a_short_soak_looks_at_everything():
-    command = [sys.executable, "-m", "aaiclick", "chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = HATCHERY.run(["chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"], dict(os.environ))
     records = json.loads(ran.stdout)
     assert ran.returncode == 0, ran.stderr  # within seconds pools still open, and that is no growth
     assert "too short to judge" in ran.stderr
