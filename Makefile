@@ -35,7 +35,7 @@ $(AXE): $(STAMP)
 	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
-# A file stays with one process: what its tests share is made once. Long ones come first, unit tests last.
+# A file stays with one process (tests/conftest.py): what its tests share is made once. Unit tests come last.
 test: install browser
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 

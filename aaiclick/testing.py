@@ -17,8 +17,6 @@ import base64
 import contextlib
 import http.client
 import os
-import shutil
-import tempfile
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Coroutine, Generator
@@ -27,6 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from aaiclick.scratch import scratch_directory
+
 if TYPE_CHECKING:
     from aaiclick.settings import ClickHouseTarget, PostgresTarget
     from aaiclick.store.engine import Connection
@@ -34,66 +34,71 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOME_VARIABLE = "AAICLICK_TEST_HOME"
+OWN = "aaiclick-test-"
+"""How the homes are called that a run makes for itself."""
 TEMPLATE = "aaiclick_template"
+HASTE = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+"""For a stack that goes with its run: nothing of it has to outlive the machine."""
 FINGERPRINT = "SELECT aaiclick_testing.fingerprint()"
+END_OTHERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 
 CLEANER = """
 CREATE SCHEMA aaiclick_testing;
-CREATE FUNCTION aaiclick_testing.keep_baseline() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE name text; filled boolean;
-BEGIN
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO filled;
-        IF filled THEN EXECUTE format('CREATE TABLE aaiclick_testing.%I AS TABLE public.%1$I', name); END IF;
-    END LOOP;
-END $$;
 CREATE FUNCTION aaiclick_testing.fingerprint() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
         SELECT 'r' || relname || relkind::text || coalesce(reloptions::text, '') AS line
         FROM pg_class WHERE relnamespace = 'public'::regnamespace
-        UNION ALL SELECT 'c' || conname || conrelid::regclass::text FROM pg_constraint
+        UNION ALL SELECT 'c' || conname || conrelid::text FROM pg_constraint
         WHERE connamespace = 'public'::regnamespace
-        UNION ALL SELECT 't' || tgname || tgrelid::regclass::text || tgenabled::text FROM pg_trigger
+        UNION ALL SELECT 't' || tgname || tgrelid::text || tgenabled::text FROM pg_trigger
         WHERE NOT tgisinternal
-        UNION ALL SELECT 'a' || attrelid::regclass::text || attname FROM pg_attribute
+        UNION ALL SELECT 'a' || attrelid::text || attname FROM pg_attribute
         WHERE attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
-        UNION ALL SELECT 'p' || polname || polrelid::regclass::text FROM pg_policy
+        UNION ALL SELECT 'p' || polname || polrelid::text FROM pg_policy
     ) AS lines $$;
-CREATE FUNCTION aaiclick_testing.clean() RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE name text; filled boolean; large bigint;
+DO $make$
+DECLARE name text; filled boolean; steps text := '';
 BEGIN
-    SELECT max(pg_relation_size(format('public.%I', tablename))) INTO large FROM pg_tables WHERE schemaname = 'public';
-    IF large > 4000000 THEN RETURN false; END IF;
-    PERFORM set_config('session_replication_role', 'replica', true);
     FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
+        steps := steps || format('IF EXISTS (SELECT FROM public.%I) THEN DELETE FROM public.%1$I; END IF; ', name);
         EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', name) INTO filled;
-        IF filled THEN EXECUTE format('DELETE FROM public.%I', name); END IF;
-        IF to_regclass(format('aaiclick_testing.%I', name)) IS NOT NULL THEN
-            EXECUTE format('INSERT INTO public.%I SELECT * FROM aaiclick_testing.%1$I', name);
+        IF filled THEN
+            EXECUTE format('CREATE TABLE aaiclick_testing.%I AS TABLE public.%1$I', name);
+            steps := steps || format('INSERT INTO public.%I SELECT * FROM aaiclick_testing.%1$I; ', name);
         END IF;
     END LOOP;
-    RETURN true;
-END $$;
-SELECT aaiclick_testing.keep_baseline();
+    -- Its statements are planned once in a session.
+    EXECUTE format('CREATE FUNCTION aaiclick_testing.clean() RETURNS boolean LANGUAGE plpgsql AS %L', $head$
+        DECLARE large bigint;
+        BEGIN
+            SELECT max(pg_relation_size(oid)) INTO large FROM pg_class
+            WHERE relnamespace = 'public'::regnamespace AND relkind = 'r';
+            IF large > 4000000 THEN RETURN false; END IF;
+            PERFORM set_config('session_replication_role', 'replica', true);
+            $head$ || steps || 'RETURN true; END');
+END $make$;
 """
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the home of the run's stack in the first process, so that workers started by it inherit the choice."""
     if HOME_VARIABLE not in os.environ:
-        os.environ[HOME_VARIABLE] = tempfile.mkdtemp(prefix="aaiclick-test-")
-        config.stash[_OWNS] = True
+        config.stash[_OWNED] = made = contextlib.ExitStack()
+        os.environ[HOME_VARIABLE] = str(made.enter_context(scratch_directory(OWN)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if config.stash.get(_OWNS, False):
+    if (owned := config.stash.get(_OWNED, None)) is not None:
         home = Path(os.environ.pop(HOME_VARIABLE))
         if (home / "keeper.lock").exists():
             _stop(home)
-        shutil.rmtree(home, ignore_errors=True)
+        owned.close()
 
 
-_OWNS = pytest.StashKey[bool]()
+_OWNED = pytest.StashKey[contextlib.ExitStack]()
 
 
 def _stop(home: Path) -> None:
@@ -117,14 +122,16 @@ class _Stack:
         self._thread.start()
         self._admin: Connection | None = None
         self._clean: list[str] = []
+        self._lines: dict[str, Connection] = {}
         self._fingerprint = ""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        if self._admin is not None:
-            self.run(self._admin.close())
+        for line in (self._admin, *self._lines.values()):
+            if line is not None:
+                self.run(line.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -145,6 +152,8 @@ class _Stack:
         with locked(self.home / "template.lock"):
             if await self.sql(f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}'"):  # noqa: S608
                 return
+            for statement in HASTE if self.home.name.startswith(OWN) else ():
+                await self.sql(statement)
             await self.sql(f"DROP DATABASE IF EXISTS {TEMPLATE}_new")
             await self.sql(f"CREATE DATABASE {TEMPLATE}_new")
             fresh = self.lease.postgres().with_database(f"{TEMPLATE}_new")
@@ -167,21 +176,29 @@ class _Stack:
         """
         clean = False
         with contextlib.suppress(Exception):  # the test may have broken it in any way: then it goes
-            clean = await self._clean_up(name)
+            clean = await self._clean_up(await self._line_to(name))
         if clean:
             self._clean.append(name)
             return
+        if name in self._lines:
+            await self._lines.pop(name).close()
         await self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
-    async def _clean_up(self, name: str) -> bool:
-        await self.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608
+    async def _line_to(self, name: str) -> Connection:
+        """It stays open: a session that has looked at a hundred tables once does so at once."""
+        if name not in self._lines or self._lines[name].is_closed():
+            self._lines[name] = await _connect(self.lease.postgres().with_database(name))
+        return self._lines[name]
+
+    async def _clean_up(self, line: Connection) -> bool:
+        while await line.fetch(END_OTHERS):  # noqa: ASYNC110  (they end by themselves, and tell nobody)
+            await asyncio.sleep(0.005)
         if not self._fingerprint:
             async with _connected(self.lease.postgres().with_database(TEMPLATE)) as connection:
                 self._fingerprint = str(await connection.fetchval(FINGERPRINT))
-        async with _connected(self.lease.postgres().with_database(name)) as connection:
-            if await connection.fetchval(FINGERPRINT) != self._fingerprint:
-                return False
-            return bool(await connection.fetchval("SELECT aaiclick_testing.clean()"))
+        if await line.fetchval(FINGERPRINT) != self._fingerprint:
+            return False
+        return bool(await line.fetchval("SELECT aaiclick_testing.clean()"))
 
 
 async def _connect(target: PostgresTarget) -> Connection:

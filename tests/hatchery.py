@@ -2,13 +2,14 @@
 
 Starting Python and importing takes a second or two of a core, forking milliseconds. What is forked runs `python -m
 aaiclick` with its own arguments, environment, directory and streams; it is a process like any other, to be signalled
-and waited for. A worker's supervisor that was forked forks its processes in turn, where one that was started starts
-them. What `up`, `run` and `--detach` start is started as ever; tests of starting itself do without forks.
+and waited for. What it would start of ours it forks in turn: a supervisor its processes, `up` its server, a chaos run
+its workers. The embedded servers are started as ever; tests of starting itself do without forks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -18,7 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -30,16 +31,16 @@ MODULES = (
     "uvicorn.lifespan.on", "rich.table", "rich.progress",
 )  # fmt: skip
 """What the commands import when they are called, beside `aaiclick.cli`."""
+PROGRAMS = ("aaiclick", "aaiclick.orchestration.worker.main")
 
 
 class Hatched:
     """A forked command, as `subprocess.Popen` would show it."""
 
-    def __init__(self, pid: int, ending: socket.socket, arguments: list[str], stdout: IO[str] | None, stderr: Any):
+    def __init__(self, pid: int, ending: socket.socket, arguments: list[str], streams: list[IO[str] | None]) -> None:
         self.pid = pid
         self.args = arguments
-        self.stdout = stdout
-        self.stderr = stderr
+        self.stdin, self.stdout, self.stderr = streams
         self.returncode: int | None = None
         self._ending = ending
 
@@ -47,7 +48,7 @@ class Hatched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stream in (self.stdout, self.stderr):
+        for stream in (self.stdout, self.stderr, self.stdin):
             if stream is not None:
                 stream.close()
         self.wait()
@@ -94,18 +95,20 @@ class Hatchery:
 
     def start(
         self, arguments: list[str], env: dict[str, str], cwd: str | Path | None = None,
-        stdout: Any = None, stderr: Any = None,
+        stdout: Any = None, stderr: Any = None, stdin: Any = subprocess.DEVNULL, program: str = "aaiclick",
     ) -> Hatched:  # fmt: skip
-        """A command with these streams: a file, `PIPE` or `DEVNULL` of `subprocess`, or None for ours."""
+        """A command with these streams: a file, `PIPE` or `DEVNULL` of `subprocess`, or None for ours. The program may
+        also be "-c", as of Python: its first argument is what it does.
+        """
         ours, theirs = socket.socketpair()
         shown: list[IO[str] | None] = []
-        given = [os.open(os.devnull, os.O_RDONLY), *(self._stream(n, s, shown) for n, s in ((1, stdout), (2, stderr)))]
-        order = {"arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())}
+        given = [self._stream(number, stream, shown) for number, stream in enumerate((stdin, stdout, stderr))]
+        order = {"program": program, "arguments": arguments, "env": env, "cwd": str(cwd or Path.cwd())}
         with theirs:
             pid = self._ask(order, [*given, theirs.fileno()])
         for handle in given:
             os.close(handle)
-        return Hatched(pid, ours, arguments, *shown)
+        return Hatched(pid, ours, arguments, shown)
 
     def run(
         self, arguments: list[str], env: dict[str, str], cwd: str | Path | None = None, timeout: float = 100
@@ -144,13 +147,13 @@ class Hatchery:
     def _stream(number: int, wanted: Any, shown: list[IO[str] | None]) -> int:
         if wanted == subprocess.DEVNULL:
             shown.append(None)
-            return os.open(os.devnull, os.O_WRONLY)
+            return os.open(os.devnull, os.O_RDWR)
         if wanted != subprocess.PIPE:
             shown.append(None)
             return os.dup(number) if wanted is None else os.dup(wanted.fileno())
         reading, writing = os.pipe()
-        shown.append(os.fdopen(reading))
-        return writing
+        shown.append(os.fdopen(reading) if number else os.fdopen(writing, "w", buffering=1))
+        return writing if number else reading
 
 
 HATCHERY = Hatchery()
@@ -161,6 +164,7 @@ HATCHERY = Hatchery()
 
 def serve(control: socket.socket) -> None:
     """Fork commands, and say of each how it ended, until nobody asks any more."""
+    import gc
     import importlib
     import pkgutil
 
@@ -169,6 +173,11 @@ def serve(control: socket.socket) -> None:
     names = [found.name for found in pkgutil.iter_modules(aaiclick.cli.__path__)]
     for module in (*MODULES, *(f"aaiclick.cli.{name}" for name in names)):
         importlib.import_module(module)
+    from aaiclick.server.ui.rendering import environment
+
+    for name in environment().list_templates():
+        environment().get_template(name)  # a server compiles all its pages
+    gc.freeze()  # looking through what was imported would copy it
     woken, waking = socket.socketpair()
     waking.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -211,46 +220,66 @@ def _bury(endings: dict[int, int]) -> None:
 
 
 def _be(order: dict[str, Any], handles: list[int]) -> NoReturn:
-    os.environ.clear()
-    os.environ.update(order["env"])
-    os.chdir(order["cwd"])
-    sys.path[0] = order["cwd"]
-    sys.argv = ["aaiclick", *order["arguments"]]
-    from aaiclick import faults
-
-    faults.arm(*(os.environ.get(name, "") for name in faults.VARIABLES))  # as at its import
     subprocess._fork_exec = _forking(subprocess._fork_exec)  # pyright: ignore[reportAttributeAccessIssue]
+    _find_itself(order["env"], order["cwd"])
+    _begin_anew(handles, _program(order["program"], order["arguments"]))
 
-    def work() -> None:
-        from aaiclick.cli.main import main
 
-        main()
+def _find_itself(environment: dict[str, str], directory: str) -> None:
+    """What an interpreter that starts there has read, and the one before it may have read otherwise."""
+    from aaiclick import faults
+    from aaiclick.settings import get_settings
 
-    _begin_anew(handles, work)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(directory)
+    sys.path[0] = directory
+    get_settings.cache_clear()
+    faults.arm(*(os.environ.get(name, "") for name in faults.VARIABLES))  # as at its import
+
+
+def _program(module: str, arguments: list[str]) -> Callable[[], object]:
+    """`python -m` of one of `PROGRAMS`, or `python -c`."""
+    from aaiclick.cli.main import main as command
+    from aaiclick.orchestration.worker.main import main as worker
+
+    if module == "-c":
+        code, *arguments = arguments
+        sys.argv = [module, *arguments]
+        return lambda: exec(code, {"__name__": "__main__"})
+    sys.argv = [module, *arguments]
+    return {"aaiclick": command, "aaiclick.orchestration.worker.main": worker}[module]
 
 
 def _forking(otherwise: Callable[..., int]) -> Callable[..., int]:
-    """Worker processes are forked: see `subprocess.Popen._execute_child`, whose arguments these are."""
+    """Our programs are forked: see `subprocess.Popen._execute_child`, whose arguments these are."""
 
     def fork_exec(*given: Any) -> int:
         arguments = [os.fsdecode(word) for word in given[0]]
-        if arguments[1:] != ["-m", "aaiclick.orchestration.worker.main"]:
+        kept, directory, variables, stdin, stdout, stderr = (given[place] for place in (3, 4, 5, 6, 9, 11))
+        environment = dict(os.environ) if variables is None else _environment(variables)
+        # A clock that a chaos run has set wrong is so from the interpreter's start.
+        if arguments[1:2] != ["-m"] or arguments[2] not in PROGRAMS or "CHAOS_CLOCK" in environment:
             return otherwise(*given)
-        p2cread, c2pwrite, errwrite = given[6], given[9], given[11]
         pid = os.fork()
         if not pid:
-            os.setsid()
-            from aaiclick.orchestration.worker.main import main
-
-            streams = [old if old >= 0 else number for number, old in enumerate((p2cread, c2pwrite, errwrite))]
-            _begin_anew(streams, main)
+            if given[15]:
+                os.setsid()
+            _find_itself(environment, os.fsdecode(directory or os.getcwd()))
+            streams = [old if old >= 0 else number for number, old in enumerate((stdin, stdout, stderr))]
+            _begin_anew(streams, _program(arguments[2], arguments[3:]), {*kept} - {given[13]})
         return pid
 
     return fork_exec
 
 
-def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
-    """Run something with these streams as if the interpreter had started for it."""
+def _environment(variables: list[bytes]) -> dict[str, str]:
+    pairs = (os.fsdecode(each).partition("=") for each in variables)
+    return {name: value for name, _, value in pairs}
+
+
+def _begin_anew(handles: list[int], work: Callable[[], object], passed: Iterable[int] = ()) -> NoReturn:
+    """Run something with these streams, and other handles that are passed, as if the interpreter had started for it."""
     import atexit
     import contextvars
     import fcntl
@@ -263,7 +292,9 @@ def _begin_anew(handles: list[int], work: Callable[[], object]) -> NoReturn:
     kept = [fcntl.fcntl(handle, fcntl.F_DUPFD, 1000) for handle in handles]
     for number, handle in enumerate(kept):
         os.dup2(handle, number)
-    os.closerange(3, 2000)
+    left = [2, *sorted(passed), 2000]
+    for below, above in itertools.pairwise(left):
+        os.closerange(below + 1, above)
     # Not to be closed with the last that knows them, as a fork of a fork has done this before.
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)

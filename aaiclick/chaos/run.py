@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -23,6 +21,7 @@ from aaiclick.chaos.strikes import Strikes
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.scratch import scratch_directory
 from aaiclick.store.engine import connect
 from aaiclick.store.tables import release_jobs
 
@@ -113,13 +112,9 @@ async def run(order: Order, say: Callable[[str], None]) -> Report:
 @contextlib.asynccontextmanager
 async def workspace(keep: Path | None) -> AsyncGenerator[Path]:
     """A directory for servers, histories and logs."""
-    directory = keep or Path(tempfile.mkdtemp(prefix="aaiclick-chaos-"))
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
+    with scratch_directory("aaiclick-chaos-") if keep is None else contextlib.nullcontext(keep) as directory:
+        directory.mkdir(parents=True, exist_ok=True)
         yield directory
-    finally:
-        if keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Report:

@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -20,6 +19,7 @@ from aaiclick.local import find_both
 from aaiclick.orchestration.structured import json_handler
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
+from aaiclick.scratch import scratch_directory
 from aaiclick.settings import PostgresTarget, RuntimeTarget, ServerTarget, get_logs_dir, get_settings
 from aaiclick.store.dispatches import queue_of
 from aaiclick.store.migrate import prepare
@@ -94,23 +94,23 @@ def start(
             raise click.UsageError("--runtime and --queue exclude each other: a runtime has a queue of its own.")
         target = runtime_target(runtime)
         queues, called_by = (queue_of(target.name),), target.place
-    spool = None if work is None or shared_logs else tempfile.TemporaryDirectory(prefix="aaiclick-logs-")
-    plan = make_plan(
-        work=work,
-        spool=None if spool is None else Path(spool.name),
-        processes=processes or os.cpu_count() or 1,
-        concurrency=concurrency,
-        queues=queues,
-        called_by=called_by,
-        imports=imports,
-        isolate=isolation == "process",
-        memory_mb=memory_mb,
-        max_tasks=max_tasks,
-        drain=drain,
-        stop_seconds=stop_seconds,
-        grace_seconds=grace_seconds,
-    )
-    with spool or contextlib.nullcontext():
+    sends_logs = work is not None and not shared_logs
+    with scratch_directory("aaiclick-logs-") if sends_logs else contextlib.nullcontext() as spool:
+        plan = make_plan(
+            work=work,
+            spool=spool,
+            processes=processes or os.cpu_count() or 1,
+            concurrency=concurrency,
+            queues=queues,
+            called_by=called_by,
+            imports=imports,
+            isolate=isolation == "process",
+            memory_mb=memory_mb,
+            max_tasks=max_tasks,
+            drain=drain,
+            stop_seconds=stop_seconds,
+            grace_seconds=grace_seconds,
+        )
         asyncio.run(_run(plan))
 
 

@@ -102,6 +102,13 @@ class Home:
         except OSError as error:
             raise _unusable(self.path, error) from None
 
+    def prepare_run(self) -> None:
+        """Create the directory of the sockets alone."""
+        try:
+            _private_directory(self.run)
+        except OSError as error:
+            raise _unusable(self.run, error) from None
+
     def is_private(self) -> bool:
         """Whether the directory of the sockets is ours: in /tmp somebody else may have made it first."""
         try:

@@ -199,6 +199,7 @@ def main(arguments: list[str]) -> int:
     home = Home(Path(arguments[0]))
     try:
         handle = _lock(home)
+        home.prepare_run()  # a predecessor that was just stopping has removed one that is not in the home
         _cap_logs(home)
         asyncio.run(Keeper(home, float(arguments[1]), handle).run())
         os.close(handle)

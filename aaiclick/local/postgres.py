@@ -39,6 +39,9 @@ PARAMETERS = {
     "log_timezone": "UTC",
 }
 
+STRETCHING = ("--set", "scram_iterations=1")
+"""Our password is 32 random bytes: stretching it would protect nothing, and take a client 2 ms at each connection."""
+
 
 class EmbeddedPostgres:
     """What the keeper needs to know to run the PostgreSQL child."""
@@ -70,7 +73,7 @@ class EmbeddedPostgres:
         try:
             await self._run("initdb", "-D", str(fresh), "-U", USER, "-E", "UTF8", "--locale-provider=builtin",
                       "--locale=C", "--builtin-locale=C.UTF-8", "--auth=scram-sha-256", "--data-checksums",
-                      "--no-instructions", f"--pwfile={password_file}")  # fmt: skip
+                      "--no-instructions", f"--pwfile={password_file}", *STRETCHING)  # fmt: skip
             await self._run("postgres", "--single", "-D", str(fresh), "postgres", given=f"CREATE DATABASE {DATABASE}\n")
         finally:
             password_file.unlink(missing_ok=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
-import subprocess
-import sys
 import time
 
 import pytest
 
 from aaiclick.chaos.load import Pace
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, trends
+from tests.hatchery import HATCHERY
 
 
 def samples(kind, figure, count=100):
@@ -65,8 +65,7 @@ async def test_what_was_missed_in_a_pause_is_not_made_up_for():
 
 @pytest.mark.timeout(120)
 def test_a_short_soak_looks_at_everything():
-    command = [sys.executable, "-m", "aaiclick", "chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    ran = HATCHERY.run(["chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"], dict(os.environ))
     records = json.loads(ran.stdout)
     assert ran.returncode == 0, ran.stderr  # within seconds pools still open, and that is no growth
     assert "too short to judge" in ran.stderr

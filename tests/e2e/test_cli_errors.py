@@ -156,7 +156,7 @@ def test_an_output_that_takes_nothing_is_no_defect_of_ours(output: str, tmp_path
     assert (done.returncode == 0) == (output == ">&-")
 
 
-def test_a_directory_that_is_gone_is_no_defect_of_ours(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_is_no_defect_of_ours(tmp_path: Path, aaiclick_env: None) -> None:
     here = tmp_path / "gone"
     here.mkdir()
     command = f"rmdir {shlex.quote(str(here))} && {shlex.quote(sys.executable)} -m aaiclick worker start --drain"

@@ -15,6 +15,10 @@ def states(result) -> dict[str, str]:
     return {line["name"]: line["state"] for line in json.loads(result.stdout)}
 
 
+def checks(result) -> dict[str, str]:
+    return {line["check"]: line["state"] for line in json.loads(result.stdout)}
+
+
 def pid_of(aaiclick, name: str) -> int:
     return next(line["pid"] for line in json.loads(aaiclick("status", "-o", "json").stdout) if line["name"] == name)
 
@@ -41,13 +45,18 @@ def test_up_in_the_foreground_until_it_is_told_to_stop(aaiclick):
     assert states(aaiclick("status", "-o", "json")) == {"up": "stopped", "postgres": "stopped", "clickhouse": "stopped"}
 
 
-def test_up_detached_and_down(aaiclick):
-    first = aaiclick("up", "--detach")
+def test_doctor_makes_the_schema_and_is_content_up_goes_on_in_the_background_until_down(aaiclick, started):
+    alone = aaiclick("doctor", "-o", "json")
+    assert set(checks(alone).values()) == {"ok"}, alone.stdout
+    first = started("up", "--detach")
     assert first.returncode == 0, first
     assert "aaiclick is up" in first.stderr
     second = aaiclick("up", "--detach")
     assert "already" in second.stderr
     assert second.returncode == 0
+    beside = aaiclick("doctor", "-o", "json")
+    assert set(checks(beside).values()) == {"ok"}, beside.stdout
+    assert beside.returncode == 0
     assert "Stopped." in aaiclick("down").stderr
     assert "Nothing was running." in aaiclick("down").stderr
 
@@ -72,14 +81,6 @@ def test_a_killed_up_is_healed_by_the_next(aaiclick):
     after.lease.close()
 
 
-def test_doctor_is_content_with_a_running_stack(aaiclick):
-    aaiclick("up", "--detach")
-    result = aaiclick("doctor", "-o", "json")
-    found = {line["check"]: line["state"] for line in json.loads(result.stdout)}
-    assert set(found.values()) == {"ok"}, result.stdout
-    assert result.returncode == 0
-
-
 def test_doctor_finds_a_schema_that_is_behind(aaiclick, aaiclick_stack):
     aaiclick_stack.run(aaiclick_stack.sql("CREATE DATABASE behind"))
     try:
@@ -95,11 +96,6 @@ def test_doctor_finds_a_schema_that_is_behind(aaiclick, aaiclick_stack):
         assert aaiclick("doctor", **url).returncode == 0
     finally:
         aaiclick_stack.run(aaiclick_stack.sql("DROP DATABASE behind WITH (FORCE)"))
-
-
-def test_doctor_makes_the_schema_of_the_embedded_database(aaiclick):
-    result = aaiclick("doctor", "-o", "json")
-    assert {line["state"] for line in json.loads(result.stdout)} == {"ok"}, result.stdout
 
 
 def test_piped_output_is_plain(aaiclick):

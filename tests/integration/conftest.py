@@ -1,4 +1,4 @@
-"""What runs a worker runs it over both transports, unless it says why one is enough."""
+"""A cloud for all; and what runs a worker runs it over both transports, unless it says why one is enough."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from aaiclick.settings import get_settings
-from tests.integration.transports import Way, served, transports_of
+from tests.integration.amazon import moto_server
+from tests.integration.transports import Host, Way, transports_of
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -16,19 +17,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("transport", transports_of(mark), indirect=True)
 
 
+@pytest.fixture(scope="session")
+def moto_endpoint() -> Iterator[str]:
+    """A cloud on loopback; whoever uses it empties it first."""
+    yield from moto_server()
+
+
 @pytest.fixture
 def transport(request) -> str:
     """`direct` or `server`."""
     return request.param
 
 
+@pytest.fixture(scope="session")
+def host() -> Iterator[Host]:
+    made = Host()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def way(transport, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch) -> Iterator[Way]:
+def way(transport, host, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch) -> Iterator[Way]:
     """How workers of this test reach its database."""
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
     if transport == "direct":
         yield Way(aaiclick_postgres)
         return
-    with served(aaiclick_postgres) as server:
+    with host.serve(aaiclick_postgres) as server:
         yield Way(server)

@@ -13,9 +13,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 
 from aaiclick.server.app import create_app
 from aaiclick.server.service import Service
@@ -82,22 +84,44 @@ def bare(environment: os._Environ[str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("AAICLICK_", "POSTGRES_"))}
 
 
-@contextlib.contextmanager
-def served(target: PostgresTarget) -> Iterator[ServerTarget]:
-    """A server in this process, by the settings of this process."""
-    key = asyncio.run(_worker_key(target))
-    opened = socket.create_server(("127.0.0.1", 0))
-    service = Service(get_settings(), target)
-    server = uvicorn.Server(uvicorn.Config(create_app(service), log_config=None, lifespan="on"))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[opened])))
-    thread.start()
-    yield ServerTarget(f"http://127.0.0.1:{opened.getsockname()[1]}", key)
-    server.should_exit = True
-    loop.call_soon_threadsafe(service.close_streams)
-    thread.join()
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+class Standing:
+    """Stands for the service of one test after the other, so that the application is made once."""
+
+    current: Service
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current, name)
+
+
+class Host:
+    """A thread of this process in which servers run, one at a time."""
+
+    def __init__(self) -> None:
+        self._standing = Standing()
+        self._app: FastAPI | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    @contextlib.contextmanager
+    def serve(self, target: PostgresTarget) -> Iterator[ServerTarget]:
+        """A server by the settings of this process."""
+        key = asyncio.run(_worker_key(target))
+        opened = socket.create_server(("127.0.0.1", 0))
+        service = self._standing.current = Service(get_settings(), target)
+        self._app = self._app or create_app(cast("Service", self._standing))
+        server = uvicorn.Server(uvicorn.Config(self._app, log_config=None, lifespan="on"))
+        running = asyncio.run_coroutine_threadsafe(server.serve(sockets=[opened]), self._loop)
+        yield ServerTarget(f"http://127.0.0.1:{opened.getsockname()[1]}", key)
+        server.should_exit = True
+        self._loop.call_soon_threadsafe(service.close_streams)
+        running.result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._loop.shutdown_asyncgens(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def _worker_key(target: PostgresTarget) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Ru
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.scratch import scratch_directory
 from aaiclick.settings import ServerTarget, get_settings
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 
@@ -47,8 +47,8 @@ def handle(event: dict[str, Any], context: Any = None) -> dict[str, str]:
     left = getattr(context, "get_remaining_time_in_millis", None)
     seconds = None if left is None else left() / 1000 - SPARE_SECONDS
     target = ServerTarget(settings.server, settings.api_key.get_secret_value())
-    with tempfile.TemporaryDirectory(prefix="aaiclick-logs-") as logs, captured_output():
-        setup = Setup(target, None, Path(logs), settings.task_modules, (), str(Path.cwd()))
+    with scratch_directory("aaiclick-logs-") as logs, captured_output():
+        setup = Setup(target, None, logs, settings.task_modules, (), str(Path.cwd()))
         return asyncio.run(_Invocation(event, setup).run(seconds))
 
 

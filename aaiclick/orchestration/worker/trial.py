@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import tempfile
 from pathlib import Path
 
 from aaiclick.local import clickhouse_target, postgres_target
@@ -16,6 +15,7 @@ from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
+from aaiclick.scratch import scratch_directory
 from aaiclick.settings import get_settings
 from aaiclick.store import queue, reads
 from aaiclick.store.engine import connect
@@ -30,8 +30,8 @@ async def run_until_job_ends(job_id: int) -> Job:
     settings = get_settings()
     postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
     await prepare(postgres, embedded=settings.postgres is None)
-    with tempfile.TemporaryDirectory(prefix="aaiclick-logs-") as logs, captured_output():
-        directory = settings.log_dir or Path(logs)
+    with scratch_directory("aaiclick-logs-") as logs, captured_output():
+        directory = settings.log_dir or logs
         directory.mkdir(parents=True, exist_ok=True)
         setup = Setup(postgres, clickhouse, directory, settings.task_modules, (), str(Path.cwd()))
         connection = await connect(postgres)

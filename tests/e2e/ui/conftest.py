@@ -1,7 +1,6 @@
-"""One live stack (databases, server, a worker, an identity provider) for all tests of the pages in a process.
+"""One live stack (databases, server, a worker, an identity provider) and one browser for all tests of the pages.
 
-It stays for the whole run, as files of a package need not follow each other. Chromium goes with the package: while
-Playwright runs, its thread has a running loop, which tests of others must not find.
+They go with the package: while Playwright runs, its thread has a running loop, which tests of others must not find.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,15 +25,17 @@ from aaiclick.settings import PostgresTarget
 from aaiclick.store import orgs, users
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.e2e.ui.provider import Provider
+from tests.hatchery import HATCHERY, Hatched
 from tests.integration.server.conftest import Server, make_keys, premises, start_server, with_connection
 
 ROOT = Path(__file__).parents[3]
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-    "--in-process-gpu", "--disable-extensions", "--renderer-process-limit=1",
+    "--in-process-gpu", "--disable-software-rasterizer", "--disable-extensions", "--renderer-process-limit=1",
 ]  # fmt: skip
-SHOTS = Path(os.environ.get("AAICLICK_UI_SHOTS", ROOT / ".pytest_cache" / "ui-shots"))
+SHOTS = os.environ.get("AAICLICK_UI_SHOTS")
+"""Where to keep pictures, for whoever wants to look at them."""
 
 expect.set_options(timeout=30_000)
 
@@ -51,7 +51,7 @@ class Site:
     keys: dict[str, str] = field(repr=False)
     run: Callable[[Any], Any] = field(repr=False)
     provider: Provider
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    workers: list[Hatched] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -98,20 +98,19 @@ class Site:
             time.sleep(0.05)
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "aaiclick", *arguments],
-            env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
+        ran = HATCHERY.run(list(arguments), self.environment, ROOT)
+        ran.check_returncode()
+        return ran
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self) -> Hatched:
         self.workers.append(_start_worker(self.environment, self.directory))
         return self.workers[-1]
 
 
-def _start_worker(environment: dict[str, str], directory: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "8"]
+def _start_worker(environment: dict[str, str], directory: Path) -> Hatched:
+    arguments = ["worker", "start", "--processes", "1", "--concurrency", "8"]
     with (directory / "worker.log").open("ab") as log:
-        return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log)
+        return HATCHERY.start(arguments, environment, ROOT, log, log)
 
 
 class Window:
@@ -154,7 +153,7 @@ async def _populate(connection: Any) -> dict[str, str]:
     return await make_keys(connection, {"": DEFAULT_ORG_ID, "other-": other})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
     with premises(aaiclick_stack, tmp_path_factory.mktemp("ui")) as place:
         directory, provider = place.directory, Provider()
@@ -218,25 +217,61 @@ def window(site) -> Iterator[Callable[[str | None], Window]]:
         each.client.close()
 
 
+class Contexts:
+    """Contexts that are used again: a new one starts a process. Each keeps a blank page, and that its process."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self._browser, self._url = browser, url
+        self._free: list[BrowserContext] = []
+
+    def take(self, **options: Any) -> BrowserContext:
+        if self._free and not options:
+            return self._free.pop()
+        made = self._browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
+        if not options:
+            made.new_page()
+        return made
+
+    def leave(self, context: BrowserContext, *, usual: bool) -> None:
+        """Empty as a new one for whoever comes next."""
+        if not usual:
+            context.close()
+            return
+        blank, *others = context.pages
+        for page in others:
+            page.close()
+        context.clear_cookies()
+        line = context.new_cdp_session(blank)
+        line.send("Storage.clearDataForOrigin", {"origin": self._url, "storageTypes": "all"})
+        line.detach()
+        self._free.append(context)
+
+
+@pytest.fixture(scope="package")
+def contexts(site, browser) -> Contexts:
+    return Contexts(browser, site.url)
+
+
 @pytest.fixture
-def visit(site, browser) -> Iterator[Callable[..., Visitor]]:
+def visit(site, contexts) -> Iterator[Callable[..., Visitor]]:
     """A window of somebody who has signed in, or of nobody; nothing may go wrong in its console."""
-    opened: list[Visitor] = []
+    opened: list[tuple[Visitor, bool]] = []
 
     def open_(role: str | None = "admin", **options: Any) -> Visitor:
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
+        context = contexts.take(**options)
         page = context.new_page()
         visitor = Visitor(context, page, site.url, [])
         page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
         page.on("console", lambda said: visitor.wrong.append(said.text) if said.type == "error" else None)
-        opened.append(visitor)
+        opened.append((visitor, not options))
         if role is not None:
             context.add_cookies([{"name": "aaiclick_session", "value": site.session(role), "url": site.url}])
         return visitor
 
     yield open_
-    for visitor in opened:
-        visitor.context.close()
+    for visitor, usual in opened:
+        contexts.leave(visitor.context, usual=usual)
+    for visitor, _ in opened:
         assert visitor.wrong == []
 
 
@@ -282,7 +317,7 @@ async def _deploy(connection: Any) -> None:
         await deploy(connection, text)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def things(site) -> Iterator[Things]:
     """Jobs that completed, failed, run (until the gate opens), and dead letters."""
     gate = site.directory / "gate"

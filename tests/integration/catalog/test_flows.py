@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import os
+from subprocess import PIPE
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +21,7 @@ from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.hatchery import HATCHERY
 from tests.integration.catalog.conftest import JOBS, SHOP, order
 
 CHANGED = SHOP.replace("id > 0", "id > 1")
@@ -281,14 +283,10 @@ async def test_processes_that_deploy_at_once_all_succeed_or_are_told_who_came_la
     files = [tmp_path / f"{number}.yaml" for number in range(3)]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
-    command = [sys.executable, "-m", "aaiclick", "dag", "deploy"]
     at_once = [
-        await asyncio.create_subprocess_exec(
-            *command, str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        for file in files
+        HATCHERY.start(["dag", "deploy", str(file)], dict(os.environ), stdout=PIPE, stderr=PIPE) for file in files
     ]
-    said = [(await each.communicate())[1].decode() for each in at_once]
+    said = [(await asyncio.to_thread(each.communicate))[1] for each in at_once]
     rows = await shop.db.fetch("SELECT yaml, deploy_ticket, fill_job_id FROM dag_versions ORDER BY deploy_ticket")
     assert len(rows) == 3
     last = rows[-1]["yaml"]

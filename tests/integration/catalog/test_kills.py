@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -18,6 +17,7 @@ from aaiclick.store import catalog_events, catalog_sources, queue
 from aaiclick.store.engine import connect
 from aaiclick.store.upkeep import reap
 from aaiclick.store.words import DEFAULT_ORG_ID
+from tests.hatchery import HATCHERY
 from tests.integration.catalog.conftest import SHOP, order
 
 PLACES = ["publish.before", "publish.after"]
@@ -25,10 +25,10 @@ ENDED = "SELECT completed_at IS NOT NULL FROM jobs WHERE id = $1"
 
 
 def start_worker(marks, **variables):
-    command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", "1", "--concurrency", "4"]
+    arguments = ["worker", "start", "--processes", "1", "--concurrency", "4"]
     quick = {"WORKER_TIMEOUT": "3", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
     environment = os.environ | quick | {"AAICLICK_FAULT_MARKS": str(marks)} | variables
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    return HATCHERY.start(arguments, environment, stderr=subprocess.DEVNULL)
 
 
 async def test_a_flow_ends_as_if_nobody_had_been_killed(shop, tmp_path, monkeypatch):

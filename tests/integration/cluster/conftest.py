@@ -1,4 +1,4 @@
-"""A cluster of two embedded nodes for the run, and a database on both of them for each test."""
+"""A cluster of two embedded nodes for all tests of it, and a database on both of them for each test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RANGE_ROWS = 4
 """Small enough that the Objects of tests lie on both nodes."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pair(tmp_path_factory):
     nodes = make_pair(tmp_path_factory.mktemp("cluster"))
     try:
@@ -26,7 +26,7 @@ def pair(tmp_path_factory):
             node.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admins(pair):
     clients = [node.admin() for node in pair]
     yield clients

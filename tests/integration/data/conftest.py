@@ -1,4 +1,4 @@
-"""A fresh ClickHouse database per test, on the embedded server or the one AAICLICK_CLICKHOUSE_URL names."""
+"""A fresh ClickHouse database per test, on the run's embedded server or the one AAICLICK_CLICKHOUSE_URL names."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ import clickhouse_connect
 import pytest
 
 from aaiclick.data import DataContext
-from aaiclick.local import close_leases, find_clickhouse
 from aaiclick.settings import load_settings
 
 
 @pytest.fixture(scope="session")
-def clickhouse_server(tmp_path_factory, worker_id):
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AAICLICK_HOME", str(shared / "data-home"))
-        patch.setenv("AAICLICK_LOCAL_LINGER", "1")
-        target = find_clickhouse(load_settings())
-    yield target
-    close_leases()
+def clickhouse_server(aaiclick_stack):
+    return load_settings().clickhouse or aaiclick_stack.lease.clickhouse()
 
 
 @pytest.fixture(scope="session")

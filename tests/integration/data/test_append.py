@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import sys
+import os
+from subprocess import PIPE
 
 import pytest
 
 from aaiclick.data import DataContext, append, col, create_object_from_value, open_object, row_index
 from aaiclick.data.errors import ConversionError, QueryError
+from tests.hatchery import HATCHERY
 
 WRITER = """
 import asyncio, json, sys
@@ -38,12 +39,10 @@ asyncio.run(main())
 
 async def writer(target, number, *, times=10, stops=False):
     """A process that appends when it is told to."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WRITER, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
+    process = HATCHERY.start([WRITER], dict(os.environ), stdin=PIPE, stdout=PIPE, program="-c")
     order = {"url": target.url, "writer": number, "times": times, "stops": stops}
-    process.stdin.write(json.dumps(order).encode() + b"\n")
-    assert await process.stdout.readline() == b"ready\n"
+    process.stdin.write(json.dumps(order) + "\n")
+    assert await asyncio.to_thread(process.stdout.readline) == "ready\n"
     return process
 
 
@@ -59,8 +58,10 @@ async def test_four_processes_append_at_once(clickhouse_target):
         )
         processes = await asyncio.gather(*(writer(clickhouse_target, i) for i in range(4)))
         for process in processes:
-            process.stdin.write(b"go\n")
-        assert [await process.wait() for process in processes] == [0] * 4
+            process.stdin.write("go\n")
+        for process in processes:
+            await asyncio.to_thread(process.communicate)
+        assert [process.returncode for process in processes] == [0] * 4
         rows = await obj.data()
         assert len(rows["n"]) == 4 * 10 * 3
         ours = [[n for w, n in zip(rows["writer"], rows["n"], strict=True) if w == i] for i in range(4)]
@@ -74,10 +75,10 @@ async def test_a_killed_writer_blocks_nobody_and_leaves_nothing(clickhouse_targe
     async with DataContext(clickhouse_target):
         obj = await create_object_from_value({"writer": [9], "n": [9]}, name="log")
         process = await writer(clickhouse_target, 1, stops=True)
-        process.stdin.write(b"go\n")
-        assert await process.stdout.readline() == b"holds the lock\n"
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        process.stdin.write("go\n")
+        assert await asyncio.to_thread(process.stdout.readline) == "holds the lock\n"
+        process.kill()
+        process.communicate()
         assert await obj.insert({"writer": [2], "n": [2]}) == 2
         assert await obj.data() == {"writer": [9, 2], "n": [9, 2]}
         assert await is_dense(obj)

@@ -20,7 +20,7 @@ from aaiclick.data import col, create_object_from_value, length
 from tests.integration.data import comparisons as c
 
 SETTINGS = settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

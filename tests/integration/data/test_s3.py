@@ -24,16 +24,11 @@ from aaiclick.data import (
 )
 from aaiclick.data.errors import DataError, ForbiddenAddressError, IngestError
 from aaiclick.errors import AaiclickError
-from tests.integration.amazon import VARIABLES, moto_server
+from tests.integration.amazon import VARIABLES
 
 pytestmark = pytest.mark.usefixtures("data")
 
 SECRET, TOKEN = "aaiclick-test-secret", "aaiclick-test-token"
-
-
-@pytest.fixture(scope="session")
-def moto_endpoint():
-    yield from moto_server()
 
 
 @pytest.fixture

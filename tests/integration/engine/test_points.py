@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 import aaiclick
 from aaiclick import faults
@@ -58,35 +59,45 @@ def act_and_die(*arguments) -> None:
     asyncio.run(act(*arguments))
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watcher(aaiclick_stack, _aaiclick_template):
+    """One session for all tests: what takes long is a session's first use of each statement."""
+    name = aaiclick_stack.run(aaiclick_stack.take_database())
+    target = aaiclick_stack.lease.postgres().with_database(name)
+    db = await connect(target)
+    yield target, db
+    await db.close()
+    aaiclick_stack.run(aaiclick_stack.leave_database(name))
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("place", "mode"), CASES)
-async def test_a_commit_has_happened_or_not(aaiclick_postgres, processes, tmp_path, place, mode):
+async def test_a_commit_has_happened_or_not(watcher, processes, tmp_path, place, mode):
     name, _, moment = place.partition(".")
     scenario = SCENARIOS[name]
-    db = await connect(aaiclick_postgres)
-    try:
-        state = await scenario.prepare(db)
-        assert not await scenario.done(db, state)
-        order = (aaiclick_postgres, place, state, mode, str(tmp_path))
-        if mode == "kill":
-            process = processes.Process(target=act_and_die, args=order)
-            process.start()
-            await asyncio.to_thread(process.join)
-            assert process.exitcode == -signal.SIGKILL
-        elif mode == "error":
-            with pytest.raises(faults.FaultError):
-                await act(*order)
-        else:
+    target, db = watcher
+    assert await db.fetchval("SELECT aaiclick_testing.clean()")
+    state = await scenario.prepare(db)
+    assert not await scenario.done(db, state)
+    order = (target, place, state, mode, str(tmp_path))
+    if mode == "kill":
+        process = processes.Process(target=act_and_die, args=order)
+        process.start()
+        await asyncio.to_thread(process.join)
+        assert process.exitcode == -signal.SIGKILL
+    elif mode == "error":
+        with pytest.raises(faults.FaultError):
             await act(*order)
-        assert (tmp_path / place).exists()
-        hit.add((place, mode))
-        happened = moment == "after" or mode.startswith("delay") or scenario.happened_before
-        assert await scenario.done(db, state) == happened
-        assert await check_invariants(db) == []
-        await act(aaiclick_postgres, place, state, "", "")
-        assert await scenario.done(db, state)
-        assert await check_invariants(db) == []
-    finally:
-        await db.close()
+    else:
+        await act(*order)
+    assert (tmp_path / place).exists()
+    hit.add((place, mode))
+    happened = moment == "after" or mode.startswith("delay") or scenario.happened_before
+    assert await scenario.done(db, state) == happened
+    assert await check_invariants(db) == []
+    await act(target, place, state, "", "")
+    assert await scenario.done(db, state)
+    assert await check_invariants(db) == []
 
 
 def test_all_were_hit(request):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Lease
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
+from tests.hatchery import HATCHERY, Hatched
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -73,11 +73,9 @@ class Servers:
         rows = await self.db.fetch("SELECT owner::text FROM table_references WHERE table_name = $1", table)
         return {row[0] for row in rows}
 
-    def script(self, text: str) -> subprocess.Popen[str]:
+    def script(self, text: str) -> Hatched:
         """A process of its own on the same servers."""
-        return subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(text)], stdout=subprocess.PIPE, env=dict(os.environ), text=True
-        )
+        return HATCHERY.start([textwrap.dedent(text)], dict(os.environ), stdout=subprocess.PIPE, program="-c")
 
 
 def new_table(age_seconds: float = 0) -> str:

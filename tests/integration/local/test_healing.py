@@ -1,5 +1,6 @@
 """kill -9 of any part: the next command, or the lease itself, heals it; what was acknowledged is there."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -10,16 +11,34 @@ import pytest
 
 from aaiclick.errors import StackError
 from aaiclick.local import lease
+from aaiclick.local.home import Home
+from aaiclick.local.lease import ask
+from tests.integration.local.conftest import Stack
 from tests.integration.local.test_stack import join
+
+
+@pytest.fixture(scope="module")
+def healed(cluster, tmp_path_factory):
+    """The home of all tests here: each finds it whole, or heals it."""
+    home = Home(shutil.copytree(cluster, tmp_path_factory.mktemp("healed") / "home"))
+    yield home
+    ask(home, {"op": "stop"})
+
+
+@pytest.fixture
+def stack(healed):
+    found = Stack(healed)
+    yield found
+    found.lease.close()
 
 
 async def write_rows(stack, count: int) -> None:
     connection = await stack.connect()
-    await connection.execute("CREATE TABLE IF NOT EXISTS kept (a int)")
+    await connection.execute("DROP TABLE IF EXISTS kept; CREATE TABLE kept (a int)")
     for number in range(count):
         await connection.execute("INSERT INTO kept VALUES ($1)", number)
     await connection.close()
-    stack.clickhouse("CREATE TABLE IF NOT EXISTS aaiclick.kept (a Int64) ENGINE = MergeTree ORDER BY a")
+    stack.clickhouse("CREATE OR REPLACE TABLE aaiclick.kept (a Int64) ENGINE = MergeTree ORDER BY a")
     for number in range(count):
         stack.clickhouse(f"INSERT INTO aaiclick.kept VALUES ({number})")
 
@@ -40,20 +59,21 @@ def restarted(stack, name: str, old_pid: int) -> bool:
 @pytest.mark.parametrize("name", ["postgres", "clickhouse"])
 async def test_a_killed_server_comes_back_with_every_acknowledged_row(stack, name):
     await write_rows(stack, 50)
-    pid = stack.status()["servers"][name]["pid"]
+    before = stack.status()["servers"][name]
+    pid = before["pid"]
     os.kill(pid, signal.SIGKILL)
-    while not restarted(stack, name, pid):
-        pass
+    while not restarted(stack, name, pid):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
     assert await rows_of(stack) == (50, 50)
-    assert stack.status()["servers"][name]["restarts"] == 1
+    assert stack.status()["servers"][name]["restarts"] == before["restarts"] + 1
 
 
 async def test_a_killed_keeper_is_replaced_by_whoever_uses_the_stack(stack):
     await write_rows(stack, 50)
     before = stack.status()
     os.kill(before["pid"], signal.SIGKILL)
-    while not (stack.status() and restarted(stack, "postgres", before["servers"]["postgres"]["pid"])):
-        pass
+    while not restarted(stack, "postgres", before["servers"]["postgres"]["pid"]):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
     assert await rows_of(stack) == (50, 50)
 
 
@@ -71,6 +91,7 @@ async def test_everything_killed_at_once_is_healed_by_the_next_command(stack):
 
 
 async def test_the_process_that_started_the_stack_may_be_killed(stack):
+    ask(stack.home, {"op": "stop"})
     first = join(stack.home.path)
     pids = json.loads(first.stdout.readline())
     await write_rows(stack, 20)

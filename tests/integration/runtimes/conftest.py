@@ -12,7 +12,7 @@ import requests
 
 from aaiclick.orchestration.runtimes import aws
 from aaiclick.settings import get_settings
-from tests.integration.amazon import VARIABLES, moto_server
+from tests.integration.amazon import VARIABLES
 from tests.integration.catalog.conftest import shop as shop
 from tests.integration.worker.conftest import bench as bench
 
@@ -54,11 +54,6 @@ class Cloud:
             for each in got:
                 self.sqs.delete_message(QueueUrl=self.url, ReceiptHandle=each["ReceiptHandle"])
         return [json.loads(each["Body"]) for each in found]
-
-
-@pytest.fixture(scope="module")
-def moto_endpoint():
-    yield from moto_server()
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
+from subprocess import PIPE
 
 import pytest
 
@@ -18,9 +17,10 @@ from aaiclick.orchestration.runtimes import functions
 from aaiclick.orchestration.worker.trial import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.store.waiting import why_waiting
+from tests.hatchery import HATCHERY
 from tests.integration.catalog.conftest import JOBS, order
 from tests.integration.runtimes.conftest import SECRET
-from tests.integration.transports import Way, served
+from tests.integration.transports import Way
 
 FAR = f"""
 name: shop
@@ -104,16 +104,14 @@ class Functions:
 
 
 @pytest.fixture
-def server(aaiclick_env, aaiclick_postgres):
-    with served(aaiclick_postgres) as found:
+def server(host, aaiclick_env, aaiclick_postgres):
+    with host.serve(aaiclick_postgres) as found:
         yield Way(found).environment
 
 
 @pytest.fixture
 def far(cloud, runtimes, server, shop):
-    with subprocess.Popen(
-        [sys.executable, "-c", FUNCTION], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=server
-    ) as process:
+    with HATCHERY.start([FUNCTION], server, stdin=PIPE, stdout=PIPE, program="-c") as process:
         yield Functions(cloud, process, shop.db)
         process.stdin.close()
     assert process.returncode == 0

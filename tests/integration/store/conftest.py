@@ -61,7 +61,7 @@ def run_server(binaries: Path) -> Iterator[PostgresTarget]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-@pytest.fixture(scope="session", params=sorted(SERVERS))
+@pytest.fixture(scope="package", params=sorted(SERVERS))
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresTarget]:
     with run_server(SERVERS[request.param]) as target:
         yield target
@@ -93,7 +93,7 @@ async def second_target(postgres_server: PostgresTarget) -> AsyncIterator[Postgr
         yield target
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def template(postgres_server: PostgresTarget) -> PostgresTarget:
     """A database at head that nothing writes to for good."""
 

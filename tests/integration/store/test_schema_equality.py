@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncpg
-import pytest
 
 from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import create_engine
@@ -73,9 +72,8 @@ async def test_alembic_sees_no_difference(migrated: PostgresTarget) -> None:
     await check(migrated)
 
 
-@pytest.mark.parametrize("part", ["columns", "constraints", "indexes", "triggers", "functions", "walls", "enums"])
-async def test_the_catalog_has_something_to_compare(template: PostgresTarget, part: str) -> None:
-    assert (await catalog(template))[part]
+async def test_the_catalog_has_something_to_compare(template: PostgresTarget) -> None:
+    assert [part for part, found in (await catalog(template)).items() if not found] == []
 
 
 async def test_every_foreign_key_can_be_followed_back_by_an_index(db: asyncpg.Connection) -> None:

@@ -158,7 +158,7 @@ def bench(way, aaiclick_postgres, tmp_path):
         worker.process.stderr.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nursery():
     made = Nursery()
     yield made

@@ -119,11 +119,13 @@ def _fork(order: dict[str, Any], inputs: dict[int, int]) -> int:
 
 
 def _serve() -> None:
+    import gc
     import signal
 
     import aaiclick.orchestration.transport.remote
     import aaiclick.orchestration.worker.main  # noqa: F401
 
+    gc.freeze()  # looking through what was imported would copy it
     inputs: dict[int, int] = {}
     alive: set[int] = set()
     for line in sys.stdin:

@@ -31,15 +31,16 @@ async def test_a_task_past_its_time_is_ended_whatever_it_does(bench):
         assert (await bench.until(other, lambda row: row["status"] == "COMPLETED"))["failures"] == 0
 
 
-@pytest.mark.parametrize(("function", "kwargs"), [("end_the_process", '{"code": 7}'), ("kill_the_process", "{}")])
-async def test_a_task_that_kills_its_process_pays_alone(bench, function, kwargs):
-    policy = json.dumps({"base_seconds": 0.01})
-    culprit = await bench.enqueue(function, kwargs, max_attempts=2, retry_policy=policy, priority=5)
+async def test_tasks_that_kill_their_process_pay_alone(bench):
+    policy = {"retry_policy": json.dumps({"base_seconds": 0.01}), "priority": 5}
+    ends = await bench.enqueue("end_the_process", '{"code": 7}', max_attempts=2, **policy)
+    killed = await bench.enqueue("kill_the_process", max_attempts=1, **policy)
     others = await bench.enqueue_many(40, "patient", '{"seconds": 0.2}', max_attempts=1)
     bench.start()
-    row = await bench.until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
-    assert row["failures"] == 2
-    assert "The process of this task ended with" in row["error"]
+    for culprit, failures in ((ends, 2), (killed, 1)):
+        row = await bench.until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
+        assert row["failures"] == failures
+        assert "The process of this task ended with" in row["error"]
     for other in others:
         assert (await bench.until(other, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
 
