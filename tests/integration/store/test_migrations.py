@@ -15,6 +15,9 @@ from aaiclick.store import alembic_commands
 from aaiclick.store.migrate import check, current_revision, downgrade, ensure_current, run, upgrade
 from aaiclick.store.migrations import HEAD
 
+ON_ONE = pytest.mark.parametrize("postgres_server", ["embedded"], indirect=True)
+"""What is said and refused is ours, on whatever server."""
+
 
 async def execute(target: PostgresTarget, *statements: str) -> None:
     connection = await asyncpg.connect(target.dsn)
@@ -61,6 +64,7 @@ async def test_a_failed_upgrade_leaves_nothing(postgres_target: PostgresTarget) 
     assert await current_revision(postgres_target) is None
 
 
+@ON_ONE
 async def test_a_current_schema_is_left_alone_without_alembic(migrated: PostgresTarget) -> None:
     program = (
         "import asyncio, sys; from aaiclick.settings import parse_postgres_url; from aaiclick.store import migrate; "
@@ -69,6 +73,7 @@ async def test_a_current_schema_is_left_alone_without_alembic(migrated: Postgres
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program, migrated.dsn], check=True, cwd="/")
 
 
+@ON_ONE
 async def test_a_schema_of_a_newer_version_is_refused(migrated: PostgresTarget) -> None:
     await execute(migrated, "UPDATE aaiclick_version SET version_num = '9999'")
     with pytest.raises(SchemaError, match="revision 9999, which this version of aaiclick does not know") as caught:
@@ -77,6 +82,7 @@ async def test_a_schema_of_a_newer_version_is_refused(migrated: PostgresTarget) 
     assert await current_revision(migrated) == "9999"
 
 
+@ON_ONE
 async def test_an_unknown_revision_names_the_command_that_lists_them(migrated: PostgresTarget) -> None:
     with pytest.raises(SchemaError, match="nonsense") as caught:
         await upgrade(migrated, "nonsense")
@@ -97,11 +103,13 @@ async def test_check_finds_what_was_changed_by_hand(migrated: PostgresTarget) ->
         assert f"'{found}'" in caught.value.what
 
 
+@ON_ONE
 async def test_check_does_not_mind_other_tables(migrated: PostgresTarget) -> None:
     await execute(migrated, "CREATE TABLE mine (id integer)", "CREATE TABLE alembic_version (version_num text)")
     await check(migrated)
 
 
+@ON_ONE
 async def test_check_says_how_to_catch_up(postgres_target: PostgresTarget) -> None:
     with pytest.raises(SchemaError, match="is behind this version") as caught:
         await check(postgres_target)
@@ -113,6 +121,7 @@ async def call(target: PostgresTarget, *argv: str) -> int:
     return await asyncio.to_thread(run, argv, lambda: target)
 
 
+@ON_ONE
 async def test_the_command_line(postgres_target: PostgresTarget, capsys: pytest.CaptureFixture[str]) -> None:
     assert await call(postgres_target, "current") == 0
     assert capsys.readouterr().out.startswith("base (no revision")
@@ -130,6 +139,7 @@ async def test_the_command_line(postgres_target: PostgresTarget, capsys: pytest.
     assert await current_revision(postgres_target) == HEAD
 
 
+@ON_ONE
 async def test_stamp_purge_forgets_an_unknown_revision(migrated: PostgresTarget) -> None:
     await execute(migrated, "UPDATE aaiclick_version SET version_num = '9999'")
     with pytest.raises(SchemaError, match="9999"):
@@ -149,6 +159,7 @@ async def test_the_printed_statements_make_the_schema(
     assert await leftovers(postgres_target) == []
 
 
+@ON_ONE
 async def test_a_migration_that_another_holds_up_says_so(
     postgres_target: PostgresTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,14 +133,26 @@ class Bench:
         self, task_id: int, wanted: Callable[[asyncpg.Record], bool], seconds: float = 30
     ) -> asyncpg.Record:
         """Look until a task is as wanted."""
+        return (await self.until_all([task_id], wanted, seconds))[0]
+
+    async def until_all(
+        self, ids: list[int], wanted: Callable[[asyncpg.Record], bool], seconds: float = 30
+    ) -> list[asyncpg.Record]:
+        """Look until all of these tasks are as wanted at once."""
         connection = await connect(self.target)
+        question = "SELECT * FROM tasks WHERE id = ANY ($1::bigint[])"
         try:
             async with asyncio.timeout(seconds):
-                while not wanted(row := await connection.fetchrow("SELECT * FROM tasks WHERE id = $1", task_id)):  # noqa: ASYNC110
+                while not all(map(wanted, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-                return row
+                return rows
         finally:
             await connection.close()
+
+    async def all_completed(self, ids: list[int], seconds: float = 60) -> None:
+        """And nobody was charged a failure."""
+        rows = await self.until_all(ids, lambda row: row["status"] == "COMPLETED", seconds)
+        assert {row["failures"] for row in rows} == {0}
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ import asyncio, os
 from aaiclick.orchestration import add_task_to_job, get_current_context
 
 async def plain(): pass
-async def slow(): await asyncio.sleep(0.15)
+async def slow(): await asyncio.sleep(0.5)
 def flaky(path):
     try: os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError: return

@@ -24,11 +24,9 @@ async def test_a_task_past_its_time_is_ended_whatever_it_does(bench):
     late = [await bench.enqueue(each, seconds, timeout_seconds=0.5, max_attempts=1) for each in functions]
     others = await bench.enqueue_many(30, "nothing")
     bench.start("--processes", "4", "--concurrency", "1")
-    for task_id in late:
-        row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER", 30)
+    for row in await bench.until_all(late, lambda row: row["status"] == "DEAD_LETTER", 60):
         assert "Timed out after 0.5 s" in row["error"]
-    for other in others:
-        assert (await bench.until(other, lambda row: row["status"] == "COMPLETED"))["failures"] == 0
+    await bench.all_completed(others)
 
 
 async def test_tasks_that_kill_their_process_pay_alone(bench):
@@ -41,8 +39,7 @@ async def test_tasks_that_kill_their_process_pay_alone(bench):
         row = await bench.until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
         assert row["failures"] == failures
         assert "The process of this task ended with" in row["error"]
-    for other in others:
-        assert (await bench.until(other, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
+    await bench.all_completed(others)
 
 
 async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
@@ -51,8 +48,7 @@ async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):
     await bench.until(ids[0], lambda row: row["status"] == "RUNNING")
     for child in worker.children():
         child.kill()
-    for task_id in ids:
-        assert (await bench.until(task_id, lambda row: row["status"] == "COMPLETED", 60))["failures"] == 0
+    await bench.all_completed(ids)
     worker.stop()
     assert "A process ended by signal 9." in worker.process.stderr.read()
 
@@ -127,8 +123,7 @@ async def test_two_workers_share_the_work(bench):
     holders = {(await bench.until(task_id, lambda row: row["status"] == "RUNNING"))["worker_id"] for task_id in ids}
     assert len(holders) == 2
     path.touch()
-    for task_id in ids:
-        await bench.until(task_id, lambda row: row["status"] == "COMPLETED")
+    await bench.all_completed(ids)
 
 
 async def test_a_zombie_gets_nothing_accepted(bench):

@@ -53,10 +53,7 @@ async def test_postgres_killed_twice_under_load(own_stack, bench_on):
                 await asyncio.sleep(0.02)
         while own_stack.status()["servers"]["postgres"]["state"] != "running":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    for task_id in ids:
-        await bench_on.until(task_id, lambda row: row["status"] == "COMPLETED", 90)
-    rows = await bench_on.rows("SELECT status, failures FROM tasks")
-    assert {tuple(row) for row in rows} == {("COMPLETED", 0)}
+    await bench_on.all_completed(ids, 90)
     assert path.read_text().count("ran") >= 300
 
     own_stack.stop()
