@@ -67,6 +67,7 @@ async def export(
     chosen: Annotated[Format, Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
     """Stream all rows of an Object in their order as a file."""
+    await _must_see(call, table_id)
     target = await call.service.clickhouse(call.principal.org_id)
     pieces = inspect.export_object(target, table_id, chosen)
     first = await anext(pieces, b"")  # what cannot be begun is answered like any other error

@@ -300,4 +300,4 @@ async def test_the_commands_say_what_there_is(shop):
     assert "shop.raw\tshop.tidy\tshop.orders" in await said("lineage", "daily")
     assert "shop.orders.amount\tdaily.total" in await said("lineage", "daily", "--columns")
     assert await said("query", "SELECT day, total FROM daily") == "day\ttotal\n2026-01-01\t10\n"
-    assert await said("ls", "--as", "nobody") == "\n"
+    assert await said("ls", "--as", "nobody") == ""
