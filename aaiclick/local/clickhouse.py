@@ -13,6 +13,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
 import socket
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -27,11 +28,17 @@ DATABASE = "aaiclick"
 ENDLESS_QUERY_RUNS = "SELECT throwIf(count() = 0) FROM system.processes WHERE query LIKE 'SELECT sleepEachRow%'"
 MAKE_DATABASE = f"CREATE DATABASE IF NOT EXISTS {DATABASE}"
 
+IDLE_THREADS = 8
+"""For each core; more are not kept for later. Each has a stack and three files open, and without a limit (it is
+a thousand) the busiest moment of all would decide for ever how many there are.
+"""
+
 CONFIG = """<clickhouse>
   <users_config>{users}</users_config>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{port}</http_port>
   <max_server_memory_usage_to_ram_ratio>0.6</max_server_memory_usage_to_ram_ratio>
+  <max_thread_pool_free_size>{idle_threads}</max_thread_pool_free_size>
   <backups><allowed_path>{backups}</allowed_path></backups>
   <http_handlers>
     <rule><url>/{path}</url><handler><type>dynamic_query_handler</type><query_param_name>query</query_param_name></handler></rule>
@@ -106,6 +113,7 @@ class EmbeddedClickHouse:
             users=escape(str(users)),
             port=self.port,
             path=self._secrets.clickhouse_path,
+            idle_threads=IDLE_THREADS * (os.cpu_count() or 1),
             backups=escape(str(self._home.clickhouse / "backups")),
         )
         write_private(self._configuration / "config.xml", config)

@@ -2,8 +2,7 @@
 
 `chdb._chdb.query` runs the clickhouse-local program, which can listen since 26.7. This process starts the listener
 and then keeps one endless query running, since the program ends with its last query. It is a private entry point of
-that wheel, so it is used here and nowhere else; tests/integration/local/test_clickhouse_contract.py says what we rely
-on.
+that wheel, so it is used here and nowhere else; tests/integration/local says what we rely on.
 
 The first line on standard input is the configuration directory, the data path and the protocols to listen for (no
 secret is ever an argument). The end of standard input means that the keeper is gone: so are we, at once. ClickHouse

@@ -25,7 +25,7 @@ from aaiclick.server.permissions import Principal
 from aaiclick.server.shared import Shared
 from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
-from aaiclick.store.engine import create_pool
+from aaiclick.store.engine import SERVANT_SILENT_SECONDS, create_pool
 from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import are_of
@@ -72,7 +72,7 @@ class Service:
             raise
 
     async def _start(self) -> None:
-        self._owner = create_pool(self.postgres, size=OWNER_CONNECTIONS)
+        self._owner = create_pool(self.postgres, size=OWNER_CONNECTIONS, silent_seconds=SERVANT_SILENT_SECONDS)
         self._api = create_api_pool(
             self.postgres, size=API_CONNECTIONS, statement_seconds=self.settings.server_statement_seconds
         )

@@ -14,7 +14,7 @@ import asyncpg
 
 from aaiclick.errors import AaiclickError, UnauthorisedError
 from aaiclick.settings import PostgresTarget
-from aaiclick.store.engine import connect
+from aaiclick.store.engine import SERVANT_SILENT_SECONDS, connect
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def create_api_pool(target: PostgresTarget, *, size: int, statement_seconds: flo
     settings = {"role": API_ROLE, "statement_timeout": f"{statement_seconds * 1000:.0f}"}
 
     async def open_connection(*_: object, **__: object) -> Connection:
-        connection = await connect(target, server_settings=settings)
+        connection = await connect(target, silent_seconds=SERVANT_SILENT_SECONDS, server_settings=settings)
         try:
             await _refuse_owner(connection)
         except BaseException:

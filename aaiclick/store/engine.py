@@ -33,11 +33,14 @@ each time would only cost.
 Before version 18 what is off counts as very dear, and a dear statement is compiled (jit): that took 28 s of a test.
 """
 
-SILENT_SECONDS = 10.0
+SILENT_SECONDS = 5.0
 """Our transactions are a few statements, each right after the other. Who says nothing for so long in the middle of one
 is frozen, or cut off by a network that tells nobody, and what it has locked may be what all others wait for (elections,
 a job's counters): PostgreSQL ends it. What it was at is undone, and it hears so when it speaks again.
 """
+
+SERVANT_SILENT_SECONDS = 2.5
+"""The same of workers and servers: others wait for them more often, and their programs do nothing else meanwhile."""
 
 IDLE_SECONDS, AGAIN_SECONDS, TIMES = 10, 5, 3
 KEEPALIVE = {
@@ -119,14 +122,14 @@ def _keep_alive(connection: Connection) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def create_pool(target: PostgresTarget, *, size: int = 5) -> Pool:
+def create_pool(target: PostgresTarget, *, size: int = 5, silent_seconds: float = SILENT_SECONDS) -> Pool:
     """A pool of plain driver connections, opened as they are needed: `async with pool.acquire() as connection:`.
 
     JSON comes out of them as text, as the statements in `sql/` expect; an engine's connections decode it.
     """
 
     async def open_connection(*_: Any, **__: Any) -> Connection:
-        return await connect(target)
+        return await connect(target, silent_seconds=silent_seconds)
 
     return asyncpg.create_pool(min_size=0, max_size=size, connect=open_connection)
 

@@ -15,15 +15,12 @@ from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.settings import ClickHouseTarget, PostgresTarget
-from aaiclick.store import queue, supervision, tables, workers
+from aaiclick.store import engine, queue, supervision, tables, workers
 from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
-
-SILENT_SECONDS = 5.0
-"""Workers are killed and frozen, and others wait for what they hold."""
 
 
 class DirectLine(Line):
@@ -180,7 +177,7 @@ class DirectTransport(Transport):
         self.secrets = [secret for secret in secrets if secret]
 
     async def open(self) -> Line:
-        return DirectLine(await connect(self._target, silent_seconds=SILENT_SECONDS))
+        return DirectLine(await connect(self._target, silent_seconds=engine.SERVANT_SILENT_SECONDS))
 
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:
         if self._tenants is None:

@@ -7,6 +7,7 @@ import pytest
 from aaiclick.orchestration.transport import direct
 from aaiclick.orchestration.transport.direct import DirectLine
 from aaiclick.orchestration.transport.line import GONE
+from aaiclick.store import engine
 from aaiclick.store.engine import connect
 from aaiclick.store.statements import statement
 
@@ -46,7 +47,7 @@ async def test_who_falls_silent_in_the_middle_of_a_transaction_holds_up_nobody_f
     aaiclick_postgres, monkeypatch, who
 ):
     """As when it is frozen while it is being elected: a network that still answers for it tells nothing."""
-    monkeypatch.setattr(direct, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(engine, "SERVANT_SILENT_SECONDS", 0.2)
     if who == "a worker":
         line = await direct.DirectTransport(aaiclick_postgres, None).open()
     else:

@@ -44,6 +44,11 @@ async def test_both_servers_are_real(stack):
     assert (int(major), int(minor)) >= (26, 7)
 
 
+def test_clickhouse_keeps_few_threads_for_later(stack):
+    kept = stack.clickhouse("SELECT value FROM system.server_settings WHERE name = 'max_thread_pool_free_size'")
+    assert int(kept) == 8 * (os.cpu_count() or 1)
+
+
 def test_only_what_is_asked_for_is_started(stack):
     stack.lease.clickhouse()
     assert set(stack.status()["servers"]) == {"clickhouse"}
