@@ -47,7 +47,7 @@ from aaiclick.store import supervision
 AGAIN_SECONDS = 0.25
 LOOP_SECONDS = 2.0
 TURNS_IN_TERM = 3
-LOOPS_IN_LEASE = 5
+LOOPS_IN_LEASE = 10
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 5.0
 """A process that ran this long was killed, or killed by a task; sooner, it may never work."""
