@@ -17,14 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-import asyncpg
-
 from aaiclick.chaos.flow import NAME, TASKS
 from aaiclick.chaos.history import note
 from aaiclick.chaos.servers import Way
-from aaiclick.errors import UnreachableError
 from aaiclick.operators import map as map_rows
-from aaiclick.orchestration import Group, OrchContext, Task, create_job
+from aaiclick.orchestration import Group, OrchContext, Task, create_job, lifecycle
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.enqueue import enqueue_tasks
@@ -45,16 +42,7 @@ ITEMS = 50
 SALES = 20
 CLIENTS = 2
 WAIT_SECONDS = 20.0
-AWAY = (
-    UnreachableError,
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-)
+AWAY = (*lifecycle.AWAY, TimeoutError)
 """The answer did not come: nobody knows whether it was done."""
 
 

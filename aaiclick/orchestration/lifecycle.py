@@ -43,7 +43,7 @@ ANSWER_SECONDS = 15.0
 STOP_SECONDS = 10.0
 """How long `stop` goes on trying to reach a PostgreSQL that is away."""
 
-_AWAY = (
+AWAY = (
     UnreachableError,
     OSError,
     asyncpg.InterfaceError,
@@ -51,6 +51,7 @@ _AWAY = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 """PostgreSQL restarts or is cut off: what was to be written is written later. A driver whose connection was ended in
 the middle of a statement may speak of a state of its own (InternalClientError).
@@ -182,7 +183,7 @@ class PgLifecycleHandler(LifecycleHandler):
                     self._line = await self._transport.open()
                 with self._line.answering_within(patience(ANSWER_SECONDS, failures)):
                     await self._carry_out(self._line, orders)
-            except _AWAY as error:
+            except AWAY as error:
                 failures += 1
                 if self._line is not None:
                     self._line.terminate()

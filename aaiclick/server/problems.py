@@ -163,6 +163,7 @@ def translate(error: Exception) -> AaiclickError | None:
             | asyncpg.CannotConnectNowError()
             | asyncpg.AdminShutdownError()
             | asyncpg.TooManyConnectionsError()
+            | asyncpg.IdleInTransactionSessionTimeoutError()
             | ConnectionError()
             | TimeoutError()
         ):
