@@ -115,7 +115,7 @@ MUTATIONS = (
     ),
     Mutation(
         "giving back a claim whose answer was lost", "aaiclick/orchestration/worker/process.py",
-        "if row.old and task_id not in known", "if False and task_id not in known",
+        "if _attempt(row.lease) not in known and", "if False and",
         ("tests/integration/worker/test_commits.py",),
     ),
 )  # fmt: skip

@@ -23,6 +23,8 @@ from aaiclick.chaos import history
 from aaiclick.chaos.flow import differences
 from aaiclick.chaos.history import Seen
 from aaiclick.chaos.load import FILE
+from aaiclick.chaos.recoveries import Recovery, explain, recoveries
+from aaiclick.chaos.servers import LEASE_SECONDS
 from aaiclick.data.client import Client
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.store.doctor import check_invariants
@@ -53,9 +55,12 @@ FAULTS = (
 )  # fmt: skip
 
 
+MOST_RECOVERY_SECONDS = LEASE_SECONDS + 5.0
+
+
 @dataclass
 class Verdict:
-    """What was found; everything but `recovered` should be empty."""
+    """What was found; everything but the figures should be empty."""
 
     lost: list[str] = field(default_factory=list[str])
     unexpected: list[str] = field(default_factory=list[str])
@@ -68,8 +73,10 @@ class Verdict:
     recovered: int = 0
     tasks: int = 0
     jobs: int = 0
-    recovery_seconds: list[float] = field(default_factory=list[float])
-    """How long tasks of a killed process took to begin again."""
+    recoveries: list[Recovery] = field(default_factory=list[Recovery])
+    """Tasks of killed processes that began again, the quickest first."""
+    slow: list[str] = field(default_factory=list[str])
+    """Where the time of those that took too long went."""
     struck_again: int = 0
     """Those of a killed process whose next attempt was struck, too, before it began."""
     ends: list[float] = field(default_factory=list[float])
@@ -99,7 +106,9 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
-    verdict.recovery_seconds, verdict.struck_again = _recoveries(seen, history.notes(directory, "strikes"))
+    strikes = history.notes(directory, "strikes")
+    verdict.recoveries, verdict.struck_again = await recoveries(connection, seen, strikes)
+    verdict.slow = await explain(connection, [r for r in verdict.recoveries if r.seconds > MOST_RECOVERY_SECONDS])
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
         verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
@@ -190,36 +199,3 @@ def _judge_order(
             began = [m.at for m in seen.get(after, ()) if m.event == "begin"]
             if began and (not ended or min(began) < max(ended)):
                 verdict.disordered.append(f"task {after} began before task {before} had ended")
-
-
-def _recoveries(seen: dict[int, list[Seen]], strikes: list[dict[str, Any]]) -> tuple[list[float], int]:
-    """From the death of a process to the next begin of what it was at; and how often another fault came between: the
-    next attempt was struck as well before it began, or whoever had it was frozen.
-    """
-    deaths: dict[int, float] = {}
-    for strike in strikes:
-        for pid in strike.get("killed", ()):
-            deaths.setdefault(pid, strike["at"])
-    found: list[float] = []
-    again = 0
-    for moments in seen.values():
-        ended = {(m.attempt, m.pid) for m in moments if m.event == "end"}
-        for m in moments:
-            death = deaths.get(m.pid)
-            if m.event == "begin" and death is not None and m.at <= death and (m.attempt, m.pid) not in ended:
-                later = [o for o in moments if o.event == "begin" and o.attempt > m.attempt]
-                after = min(later, key=lambda o: o.at, default=None)
-                if after is None or after.at <= death:
-                    continue  # it had lost its lease before
-                if after.attempt > m.attempt + 1 or _was_frozen(after.pid, death, after.at, strikes):
-                    again += 1
-                else:
-                    found.append(after.at - death)
-    return sorted(found), again
-
-
-def _was_frozen(pid: int, since: float, until: float, strikes: list[dict[str, Any]]) -> bool:
-    return any(
-        pid in strike.get("frozen", ()) and strike["at"] < until and strike["at"] + strike["seconds"] > since
-        for strike in strikes
-    )

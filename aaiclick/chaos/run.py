@@ -13,10 +13,9 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aaiclick.chaos.checker import Verdict, judge
+from aaiclick.chaos.checker import MOST_RECOVERY_SECONDS, Verdict, judge
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import schedule
-from aaiclick.chaos.servers import LEASE_SECONDS
 from aaiclick.chaos.strikes import Strikes
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
@@ -28,7 +27,6 @@ from aaiclick.store.tables import release_jobs
 REST_SECONDS = 300.0
 """How long everything may take to come to rest once the faults have ended."""
 LEAST_RATIO = 0.5
-MOST_RECOVERY_SECONDS = LEASE_SECONDS + 5.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class Report:
 
     def recovery_seconds(self, share: float) -> float | None:
         """How long tasks of a killed process took to begin again, of that share of them at most."""
-        values = self.verdict.recovery_seconds
-        return values[min(len(values) - 1, int(share * len(values)))] if values else None
+        found = self.verdict.recoveries
+        return found[min(len(found) - 1, int(share * len(found)))].seconds if found else None
 
     @property
     def bars_met(self) -> bool:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import click
 import uvloop
 
-from aaiclick.chaos.run import LEAST_RATIO, MOST_RECOVERY_SECONDS, Order, Report, run
+from aaiclick.chaos.checker import MOST_RECOVERY_SECONDS
+from aaiclick.chaos.run import LEAST_RATIO, Order, Report, run
 from aaiclick.chaos.schedule import INTERVALS
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, PER_SECOND, Soaked, Trend, soak
 from aaiclick.cli.output import note, output_option, print_records
@@ -92,6 +93,8 @@ def _tell(report: Report) -> None:
             note(f"{kind}: {finding}")
         if len(found) > SHOWN:
             note(f"{kind}: … and {len(found) - SHOWN} more")
+    for each in report.verdict.slow:
+        note(f"slow: {each}")
     if not report.came_to_rest:
         note("It did not come to rest: something is unfinished and does not go on.")
     for each in sorted(report.skipped):
@@ -123,7 +126,7 @@ def _records(report: Report) -> list[dict[str, object]]:
         "tasks": verdict.tasks,
         "jobs": verdict.jobs,
         "recovered": verdict.recovered,
-        "recoveries after a kill": len(verdict.recovery_seconds),
+        "recoveries after a kill": len(verdict.recoveries),
         "… struck again meanwhile": verdict.struck_again,
         "tables swept": report.swept,
         "faults": ", ".join(f"{kind} {times}" for kind, times in sorted(report.strikes.items())) or "none",

@@ -400,14 +400,10 @@ class Counts(OneWorker):
     queues: Annotated[list[QueueCounts], Field(max_length=1_000)] = Field(default_factory=list[QueueCounts])
 
 
-class HeldAsk(OneWorker):
-    old_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10.0
-
-
 class HeldTask(BaseModel):
     lease: LeaseOut
     cancelled: bool
-    old: bool
+    age_seconds: float
 
 
 class HeldTasks(BaseModel):

@@ -36,17 +36,19 @@ async def keep_leases(connection: Connection, worker_ids: Sequence[int], lease_s
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease as PostgreSQL knows it; `old` if its holder must have heard of it by now."""
+    """A lease as PostgreSQL knows it, claimed so long ago."""
 
     lease: Lease
     cancelled: bool
-    old: bool
+    age_seconds: float
 
 
-async def held(connection: Connection, worker_id: int, old_seconds: float) -> list[Held]:
+async def held(connection: Connection, worker_id: int) -> list[Held]:
     """Everything this worker holds."""
-    rows = await connection.fetch(statement("held"), worker_id, old_seconds)
-    return [Held(Lease(row["id"], row["attempt"], row["lease_token"]), row["cancelled"], row["old"]) for row in rows]
+    rows = await connection.fetch(statement("held"), worker_id)
+    return [
+        Held(Lease(row["id"], row["attempt"], row["lease_token"]), row["cancelled"], row["age_seconds"]) for row in rows
+    ]
 
 
 async def overdue(

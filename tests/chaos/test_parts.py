@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -121,6 +122,13 @@ class Scene:
                 history.note_attempt(str(self.directory), event, task_id, attempt, str(org))
         return task_id
 
+    async def lost(self, task_id, attempt=1, seconds_ago=0.0) -> None:
+        await self.db.execute(
+            "INSERT INTO task_attempts (task_id, attempt, charged, outcome, ended_at)"
+            " VALUES ($1, $2, true, 'LOST', now() - $3 * interval '1 second')",
+            task_id, attempt, seconds_ago,
+        )  # fmt: skip
+
     def meant(self, key, task_id, status="COMPLETED", org=DEFAULT_ORG_ID):
         history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
         history.note(self.directory, "clients", heard="items", ids={key: task_id})
@@ -183,23 +191,52 @@ async def test_what_begins_too_early_is_noticed(scene):
 
 
 async def test_recovery_counts_from_death_to_the_next_begin(scene):
-    task_id = await scene.task(attempt=2, seen=False)
+    task_id, failed = [await scene.task(attempt=2, seen=False) for _ in range(2)]
+    await scene.lost(task_id)
+    begun = {11: [(task_id, 1, 10.0), (failed, 1, 10.0)], 12: [(task_id, 2, 16.5), (failed, 2, 11.2)]}
     lines = {
-        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} 10.0"],
-        "12.tasks": [f"begin {task_id} 2 {DEFAULT_ORG_ID} 16.5", f"end {task_id} 2 {DEFAULT_ORG_ID} 17.0"],
+        **{
+            f"{pid}.tasks": [f"begin {of} {n} {DEFAULT_ORG_ID} {at}" for of, n, at in all_]
+            for pid, all_ in begun.items()
+        },
+        "13.tasks": [f"end {of} 2 {DEFAULT_ORG_ID} 17.0" for of in (task_id, failed)],
         "strikes": [json.dumps({"kind": "worker", "killed": [11], "at": 11.0})],
     }
     for name, text in lines.items():
         (scene.directory / name).write_text("\n".join(text) + "\n")
     verdict = await scene.verdict()
-    assert (verdict.clean, verdict.recovered, verdict.recovery_seconds) == (True, 1, [5.5])
+    assert (verdict.clean, verdict.recovered, [each.seconds for each in verdict.recoveries]) == (True, 2, [5.5])
     assert verdict.struck_again == 0
+
+
+async def test_a_slow_recovery_says_where_its_time_went(scene):
+    died = time.monotonic() - 20
+    task_id = await scene.task(attempt=2, seen=False)
+    await scene.db.execute("UPDATE tasks SET claimed_at = now() - interval '8 s' WHERE id = $1", task_id)
+    await scene.lost(task_id, seconds_ago=14.0)
+    lines = {
+        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} {died - 1}"],
+        "12.tasks": [f"{event} {task_id} 2 {DEFAULT_ORG_ID} {died + 12.5}" for event in ("begin", "end")],
+        "strikes": [json.dumps({"kind": "worker", "killed": [11], "at": died})],
+    }
+    for name, text in lines.items():
+        (scene.directory / name).write_text("\n".join(text) + "\n")
+    verdict = await scene.verdict()
+    assert verdict.clean
+    [said] = verdict.slow
+    assert (
+        re.sub(r"\d+\.\d", "#", said)
+        == f"task {task_id}, attempt 1: LOST after # s, claimed after # s, begun after # s"
+    )
+    assert [float(each) for each in re.findall(r"\d+\.\d", said)] == pytest.approx([6.0, 12.0, 12.5], abs=0.5)
 
 
 @pytest.mark.parametrize("again", ["its next attempt never began", "who had it next was frozen"])
 async def test_who_is_struck_again_before_it_begins_is_counted_by_itself(scene, again):
     last = 3 if again == "its next attempt never began" else 2
     task_id = await scene.task(attempt=last, seen=False)
+    for attempt in range(1, last):
+        await scene.lost(task_id, attempt)
     lines = {
         "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} 10.0"],
         "12.tasks": [f"begin {task_id} {last} {DEFAULT_ORG_ID} 26.5", f"end {task_id} {last} {DEFAULT_ORG_ID} 27.0"],
@@ -211,7 +248,7 @@ async def test_who_is_struck_again_before_it_begins_is_counted_by_itself(scene, 
     for name, text in lines.items():
         (scene.directory / name).write_text("\n".join(text) + "\n")
     verdict = await scene.verdict()
-    assert (verdict.clean, verdict.recovery_seconds, verdict.struck_again) == (True, [], 1)
+    assert (verdict.clean, verdict.recoveries, verdict.struck_again) == (True, [], 1)
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------

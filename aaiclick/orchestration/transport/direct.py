@@ -96,8 +96,8 @@ class DirectLine(Line):
     async def count(self, worker_id: int, tallies: Mapping[Lane, Tally]) -> None:
         await queue.count_outcomes(self._connection, worker_id, tallies)
 
-    async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
-        return await supervision.held(self._connection, worker_id, old_seconds)
+    async def held(self, worker_id: int) -> list[supervision.Held]:
+        return await supervision.held(self._connection, worker_id)
 
     async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
         await self._connection.add_listener(queue.READY_CHANNEL, on_ready)

@@ -124,11 +124,11 @@ def overdue_of(form: Mapping[str, Any]) -> Overdue:
 
 
 def held_form(held: Held) -> Form:
-    return {"lease": lease_form(held.lease), "cancelled": held.cancelled, "old": held.old}
+    return {"lease": lease_form(held.lease), "cancelled": held.cancelled, "age_seconds": held.age_seconds}
 
 
 def held_of(form: Mapping[str, Any]) -> Held:
-    return Held(lease_of(form["lease"]), form["cancelled"], form["old"])
+    return Held(lease_of(form["lease"]), form["cancelled"], form["age_seconds"])
 
 
 def plan_form(plan: Plan, names: Mapping[int, str]) -> Form:

@@ -103,7 +103,7 @@ class Line(ABC):
         """Add to the counters of the worker's row, and of queues."""
 
     @abstractmethod
-    async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
+    async def held(self, worker_id: int) -> list[supervision.Held]:
         """What the queue believes that this worker holds."""
 
     @abstractmethod

@@ -220,8 +220,8 @@ class RemoteLine(Line):
             part = counted[start : start + QUEUES_AT_ONCE]
             await self._ask("/v1/worker/count", worker_id=str(worker_id), queues=part)
 
-    async def held(self, worker_id: int, old_seconds: float) -> list[supervision.Held]:
-        answer = await self._ask("/v1/worker/held", worker_id=str(worker_id), old_seconds=old_seconds)
+    async def held(self, worker_id: int) -> list[supervision.Held]:
+        answer = await self._ask("/v1/worker/held", worker_id=str(worker_id))
         return [forms.held_of(each) for each in answer["tasks"]]
 
     async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:

@@ -33,7 +33,6 @@ SPARE_SECONDS = 5.0
 """Of the time that Lambda gives, what is left to say that the task timed out."""
 
 SAID_AGAIN = 5
-OLD_SECONDS = 0.0
 
 
 def handle(event: dict[str, Any], context: Any = None) -> dict[str, str]:
@@ -119,7 +118,7 @@ class _Invocation:
                 continue
             beat = now
             with contextlib.suppress(*GONE):  # a server that is away may be back before the lease has run out
-                held = [each for each in await line.held(self._worker_id, OLD_SECONDS) if each.lease == self._lease]
+                held = [each for each in await line.held(self._worker_id) if each.lease == self._lease]
                 if not held:
                     running.end(Ending.LOST)
                 elif held[0].cancelled:

@@ -22,6 +22,7 @@ import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from aaiclick.orchestration.transport import Line, Transport
 from aaiclick.orchestration.transport.line import GONE, patience
@@ -30,6 +31,7 @@ from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
 from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
+from aaiclick.store.supervision import Held
 
 TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
@@ -37,9 +39,17 @@ AHEAD_SECONDS = 0.05
 MOST_AHEAD = 1000
 MOST_AT_ONCE = 1000
 STALE_SECONDS = 1.0
-OLD_SECONDS = 10.0
+SURE_SECONDS = 0.25
+"""So much longer ago than any question that waits for its answer was asked: the answer must have been lost."""
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0)
 PUMPS = 2
+
+
+class Talk(NamedTuple):
+    """What was said and asked, and not answered yet."""
+
+    began: float
+    outcomes: list[Outcome]
 
 
 class WorkerProcess:
@@ -65,7 +75,7 @@ class WorkerProcess:
         self._empty = False
         self._stopping = False
         self._asking = 0
-        self._talking = 0
+        self._talks: list[Talk] = []
         self._taken = 0
         self._exchanges = 0
         self._finished = 0
@@ -105,7 +115,7 @@ class WorkerProcess:
     @property
     def _done(self) -> bool:
         """Whether nothing is held, nothing is under way and nothing more is wanted."""
-        if self._running or self._ahead or self._outcomes or self._talking:
+        if self._running or self._ahead or self._outcomes or self._talks:
             return False
         nothing_left = self._empty if self._summons is None else self._summons.silent
         return self._stopping or self._enough or (self._duty.drain and nothing_left)
@@ -143,7 +153,8 @@ class WorkerProcess:
                 continue
             outcomes, self._outcomes = self._outcomes, []
             self._asking += wanted
-            self._talking += 1
+            talk = Talk(time.monotonic(), outcomes)
+            self._talks.append(talk)
             try:
                 with line.answering_within(patience(self._duty.lease_seconds / 2, failures)):
                     claims = await self._exchange(line, outcomes, wanted)
@@ -152,7 +163,7 @@ class WorkerProcess:
                 raise
             finally:
                 self._asking -= wanted
-                self._talking -= 1
+                self._talks.remove(talk)
             failures = 0
             self._take(claims, wanted)
 
@@ -222,11 +233,11 @@ class WorkerProcess:
             self._summons.answered(wanted)
         now = time.monotonic()
         for claim in claims:
-            if len(self._running) < self._duty.concurrency:
+            if len(self._running) < self._duty.concurrency and not self._stopping:
                 self._begin(claim)
             else:
                 self._ahead.append((now, claim))
-        if self._stopping:
+        if self._stopping:  # since they were asked for; nobody would end what begins now
             self._give_back_unbegun()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
@@ -372,22 +383,36 @@ class WorkerProcess:
         A lease that it gave to another: the task here ends. A cancel: likewise. A lease that we never heard of, because
         the answer to a claim was lost on the way: it is given back.
         """
-        known = {lease.task_id: lease for lease in self._held()}
-        rows = await line.held(self._duty.worker_id, OLD_SECONDS)
+        known = self._held()
+        rows = await line.held(self._duty.worker_id)
         theirs = {row.lease.task_id: row for row in rows}
         for task_id, running in list(self._running.items()):
             row = theirs.get(task_id)
             if row is None or row.lease != running.claim.lease:
-                if task_id in known and running.announced:
+                if _attempt(running.claim.lease) in known and running.announced:
                     running.end(Ending.LOST)
             elif row.cancelled:
                 running.end(Ending.CANCELLED)
-        if not self._talking:
-            self._outcomes.extend(row.lease for task_id, row in theirs.items() if row.old and task_id not in known)
-            self._wake.set()
+        self._outcomes += unheard_of(rows, known | self._held(), [talk.began for talk in self._talks], time.monotonic())
+        self._wake.set()
 
-    def _held(self) -> list[Lease]:
+    def _held(self) -> set[tuple[int, int]]:
+        """The attempts that we know of."""
         leases = [running.claim.lease for running in self._running.values()]
         leases += [claim.lease for _, claim in self._ahead]
-        leases += [outcome if isinstance(outcome, Lease) else outcome.lease for outcome in self._outcomes]
-        return leases
+        for outcomes in (self._outcomes, *(talk.outcomes for talk in self._talks)):
+            leases += [outcome if isinstance(outcome, Lease) else outcome.lease for outcome in outcomes]
+        return {_attempt(lease) for lease in leases}
+
+
+def unheard_of(rows: Sequence[Held], known: set[tuple[int, int]], asked: Sequence[float], now: float) -> list[Lease]:
+    """Leases that the queue has given us and whose answer was lost: claimed before anything was asked that still waits.
+
+    `known` are the attempts that we knew of before or after the queue said what we hold; times are of our own clock.
+    """
+    sure = now - min(asked, default=now) + SURE_SECONDS
+    return [row.lease for row in rows if _attempt(row.lease) not in known and row.age_seconds > sure]
+
+
+def _attempt(lease: Lease) -> tuple[int, int]:
+    return lease.task_id, lease.attempt

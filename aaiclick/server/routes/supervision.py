@@ -53,10 +53,10 @@ async def count(call: Caller, body: protocol.Counts) -> None:
 
 
 @routes.post("/v1/worker/held", Permission.WORKER, response_model=protocol.HeldTasks)
-async def held(call: Caller, body: protocol.HeldAsk) -> Response:
+async def held(call: Caller, body: protocol.OneWorker) -> Response:
     """Show what a worker holds, and which of it is to be cancelled."""
     async with _speaking(call, [body.worker_id]) as connection:
-        found = await supervision.held(connection, int(body.worker_id), body.old_seconds)
+        found = await supervision.held(connection, int(body.worker_id))
     return _tasks([forms.held_form(each) for each in found])
 
 

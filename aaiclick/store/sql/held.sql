@@ -1,5 +1,4 @@
--- What the worker $1 holds, which of it is to be cancelled, and whether it was claimed long enough ago ($2 seconds) for the
--- worker to have heard of it.
+-- What the worker $1 holds, which of it is to be cancelled, and how long ago it was claimed.
 SELECT id, attempt, lease_token, cancel_requested_at IS NOT NULL AS cancelled,
-    claimed_at < now() - $2::float8 * interval '1 second' AS old
+    extract(epoch FROM clock_timestamp() - claimed_at)::float8 AS age_seconds
 FROM tasks WHERE worker_id = $1 AND status IN ('CLAIMED', 'RUNNING')

@@ -4,6 +4,7 @@ The four scenarios of the plan for lifecycles are here and in `test_cleanup` (a 
 """
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -58,7 +59,8 @@ def bench(servers, way, tmp_path):
     for worker in made.workers:
         if worker.process.poll() is None:
             for child in psutil.Process(worker.process.pid).children(recursive=True):
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
             worker.process.kill()
             worker.process.wait()
         worker.process.stderr.close()

@@ -156,7 +156,7 @@ def test_a_lease_on_a_task_of_another_organisation_is_a_lost_one(site, hand) -> 
 def test_what_a_worker_leaves_behind_goes_back(site, hand) -> None:
     task_id = enqueue(site, "left", timeout_seconds=0.001)
     [task] = hand.claim(queues=["left"])
-    held = hand.say("/v1/worker/held", worker_id=hand.id, old_seconds=0).json()["tasks"]
+    held = hand.say("/v1/worker/held", worker_id=hand.id).json()["tasks"]
     assert [each["lease"]["token"] for each in held] == [task["lease"]["token"]]
     hand.say("/v1/worker/keep", worker_ids=[hand.id], lease_seconds=60)
     overdue = hand.say("/v1/worker/overdue", worker_ids=[hand.id], grace_seconds=0).json()["tasks"]

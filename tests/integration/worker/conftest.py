@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -163,7 +164,8 @@ def bench(way, aaiclick_postgres, tmp_path):
     for worker in made.workers:
         if worker.process.poll() is None:
             for child in [*psutil.Process(worker.process.pid).children(recursive=True)]:
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
             worker.process.kill()
             worker.process.wait()
         assert worker.process.stderr is not None

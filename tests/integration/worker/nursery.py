@@ -105,7 +105,7 @@ def _fork(order: dict[str, Any], inputs: dict[int, int]) -> int:
         os.write(writing, order["order"].encode() + b"\n")
         return pid
     from aaiclick import faults
-    from aaiclick.orchestration.worker import main, process
+    from aaiclick.orchestration.worker import main
 
     for other in (writing, *inputs.values()):
         os.close(other)
@@ -113,7 +113,6 @@ def _fork(order: dict[str, Any], inputs: dict[int, int]) -> int:
     os.dup2(2, 1)
     sys.stdin = os.fdopen(0)
     faults.arm(order["faults"], order["marks"])
-    process.OLD_SECONDS = 1.0  # a claim whose answer was lost is given back soon
     main.main()
     return 0
 

@@ -183,14 +183,23 @@ async def test_killed_while_it_gives_back(ward, work, moment):
     await work.until("RUNNING", "tasks")
     await ward.hang_up(pid)
     assert await ward.wait(pid) == -signal.SIGKILL
-    status = await work.db.fetchval("SELECT status::text FROM tasks")
-    assert status == ("RUNNING" if moment == "before" else "PENDING")
+    given_back = await work.db.fetchval("SELECT count(*) FROM task_attempts WHERE outcome = 'RELEASED'")
+    assert given_back == (moment == "after")
     await work.recover()
     (work.directory / "go").touch()
     other = await ward.start()
     await work.until("COMPLETED")
     await ward.end(other)
     await work.assert_done()
+
+
+async def test_what_was_asked_for_before_it_was_told_to_end_is_given_back(ward, work):
+    await work.submit("waiting")
+    pid = await ward.start("claim.after=delay:1")
+    await work.until("CLAIMED", "tasks")
+    await ward.hang_up(pid)
+    assert await ward.wait(pid) == 0
+    assert await work.db.fetchval("SELECT status::text FROM tasks") == "PENDING"
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
