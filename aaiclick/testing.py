@@ -28,8 +28,8 @@ import pytest
 from aaiclick.scratch import scratch_directory
 
 if TYPE_CHECKING:
-    from aaiclick.settings import ClickHouseTarget, PostgresTarget
     from aaiclick.store.engine import Connection
+    from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 T = TypeVar("T")
 

@@ -30,12 +30,12 @@ import psutil
 from aaiclick.local.home import Home
 from aaiclick.local.lease import Lease
 from aaiclick.server.paging import write_cursor
-from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import ensure_current
 from aaiclick.store.plan import NewTask
+from aaiclick.targets import PostgresTarget
 
 BATCH = 1_000
 ROUNDS = 60

@@ -27,12 +27,13 @@ from aaiclick._version import __version__
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import Group, OrchContext, Task, create_job, create_task
 from aaiclick.orchestration.scope import current_scope
-from aaiclick.settings import PostgresTarget, get_settings, parse_postgres_url
+from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.plan import NewTask
+from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.schema_shape import own_server
 from bench.worker import workers
 

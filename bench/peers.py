@@ -35,8 +35,9 @@ import uvloop
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, enqueue_many
 from aaiclick.orchestration import enqueue as put
-from aaiclick.settings import PostgresTarget, get_settings, parse_postgres_url
+from aaiclick.settings import get_settings
 from aaiclick.store.migrate import upgrade
+from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.item import LATENCIES, arrived
 from bench.schema_shape import own_server
 

@@ -25,7 +25,6 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from aaiclick.settings import PostgresTarget, parse_postgres_url
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store import queue
 from aaiclick.store.engine import connect
@@ -34,6 +33,7 @@ from aaiclick.store.leases import Success
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.schema_shape import own_server
 
 BATCH = 100

@@ -32,9 +32,9 @@ from uuid import uuid4
 import asyncpg
 import psutil
 
-from aaiclick.settings import PostgresTarget, parse_postgres_url
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import PostgresTarget, parse_postgres_url
 
 TEMPLATE = "schema_shape_template"
 JOB = 1

@@ -30,12 +30,13 @@ import psutil
 
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.server.ui.svg.layers import place
-from aaiclick.settings import PostgresTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.targets import PostgresTarget
 from bench.schema_shape import own_server
 from bench.worker import until_done, workers
 

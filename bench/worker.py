@@ -24,12 +24,13 @@ import asyncpg
 import psutil
 
 from aaiclick.local import find_clickhouse, stop_stack
-from aaiclick.settings import PostgresTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.plan import NewTask
+from aaiclick.targets import PostgresTarget
 from bench.queue import RAW, Bench
 from bench.schema_shape import own_server
 

@@ -21,8 +21,8 @@ from aaiclick.chaos.proxy import Proxy
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
 from aaiclick.local.lease import Lease, ask
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store.migrate import ensure_current
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0

@@ -14,8 +14,9 @@ from aaiclick.local import find_both
 from aaiclick.local.home import Home
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store.migrate import prepare
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 
 @click.group()

@@ -9,7 +9,8 @@ import click
 
 from aaiclick.cli.output import output_option, print_records
 from aaiclick.errors import SettingsError
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, describe_settings, get_settings
+from aaiclick.settings import Settings, describe_settings, get_settings
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 
 @click.command()

@@ -25,9 +25,10 @@ from aaiclick.local import find_both
 from aaiclick.orchestration.inventory import Entry, forget_missing_names, inventory
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper, made_at_ms, orphans
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.client import Client as RemoteClient

@@ -26,11 +26,12 @@ from aaiclick.orchestration.inventory import disagreements, forget_missing_names
 from aaiclick.orchestration.loops import promoter, reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_logs_dir, get_settings
+from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
 from aaiclick.store.doctor import INVARIANTS, check_invariants
 from aaiclick.store.migrations import HEAD
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 SMALL_DISK_BYTES = 1_000_000_000
 CLOCK_SECONDS = 2.0

@@ -18,8 +18,9 @@ from aaiclick.cli.output import note
 from aaiclick.cli.server import first_key
 from aaiclick.local import close_leases, find_both, stack_status, stop_stack
 from aaiclick.local.home import Home
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
+from aaiclick.settings import Settings
 from aaiclick.store.migrate import ensure_current
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 
 def stay_up(settings: Settings, background: bool, told: Callable[[str], None]) -> None:

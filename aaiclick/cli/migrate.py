@@ -7,8 +7,8 @@ import sys
 import click
 
 from aaiclick.local import find_postgres
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import run
+from aaiclick.targets import PostgresTarget
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": ["-h", "--help"]})

@@ -13,7 +13,8 @@ import click
 from aaiclick.cli.output import note
 from aaiclick.local import find_postgres
 from aaiclick.server.address import open_socket, url_of
-from aaiclick.settings import PostgresTarget, Settings, get_settings
+from aaiclick.settings import Settings, get_settings
+from aaiclick.targets import PostgresTarget
 
 
 @click.group()

@@ -20,9 +20,10 @@ from aaiclick.orchestration.structured import json_handler
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
 from aaiclick.scratch import scratch_directory
-from aaiclick.settings import PostgresTarget, RuntimeTarget, ServerTarget, get_logs_dir, get_settings
+from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.dispatches import queue_of
 from aaiclick.store.migrate import prepare
+from aaiclick.targets import PostgresTarget, RuntimeTarget, ServerTarget
 
 
 @click.group()

@@ -36,7 +36,7 @@ from aaiclick.data.s3 import keys_of
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 OLDEST_MAJOR = 24
 KILL_SECONDS = 15

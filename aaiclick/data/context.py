@@ -26,7 +26,7 @@ from aaiclick.data.tables import (
 )
 from aaiclick.errors import SettingsError
 from aaiclick.local import clickhouse_target
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 T = TypeVar("T")
 _current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", default=None)

@@ -19,7 +19,7 @@ from aaiclick.data.frame import KEY
 from aaiclick.data.statements import Compiled
 from aaiclick.data.tables import NAMED, Shape, is_temporary, read_definition
 from aaiclick.data.types import quote_name
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 _OBJECTS = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,

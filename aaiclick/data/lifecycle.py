@@ -24,8 +24,8 @@ from urllib.parse import urlencode
 
 from aaiclick.data.cluster import REFERRING, local_to_drop
 from aaiclick.data.types import quote_name, quote_text
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.targets import ClickHouseTarget
 
 log = logging.getLogger(__name__)
 

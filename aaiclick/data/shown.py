@@ -7,7 +7,7 @@ from typing import Any, cast
 from aaiclick.data.context import DataContext
 from aaiclick.data.view import is_reference, open_reference
 from aaiclick.errors import AaiclickError
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 ROWS = 10
 CHARACTERS = 2_000

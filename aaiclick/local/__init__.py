@@ -12,7 +12,8 @@ from typing import Any
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
 from aaiclick.local.lease import ask, close_leases, end_silent_keeper, lease_of
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings, get_settings
+from aaiclick.settings import Settings, get_settings
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 __all__ = [
     "clickhouse_target",

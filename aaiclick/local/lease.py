@@ -24,7 +24,7 @@ from aaiclick import errors
 from aaiclick.errors import AaiclickError, StackError
 from aaiclick.local import clickhouse, postgres
 from aaiclick.local.home import Home, locked
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 START_SECONDS = 90.0
 CONNECT_SECONDS = 5.0

@@ -17,13 +17,14 @@ from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.orchestration.sharing import sharing
-from aaiclick.settings import PostgresTarget, ServerTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store import reads
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
 from aaiclick.store.plan import Plan
 from aaiclick.store.submit import Limits, add_to_job
+from aaiclick.targets import PostgresTarget, ServerTarget
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession

@@ -39,9 +39,9 @@ from aaiclick.orchestration.tenants import (
     tenant_target,
     user_statements,
 )
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import Standing, standing
+from aaiclick.targets import ClickHouseTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

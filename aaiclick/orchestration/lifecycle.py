@@ -30,10 +30,10 @@ from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
 from aaiclick.local import postgres_target
 from aaiclick.orchestration.transport import DirectTransport, Line, Transport
 from aaiclick.orchestration.transport.line import patience
-from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import tables
 from aaiclick.store.leases import Lease
+from aaiclick.targets import PostgresTarget
 
 log = logging.getLogger(__name__)
 

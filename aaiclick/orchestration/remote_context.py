@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from aaiclick.orchestration.context import OrchContext
 from aaiclick.orchestration.scope import TaskScope
 from aaiclick.orchestration.transport.remote import no_database, remote_of
-from aaiclick.settings import ServerTarget
 from aaiclick.store.leases import Lease
 from aaiclick.store.plan import Plan
+from aaiclick.targets import ServerTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

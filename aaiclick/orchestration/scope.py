@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from aaiclick.orchestration.handlers import Function
-from aaiclick.settings import WorkTarget
 from aaiclick.store.leases import Lease
+from aaiclick.targets import WorkTarget
 
 
 @dataclass(slots=True)

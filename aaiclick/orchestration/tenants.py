@@ -27,8 +27,8 @@ from typing import Any
 from uuid import UUID
 
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ClickHouseTarget
 
 ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog")
 """What Objects and datasets are kept in. Others, such as File, URL and Distributed, lead out of the database."""

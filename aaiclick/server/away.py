@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 import asyncpg
 
 from aaiclick.errors import AaiclickError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

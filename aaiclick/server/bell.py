@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from aaiclick.server.away import keep_at
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.queue import CANCEL_CHANNEL, READY_CHANNEL
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aaiclick.orchestration.loops import router
 from aaiclick.server.away import keep_at
-from aaiclick.settings import PostgresTarget
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -12,7 +12,8 @@ from uuid import UUID
 from aaiclick.orchestration.credentials import PASS_SECONDS, Credentials
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.server.away import AWAY
-from aaiclick.settings import ClickHouseTarget, Settings
+from aaiclick.settings import Settings
+from aaiclick.targets import ClickHouseTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

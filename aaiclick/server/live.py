@@ -24,11 +24,11 @@ from uuid import UUID, uuid4
 
 from aaiclick.server.away import AWAY
 from aaiclick.server.sse import Event
-from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import connect
 from aaiclick.store.queue import READY_CHANNEL
 from aaiclick.store.statements import statement
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     import asyncpg

@@ -15,7 +15,8 @@ import uvicorn
 from aaiclick.orchestration.structured import json_handler
 from aaiclick.server.app import create_app
 from aaiclick.server.service import Service
-from aaiclick.settings import PostgresTarget, Settings
+from aaiclick.settings import Settings
+from aaiclick.targets import PostgresTarget
 
 GRACE_SECONDS = 10
 HEADERS_BYTES = 64_000

@@ -23,12 +23,13 @@ from aaiclick.server.live import Live
 from aaiclick.server.origin import changes_across_sites
 from aaiclick.server.permissions import Principal
 from aaiclick.server.shared import Shared
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, Settings
+from aaiclick.settings import Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.engine import SERVANT_SILENT_SECONDS, create_pool
 from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import are_of
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     import asyncpg

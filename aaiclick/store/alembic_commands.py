@@ -26,9 +26,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aaiclick.errors import SchemaError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import check_server, create_engine
 from aaiclick.store.migrations import VERSION_TABLE
+from aaiclick.targets import PostgresTarget
 
 LOCK_KEY = 0x6161_6963  # 'aaic'; any constant that nobody else picks
 LOCK_SECONDS = 60

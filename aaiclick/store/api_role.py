@@ -13,9 +13,9 @@ from uuid import UUID
 import asyncpg
 
 from aaiclick.errors import AaiclickError, UnauthorisedError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import SERVANT_SILENT_SECONDS, connect
 from aaiclick.store.statements import statement
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection, Pool

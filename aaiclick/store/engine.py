@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.wire import introduce
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

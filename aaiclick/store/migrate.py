@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import asyncpg
 
 from aaiclick.errors import SchemaError, UnauthorisedError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.migrations import HEAD, VERSION_TABLE
+from aaiclick.targets import PostgresTarget
 
 
 async def ensure_current(target: PostgresTarget) -> None:

@@ -21,10 +21,11 @@ from fastapi import FastAPI
 
 from aaiclick.server.app import create_app
 from aaiclick.server.service import Service
-from aaiclick.settings import PostgresTarget, ServerTarget, WorkTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
 from aaiclick.store.keys import create_key
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import PostgresTarget, ServerTarget, WorkTarget
 
 TRANSPORTS = ("direct", "server")
 

@@ -5,18 +5,8 @@ from pathlib import Path
 import pytest
 
 from aaiclick.errors import SettingsError
-from aaiclick.settings import (
-    ClickHouseTarget,
-    PostgresTarget,
-    RuntimeTarget,
-    Settings,
-    describe_settings,
-    get_logs_dir,
-    load_settings,
-    parse_clickhouse_url,
-    parse_postgres_url,
-    variable_names,
-)
+from aaiclick.settings import Settings, describe_settings, get_logs_dir, load_settings, variable_names
+from aaiclick.targets import ClickHouseTarget, PostgresTarget, RuntimeTarget, parse_clickhouse_url, parse_postgres_url
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from aaiclick.catalog.dags.model import Dag
 from aaiclick.catalog.dags.rules import Finding
-from aaiclick.settings import RuntimeTarget
 from aaiclick.store.words import DEFAULT_ORG_SLUG
+from aaiclick.targets import RuntimeTarget
 
 HERE = ("pool", "dispatcher")
 """Runtimes that need nothing but a worker."""

@@ -20,8 +20,8 @@ from aaiclick.data.context import get_data_context
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import TaskScope
 from aaiclick.orchestration.transport import forms
-from aaiclick.settings import ServerTarget
 from aaiclick.store import catalog_runs, loose_files
+from aaiclick.targets import ServerTarget
 
 if TYPE_CHECKING:
     from aaiclick.data.client import Client

@@ -20,9 +20,9 @@ from aaiclick.orchestration.loops.loose_files import delete_loose_files
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import live_sessions
 from aaiclick.orchestration.tenants import tenant_target
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import tables
 from aaiclick.store.loose_files import KEPT_SECONDS
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -18,10 +18,10 @@ from aaiclick._version import __version__
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.runtimes import functions
 from aaiclick.orchestration.runtimes.sqs import TaskQueue
-from aaiclick.settings import RuntimeTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import dispatches, queue
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import RuntimeTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -15,8 +15,8 @@ from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import AaiclickError
 from aaiclick.local import clickhouse_target, postgres_target
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store.engine import connect
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -27,10 +27,10 @@ from aaiclick.data.client import Client, connect
 from aaiclick.orchestration.loops.cleanup import drop_marked
 from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import SILENT_SECONDS, live_sessions
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.snowflake import extract_timestamp
 from aaiclick.store import tables
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

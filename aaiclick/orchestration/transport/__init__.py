@@ -10,7 +10,7 @@ import importlib
 
 from aaiclick.orchestration.transport.direct import DirectTransport
 from aaiclick.orchestration.transport.line import Line, Transport
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, WorkTarget
+from aaiclick.targets import ClickHouseTarget, PostgresTarget, WorkTarget
 
 __all__ = ["DirectTransport", "Line", "Transport", "make_transport"]
 

@@ -14,10 +14,10 @@ from aaiclick.orchestration.loops import keeper
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store import engine, queue, supervision, tables, workers
 from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.supervision import Held, Overdue
+from aaiclick.targets import ClickHouseTarget
 
 Form = dict[str, Any]
 Outcome = Success | Failure | Lease

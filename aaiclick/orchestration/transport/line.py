@@ -13,9 +13,9 @@ from uuid import UUID
 import asyncpg
 
 from aaiclick.errors import AaiclickError
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store import supervision, tables
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
+from aaiclick.targets import ClickHouseTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

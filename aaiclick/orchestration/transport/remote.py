@@ -21,10 +21,10 @@ from aaiclick.client.calls import post
 from aaiclick.errors import AaiclickError, LeaseLost, UnansweredError, UnauthorisedError
 from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
-from aaiclick.settings import ClickHouseTarget, ServerTarget
 from aaiclick.store import supervision, tables
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 from aaiclick.store.plan import Plan
+from aaiclick.targets import ClickHouseTarget, ServerTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -44,9 +44,9 @@ from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.orchestration.worker.witness import Witness
-from aaiclick.settings import ClickHouseTarget, WorkTarget
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed, tables_in
+from aaiclick.targets import ClickHouseTarget, WorkTarget
 
 ERROR_CHARACTERS = 20_000
 

@@ -25,8 +25,9 @@ from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.scratch import scratch_directory
-from aaiclick.settings import ServerTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.targets import ServerTarget
 
 TICK_SECONDS = 0.25
 SPARE_SECONDS = 5.0

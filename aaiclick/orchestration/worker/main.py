@@ -29,7 +29,8 @@ from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.orchestration.worker.template import Template
-from aaiclick.settings import PostgresTarget, get_settings
+from aaiclick.settings import get_settings
+from aaiclick.targets import PostgresTarget
 
 ORDER_BYTES = 16_000_000
 LEFT_ALONE = 6

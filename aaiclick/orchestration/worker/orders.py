@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aaiclick.settings import ClickHouseTarget, PostgresTarget, ServerTarget, WorkTarget
+from aaiclick.targets import ClickHouseTarget, PostgresTarget, ServerTarget, WorkTarget
 
 UNFIT = 78
 """Exit code of a process that cannot do what it is asked to, now or later: starting it again is no use."""

@@ -40,9 +40,10 @@ from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
 from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
-from aaiclick.settings import PostgresTarget, RuntimeTarget, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
+from aaiclick.targets import PostgresTarget, RuntimeTarget
 
 AGAIN_SECONDS = 0.25
 LOOP_SECONDS = 2.0

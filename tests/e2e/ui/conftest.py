@@ -21,9 +21,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.settings import PostgresTarget
 from aaiclick.store import orgs, users
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import PostgresTarget
 from tests.e2e.ui.provider import Provider
 from tests.hatchery import HATCHERY, Hatched
 from tests.integration.server.conftest import Server, make_keys, premises, start_server, with_connection

@@ -14,7 +14,7 @@ from typing import IO, cast
 
 import clickhouse_connect
 
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 CLUSTER = "pair"
 USER = "aaiclick"

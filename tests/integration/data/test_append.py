@@ -16,7 +16,7 @@ from tests.hatchery import HATCHERY
 WRITER = """
 import asyncio, json, sys
 from aaiclick.data import DataContext, append, open_object
-from aaiclick.settings import parse_clickhouse_url
+from aaiclick.targets import parse_clickhouse_url
 
 async def main():
     order = json.loads(sys.stdin.readline())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import queue
 from aaiclick.store.doctor import check_invariants
@@ -18,6 +17,7 @@ from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, add_to_job, submit_job
+from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection

@@ -36,8 +36,8 @@ from aaiclick.orchestration import (
     worker_heartbeat,
 )
 from aaiclick.orchestration.scope import TaskScope, current_scope, enter_scope
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.waiting import why_waiting
+from aaiclick.targets import PostgresTarget
 from tests.integration.engine.conftest import Engine
 
 

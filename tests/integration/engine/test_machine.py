@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 
 from aaiclick.errors import LeaseLost, SubmitError
 from aaiclick.orchestration.loops import reaper
-from aaiclick.settings import PostgresTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, queue
 from aaiclick.store.doctor import INVARIANTS, check_invariants
@@ -36,6 +35,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Claim, Failure, Success
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, add_to_job, submit_job
+from aaiclick.targets import PostgresTarget
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 2

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.store import queue
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import upgrade
+from aaiclick.targets import PostgresTarget
 from aaiclick.testing import CLEANER
 from tests.integration.engine import test_fences, test_graph, test_growth, test_outcomes, test_turns
 from tests.integration.engine.conftest import Engine

@@ -14,10 +14,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.statements import statement
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import PostgresTarget
 
 ROWS = 300_000
 BATCH = 100

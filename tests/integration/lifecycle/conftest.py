@@ -13,13 +13,13 @@ import pytest
 
 from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
 from aaiclick.store import queue
 from aaiclick.store.engine import connect
 from aaiclick.store.leases import Claim, Lease
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 from tests.hatchery import HATCHERY, Hatched
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.orchestration.loops.dispatcher import Dispatcher
-from aaiclick.settings import RuntimeTarget
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import queue
 from aaiclick.store.engine import connect
@@ -16,6 +15,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
 from aaiclick.store.waiting import why_waiting
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import RuntimeTarget
 
 UDF = "runtime:ecs_udf"
 

@@ -17,10 +17,10 @@ from uuid import UUID
 import httpx
 import pytest
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import PostgresTarget
 from tests.hatchery import HATCHERY, Hatched
 from tests.integration.server.hand import Hand
 

@@ -25,7 +25,8 @@ from aaiclick.data.client import connect
 from aaiclick.data.errors import DataError
 from aaiclick.data.formats import FORMATS
 from aaiclick.errors import UnreachableError
-from aaiclick.settings import get_settings, parse_clickhouse_url
+from aaiclick.settings import get_settings
+from aaiclick.targets import parse_clickhouse_url
 from tests.hatchery import HATCHERY
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.orchestration import health_check
-from aaiclick.settings import get_settings, parse_clickhouse_url
+from aaiclick.settings import get_settings
+from aaiclick.targets import parse_clickhouse_url
 
 
 @pytest.fixture

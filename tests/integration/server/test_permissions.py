@@ -12,7 +12,8 @@ from aaiclick.server.permissions import Permission, permissions_of
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import MARK
 from aaiclick.server.service import Service
-from aaiclick.settings import PostgresTarget, Settings
+from aaiclick.settings import Settings
+from aaiclick.targets import PostgresTarget
 
 ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]
 SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-reader", "operator-admin")

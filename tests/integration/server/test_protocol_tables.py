@@ -6,7 +6,7 @@ import asyncio
 
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.orchestration.tenants import Tenants
-from aaiclick.settings import parse_clickhouse_url
+from aaiclick.targets import parse_clickhouse_url
 from tests.integration.server.hand import Hand, enqueue, show
 
 

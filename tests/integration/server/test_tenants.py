@@ -25,9 +25,9 @@ from aaiclick.orchestration.credentials import (
     worker_target,
 )
 from aaiclick.orchestration.tenants import quoted, role_of, role_statements, tenant_target, user_statements
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import Standing, standing
+from aaiclick.targets import ClickHouseTarget
 from tests.integration.cluster.nodes import CLUSTER, Node, _free_ports
 from tests.integration.server.clerk import Clerk
 from tests.integration.server.conftest import Site, _populate, environment_for, start_server, with_connection

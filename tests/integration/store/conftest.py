@@ -18,8 +18,8 @@ import asyncpg
 import pytest
 
 from aaiclick.local.unprivileged import choose_disguise
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import upgrade
+from aaiclick.targets import PostgresTarget
 
 ROOT = Path(__file__).parents[3]
 _WHEEL = importlib.util.find_spec(

@@ -7,10 +7,10 @@ import pytest
 from sqlmodel import select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import create_engine
 from aaiclick.store.models import Job, Org, Task
 from aaiclick.store.words import DEFAULT_ORG_ID, JobStatus, TaskReadiness, TaskStatus
+from aaiclick.targets import PostgresTarget
 
 ORG = f"'{DEFAULT_ORG_ID}'"
 DATASET = "'22222222-2222-4222-8222-222222222222'"

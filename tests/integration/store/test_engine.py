@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from aaiclick.errors import SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store import engine as engine_module
 from aaiclick.store.engine import check_server, connect, create_engine
+from aaiclick.targets import PostgresTarget
 
 SECRET = "hunter2-is-not-printed"
 

@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 
 from aaiclick.errors import SchemaError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store import alembic_commands
 from aaiclick.store.migrate import check, current_revision, downgrade, ensure_current, run, upgrade
 from aaiclick.store.migrations import HEAD
+from aaiclick.targets import PostgresTarget
 
 ON_ONE = pytest.mark.parametrize("postgres_server", ["embedded"], indirect=True)
 """What is said and refused is ours, on whatever server."""

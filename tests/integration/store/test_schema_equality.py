@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncpg
 
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import create_engine
 from aaiclick.store.migrate import check, upgrade
 from aaiclick.store.models import metadata
+from aaiclick.targets import PostgresTarget
 
 OURS = "n.nspname = 'public' AND c.relname <> 'aaiclick_version' AND c.relname <> 'aaiclick_version_pkc'"
 CATALOG = {

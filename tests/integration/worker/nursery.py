@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.orchestration.worker.orders import Duty, Setup
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import register_worker
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
     from tests.integration.transports import Way

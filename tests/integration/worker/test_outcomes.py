@@ -6,10 +6,10 @@ import socket
 
 from aaiclick.data.client import connect as clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.settings import ServerTarget
 from aaiclick.store.engine import connect
 from aaiclick.store.orgs import create_org
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ServerTarget
 from tests.integration.transports import AFTER_THE_CLAIM, ONE_ORGANISATION, directly
 
 

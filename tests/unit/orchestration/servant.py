@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import UnauthorisedError, UnreachableError
-from aaiclick.settings import ClickHouseTarget
+from aaiclick.targets import ClickHouseTarget
 
 ADMIN = ClickHouseTarget("db.example.org", 8443, "admin", "main", "hunter2", secure=True)
 START = 1_800_000_000

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from aaiclick.orchestration.scope import TaskScope, enter_scope
 from aaiclick.orchestration.structured import FACTS, json_handler
-from aaiclick.settings import ServerTarget
 from aaiclick.store.leases import Lease
+from aaiclick.targets import ServerTarget
 
 
 def test_a_line_names_the_task_that_wrote_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from aaiclick.data import client as data_client
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.tenants import Tenants, role_of, role_statements, tenant_target
-from aaiclick.settings import ClickHouseTarget
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ClickHouseTarget
 from tests.unit.orchestration.servant import ADMIN, Servant
 
 ONE, TWO = UUID(int=1), UUID(int=2)

@@ -12,9 +12,9 @@ from alembic.script import ScriptDirectory
 
 from aaiclick import store
 from aaiclick.errors import SchemaError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.migrate import run
 from aaiclick.store.migrations import HEAD
+from aaiclick.targets import PostgresTarget
 
 
 def nowhere() -> PostgresTarget:

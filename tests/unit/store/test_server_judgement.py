@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aaiclick.errors import UnsupportedServerError
-from aaiclick.settings import PostgresTarget
 from aaiclick.store.engine import judge_server
+from aaiclick.targets import PostgresTarget
 
 TARGET = PostgresTarget("db.example", 5432, "u", "d", "secret")
 

@@ -15,9 +15,9 @@ from aaiclick.orchestration.worker import isolated
 from aaiclick.orchestration.worker.executor import make_running
 from aaiclick.orchestration.worker.isolated import Isolation
 from aaiclick.orchestration.worker.orders import Setup
-from aaiclick.settings import ClickHouseTarget, PostgresTarget
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 ME = "tests.unit.worker.test_isolated"
 NOWHERE = PostgresTarget("127.0.0.1", 1, "nobody", "nothing"), ClickHouseTarget("127.0.0.1", 1, "nobody", "nothing")
