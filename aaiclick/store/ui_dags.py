@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 
-async def list_dags(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+async def list_dags(connection: Connection, org_id: UUID, *, limit: int, offset: int) -> list[asyncpg.Record]:
     """DAGs that serve, with how many versions and jobs they have and how their last run stands."""
-    return await connection.fetch(statement("ui_dags"), org_id)
+    return await connection.fetch(statement("ui_dags"), org_id, limit, offset)
 
 
 async def definitions(connection: Connection, version_id: UUID) -> list[asyncpg.Record]:
@@ -34,9 +34,9 @@ async def dag_of(connection: Connection, version_id: UUID | None) -> str | None:
     return None if version_id is None else await connection.fetchval(statement("ui_dag_of"), version_id)
 
 
-async def sources(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+async def sources(connection: Connection, org_id: UUID, *, limit: int, offset: int) -> list[asyncpg.Record]:
     """The sources of everything that serves, with when they start next and how they ended last."""
-    return await connection.fetch(statement("ui_sources"), org_id)
+    return await connection.fetch(statement("ui_sources"), org_id, limit, offset)
 
 
 async def roles_of(connection: Connection, org_id: UUID, user_id: UUID) -> list[str]:
@@ -45,10 +45,12 @@ async def roles_of(connection: Connection, org_id: UUID, user_id: UUID) -> list[
 
 
 async def datasets(
-    connection: Connection, org_id: UUID, roles: Sequence[str] | None, dataset_id: UUID | None = None
-) -> list[asyncpg.Record]:
+    connection: Connection, org_id: UUID, roles: Sequence[str] | None, dataset_id: UUID | None = None,
+    *, limit: int | None = None, offset: int = 0,
+) -> list[asyncpg.Record]:  # fmt: skip
     """Datasets that are served and that one of the roles may read (None: all), or one of them."""
-    return await connection.fetch(statement("ui_datasets"), org_id, None if roles is None else list(roles), dataset_id)
+    readers = None if roles is None else list(roles)
+    return await connection.fetch(statement("ui_datasets"), org_id, readers, dataset_id, limit, offset)
 
 
 async def find_dags(connection: Connection, org_id: UUID, words: str, limit: int) -> list[str]:

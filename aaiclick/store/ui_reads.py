@@ -195,6 +195,13 @@ async def job_speed(connection: Connection, org_id: UUID) -> asyncpg.Record:
     return row
 
 
+async def workers(
+    connection: Connection, org_id: UUID, *, stopped: bool, limit: int, offset: int
+) -> list[asyncpg.Record]:
+    """Workers that serve an org, the newest first."""
+    return await connection.fetch(statement("ui_workers"), org_id, stopped, limit, offset)
+
+
 async def worker_tasks(connection: Connection, worker_id: int, limit: int = 200) -> list[asyncpg.Record]:
     """What a worker has in hand."""
     return await connection.fetch(statement("ui_worker_tasks"), worker_id, limit)

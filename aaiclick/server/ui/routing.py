@@ -89,6 +89,12 @@ class Visit:
         """A field of the form."""
         return self.form.get(name, [otherwise])[0]
 
+    @property
+    def offset(self) -> int:
+        """How many rows of a list come before this page of it."""
+        text = self.query("offset")
+        return min(int(text), 2**53) if text.isdecimal() else 0
+
     def with_query(self, **changes: str | None) -> str:
         """The address of this page with other parameters; None takes one away."""
         kept = {name: value for name, value in self.request.query_params.items() if name not in changes}

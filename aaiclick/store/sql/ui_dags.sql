@@ -1,4 +1,4 @@
--- DAGs of the org $1 that serve.
+-- DAGs of the org $1 that serve, at most $2 after $3 of them.
 SELECT c.dag_name, c.dag_version_id, c.serving_since, c.paused_at, v.yaml_hash,
     (SELECT count(*) FROM dag_versions o WHERE o.org_id = $1 AND o.dag_name = c.dag_name) AS versions,
     (SELECT count(*) FROM job_definitions d WHERE d.dag_version_id = c.dag_version_id) AS definitions,
@@ -7,4 +7,4 @@ FROM dag_current_versions c JOIN dag_versions v ON v.id = c.dag_version_id
 LEFT JOIN LATERAL (
     SELECT j.id, j.status, j.created_at FROM jobs j WHERE j.dag_version_id = c.dag_version_id ORDER BY j.id DESC LIMIT 1
 ) AS r ON true
-WHERE c.org_id = $1 ORDER BY c.dag_name LIMIT 500
+WHERE c.org_id = $1 ORDER BY c.dag_name LIMIT $2 OFFSET $3

@@ -107,18 +107,87 @@ def test_queues_come_in_pages_each_with_its_limits(site, window) -> None:
         " FROM orgs o, generate_series(1, 150) n WHERE o.slug = 'other' RETURNING 1"
     )
     try:
-        seen: list[str] = []
-        path: str | None = "/queues"
-        while path is not None:
-            text = client.get(path).text
-            seen += re.findall(r"<b>(many \d+)</b>", text)
-            following = re.search(r'rel="next" href="([^"]+)"', text)
-            path = following and html.unescape(following[1])
+        *_, text = pages = _pages(client, "/queues")
+        seen = [name for each in pages for name in re.findall(r"<b>(many \d+)</b>", each)]
         assert seen == [f"many {n:03}" for n in range(1, 151)]
         limits = re.search(r'href="([^"]+many\+150#limits)"', text)[1]
         assert 'name="weight" min="1" value="150"' in client.get(html.unescape(limits)).text
     finally:
         site.sql("DELETE FROM queues WHERE name LIKE 'many %' RETURNING 1")
+
+
+MANY = """
+    WITH org AS (SELECT id FROM orgs WHERE slug = 'other'),
+    numbers AS (SELECT gen_random_uuid() AS version, 'many ' || lpad(n::text, 3, '0') AS name
+        FROM generate_series(1, 150) n),
+    versions AS (INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml)
+        SELECT version, org.id, name, 'h', '' FROM numbers, org),
+    serving AS (INSERT INTO dag_current_versions (org_id, dag_name, dag_version_id)
+        SELECT org.id, name, version FROM numbers, org),
+    sources AS (INSERT INTO job_definitions (id, org_id, name, dag_name, dag_version_id, activation, runtime, operator,
+            source, config, config_hash, spec, update_strategy, status)
+        SELECT gen_random_uuid(), org.id, name, name, version, 'source', 'pool', 'sql', '{"kind": "manual"}', '{}', 'h',
+            '{}', 'replace', 'Pending' FROM numbers, org),
+    made AS (INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index,
+            storage, read_roles)
+        SELECT gen_random_uuid(), org.id, name, name, name, 0, '{}', '{}' FROM numbers, org RETURNING id, name),
+    generations AS (INSERT INTO dataset_versions (id, dataset_uuid, storage_location, config_hash)
+        SELECT gen_random_uuid(), id, 'nowhere', 'h' FROM made RETURNING id, dataset_uuid),
+    workers AS (INSERT INTO workers (id, pid, hostname, queues, org_id, status, stopped_at)
+        SELECT n, 1, 'many ' || lpad(n::text, 3, '0'), '{}', org.id, 'STOPPED', now()
+        FROM generate_series(1, 150) n, org)
+    INSERT INTO dag_version_datasets (dag_version_id, dataset_uuid, dataset_version)
+    SELECT version, made.id, generations.id FROM numbers JOIN made USING (name)
+    JOIN generations ON generations.dataset_uuid = made.id RETURNING 1
+"""
+FEW = """
+    WITH gone AS (DELETE FROM workers WHERE hostname LIKE 'many %'),
+    unnamed AS (DELETE FROM datasets WHERE name LIKE 'many %'),
+    unserved AS (DELETE FROM dag_current_versions WHERE dag_name LIKE 'many %')
+    SELECT 1
+"""
+
+
+@pytest.fixture
+def many(site):
+    site.sql(MANY)
+    yield
+    site.sql(FEW)
+    site.sql("DELETE FROM dag_versions WHERE dag_name LIKE 'many %' RETURNING 1")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/dags", r'href="/dags/[^"]*">(many \d+)<'),
+        ("/datasets", r'href="/datasets/[^"]*">(many \d+)<'),
+        ("/schedules", r"<b>(many \d+)</b>"),
+        ("/workers?stopped=yes", r"(many \d+) <span"),
+    ],
+)
+def test_long_lists_come_in_pages(window, many, path, name) -> None:
+    pages = _pages(window("other-admin").client, path)
+    assert len(pages) == 2
+    seen = [each for page in pages for each in re.findall(name, page)]
+    assert seen == sorted(seen, reverse="workers" in path)
+    assert sorted(seen) == [f"many {n:03}" for n in range(1, 151)]
+    assert "First" not in pages[0]
+    assert "First" in pages[1]
+
+
+def test_the_last_of_many_datasets_has_a_page(site, window, many) -> None:
+    [last] = site.sql("SELECT id FROM datasets WHERE name = 'many 150'")
+    assert "many 150" in window("other-admin").client.get(f"/datasets/{last['id']}").text
+
+
+def _pages(client, path: str | None) -> list[str]:
+    """A list's pages, from the first to the last."""
+    found: list[str] = []
+    while path is not None:
+        found.append(client.get(path).text)
+        following = re.search(r'rel="next" href="([^"]+)"', found[-1])
+        path = following and html.unescape(following[1])
+    return found
 
 
 def test_pages_say_what_they_mean(site, window, things) -> None:

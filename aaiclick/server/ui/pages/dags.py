@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 pages = Pages()
 
 RUNS = 60
+LISTED = 100
 
 
 @pages.get("/dags", Permission.READER)
 async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
-        dags = await ui_dags.list_dags(connection, visit.who.org_id)
-    return visit.page("dags.html", dags=dags)
+        dags = await ui_dags.list_dags(connection, visit.who.org_id, limit=LISTED + 1, offset=visit.offset)
+    return visit.page("dags.html", dags=dags[:LISTED], more=len(dags) > LISTED)
 
 
 @pages.get("/dags/{name}", Permission.READER)

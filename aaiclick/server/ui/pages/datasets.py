@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 pages = Pages()
 
 ROWS = 20
+LISTED = 100
 
 
 @pages.get("/datasets", Permission.READER)
 async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
-        rows = await ui_dags.datasets(connection, visit.who.org_id, await roles_of(visit, connection))
-    return visit.page("datasets.html", datasets=rows)
+        roles = await roles_of(visit, connection)
+        rows = await ui_dags.datasets(connection, visit.who.org_id, roles, limit=LISTED + 1, offset=visit.offset)
+    return visit.page("datasets.html", datasets=rows[:LISTED], more=len(rows) > LISTED)
 
 
 @pages.get("/datasets/{dataset_id:uuid}", Permission.READER)

@@ -31,10 +31,9 @@ async def index(visit: Visit) -> Response:
 @pages.get("/objects/{table_id}", Permission.READER)
 async def show(visit: Visit) -> Response:
     table = str(visit.request.path_params["table_id"])
-    offset = int(visit.query("offset")) if visit.query("offset").isdecimal() else 0
     seen = await api.show(visit.call, table)
-    rows = (await api.preview(visit.call, table, min(offset, 2**53), ROWS)).rows
-    return visit.page("object.html", seen=seen, rows=rows, offset=offset, shown=ROWS, **await _origins(visit, [table]))
+    rows = (await api.preview(visit.call, table, visit.offset, ROWS)).rows
+    return visit.page("object.html", seen=seen, rows=rows, shown=ROWS, **await _origins(visit, [table]))
 
 
 async def _origins(visit: Visit, tables: Sequence[str]) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from aaiclick.store import ui_dags
 
 pages = Pages()
 
+LISTED = 100
+
 
 @pages.get("/schedules", Permission.READER)
 async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
-        rows = await ui_dags.sources(connection, visit.who.org_id)
-    return visit.page("schedules.html", sources=[(row, source_words(row["source"])) for row in rows])
+        rows = await ui_dags.sources(connection, visit.who.org_id, limit=LISTED + 1, offset=visit.offset)
+    shown = [(row, source_words(row["source"])) for row in rows[:LISTED]]
+    return visit.page("schedules.html", sources=shown, more=len(rows) > LISTED)

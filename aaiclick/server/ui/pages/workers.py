@@ -16,7 +16,7 @@ from aaiclick.store import reads, ui_reads
 
 pages = Pages()
 
-SHOWN = 200
+LISTED = 100
 QUIET_SECONDS = 90
 
 
@@ -25,13 +25,15 @@ async def index(visit: Visit) -> Response:
     stopped = visit.query("stopped") == "yes"
     org = visit.who.org_id
     async with reading(visit.call) as connection:
-        rows = await reads.workers_of(connection, org, stopped=stopped, limit=SHOWN)
+        found = await ui_reads.workers(connection, org, stopped=stopped, limit=LISTED + 1, offset=visit.offset)
         busy = await ui_reads.workers_busy(connection, org)
+    rows = found[:LISTED]
     workers = [api.shown(visit.call, row) for row in rows]
     draining = {str(row["id"]) for row in rows if row["drain_requested_at"] is not None and row["stopped_at"] is None}
     return visit.page(
         "workers.html",
         workers=workers,
+        more=len(found) > LISTED,
         draining=draining,
         busy={str(worker): count for worker, count in busy.items()},
         stopped=stopped,
