@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints
 
+from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.server.shapes import (
     MANY,
     Arguments,
@@ -398,6 +399,11 @@ class QueueCounts(Sent):
 
 class Counts(OneWorker):
     queues: Annotated[list[QueueCounts], Field(max_length=1_000)] = Field(default_factory=list[QueueCounts])
+
+
+class House(OneWorker):
+    term_seconds: Annotated[float, Field(gt=0, le=TERM_SECONDS)] = TERM_SECONDS
+    """How long this one leads if it does not ask again."""
 
 
 class HeldTask(BaseModel):

@@ -15,8 +15,10 @@ from aaiclick.store.workers import lead
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
-TERM_SECONDS = 15.0
-"""How long leadership lasts unless extended; `run_once` should come three times as often."""
+TERM_SECONDS = 6.0
+"""How long leadership lasts at most, unless extended; `run_once` should come three times as often. Who leads and falls
+silent keeps everybody waiting for the rest of its term.
+"""
 
 LOCK_SECONDS = 0.25
 """The loops wait for nobody: what is locked for longer is left to the next pass. Its holder may be frozen, and all

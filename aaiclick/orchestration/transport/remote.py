@@ -285,8 +285,8 @@ class RemoteLine(Line):
             crashed=crashed,
         )
 
-    async def keep_house(self, worker_id: int, term_seconds: float) -> None:  # noqa: ARG002  (the server's own)
-        await self._ask("/v1/worker/house", worker_id=str(worker_id))
+    async def keep_house(self, worker_id: int, term_seconds: float) -> None:
+        await self._ask("/v1/worker/house", worker_id=str(worker_id), term_seconds=term_seconds)
 
     async def draining(self, worker_ids: Sequence[int]) -> list[int]:
         answer = await self._ask("/v1/worker/draining", worker_ids=_texts(worker_ids))

@@ -46,8 +46,8 @@ from aaiclick.store import supervision
 from aaiclick.targets import PostgresTarget, RuntimeTarget
 
 AGAIN_SECONDS = 0.25
-LOOP_SECONDS = 2.0
 TURNS_IN_TERM = 3
+LOOP_SECONDS = TERM_SECONDS / TURNS_IN_TERM
 LOOPS_IN_LEASE = 10
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
 STEADY_SECONDS = 5.0
@@ -332,9 +332,7 @@ class Supervisor:
     async def _run_loops(self, line: Line) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
-            # A leader that dies is missed no later than its tasks are.
-            term = max(TURNS_IN_TERM * self._loop_seconds, min(TERM_SECONDS, self._plan.duty.lease_seconds))
-            await line.keep_house(worker_id, term)
+            await line.keep_house(worker_id, TURNS_IN_TERM * self._loop_seconds)
             for drained in await line.draining(list(self._children)):
                 child = self._children.get(drained)
                 if child is not None and not child.drained:

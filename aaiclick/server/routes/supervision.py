@@ -89,11 +89,11 @@ async def settle(call: Caller, body: protocol.Settlement) -> None:
 
 
 @routes.post("/v1/worker/house", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
-async def house(call: Caller, body: protocol.OneWorker) -> None:
+async def house(call: Caller, body: protocol.House) -> None:
     """Have this server run the loops (expired leases, retries, deadlines, schedules), and route events of datasets."""
     async with _speaking(call, [body.worker_id]) as connection:
         call.service.routing.want()
-        await keeper.run_once(connection, worker_id=int(body.worker_id))
+        await keeper.run_once(connection, worker_id=int(body.worker_id), term_seconds=body.term_seconds)
 
 
 @routes.post("/v1/worker/draining", Permission.WORKER)

@@ -164,3 +164,14 @@ def test_what_a_worker_leaves_behind_goes_back(site, hand) -> None:
     assert hand.say("/v1/worker/settle", worker_id=hand.id, culprits=overdue).status_code == 204
     assert show(site, task_id)["attempts"][0]["outcome"] == "TIMED_OUT"
     assert site.sql("SELECT status::text FROM workers WHERE id = $1", int(hand.id))[0]["status"] == "STOPPED"
+
+
+def test_who_leads_by_way_of_a_server_does_so_for_a_short_term(site, hand) -> None:
+    """Who then falls silent, or means to, keeps all organisations waiting for no longer than that."""
+    until = (
+        "SELECT extract(epoch FROM leader_until - now())::float8 AS seconds FROM workers WHERE id = $1 AND is_leader"
+    )
+    site.sql("UPDATE workers SET is_leader = false, leader_until = NULL WHERE is_leader RETURNING 1")
+    assert hand.say("/v1/worker/house", worker_id=hand.id, term_seconds=1.5).status_code == 204
+    assert site.sql(until, int(hand.id))[0]["seconds"] <= 1.5
+    assert hand.say("/v1/worker/house", worker_id=hand.id, term_seconds=60).status_code == 422
