@@ -32,11 +32,7 @@ async def claim(
 ) -> list[Claim]:
     """Lease up to `limit` ready tasks of `queues` (none named: of all), most urgent first; of one org, if named."""
     claims = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
-    if (
-        len(claims) < limit
-        and await connection.fetchval(statement("is_due"), now)
-        and await promote(connection, now=now)
-    ):
+    if len(claims) < limit and await is_due(connection, now=now) and await promote(connection, now=now):
         claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
     return claims
 
@@ -79,6 +75,11 @@ def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
         Lease(task_id, attempt, token, linked), org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures,
         policy, suspect, queue,
     )  # fmt: skip
+
+
+async def is_due(connection: Connection, *, now: datetime | None = None) -> bool:
+    """Whether there is anything to promote."""
+    return await connection.fetchval(statement("is_due"), now)
 
 
 async def promote(connection: Connection, *, limit: int = PROMOTED_AT_ONCE, now: datetime | None = None) -> int:

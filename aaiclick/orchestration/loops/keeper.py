@@ -1,4 +1,4 @@
-"""Who runs the loops: the leader all of them, and everybody the urgent ones when there is no leader."""
+"""Who runs the loops: the leader all of them, and everybody the one that asks next to nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from aaiclick.orchestration.loops import deadlines, promoter, reaper, retention, scheduler
+from aaiclick.store.claims import is_due
 from aaiclick.store.upkeep import waiting_at_most
 from aaiclick.store.workers import lead
 
@@ -19,6 +20,12 @@ TERM_SECONDS = 6.0
 """How long leadership lasts at most, unless extended; `run_once` should come three times as often. Who leads and falls
 silent keeps everybody waiting for the rest of its term.
 """
+
+LOOPS = (
+    ("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("scheduler", scheduler),
+    ("retention", retention),
+)  # fmt: skip
+OF_ALL = (("promoter", promoter),)
 
 LOCK_SECONDS = 0.25
 """The loops wait for nobody: what is locked for longer is left to the next pass. Its holder may be frozen, and all
@@ -31,18 +38,15 @@ async def run_once(
 ) -> dict[str, int]:
     """Stand for election, then one pass of every loop if elected. `leads` is 1 or 0.
 
-    A worker that is not elected returns at once: somebody else has just done the same.
+    Who is not elected lets tasks begin whose time has come, if there are any: the leader may have fallen silent, and
+    workers that are busy do not look.
     """
     term = await lead(connection, worker_id, term_seconds=term_seconds, now=now)
     counts = {"leads": int(term is not None)}
-    if term is None:
+    if term is None and not await is_due(connection, now=now):
         return counts
-    loops = (
-        ("reaper", reaper), ("promoter", promoter), ("deadlines", deadlines), ("scheduler", scheduler),
-        ("retention", retention),
-    )  # fmt: skip
     async with waiting_at_most(connection, LOCK_SECONDS):
-        for name, loop in loops:
+        for name, loop in LOOPS if term is not None else OF_ALL:
             with contextlib.suppress(asyncpg.LockNotAvailableError):
                 for what, count in (await loop.run_once(connection, now=now)).items():
                     counts[f"{name}_{what}"] = count

@@ -332,11 +332,17 @@ async def test_terms_never_overlap(engine: Engine, second: Engine) -> None:
     await engine.check()
 
 
-async def test_the_leader_runs_all_loops_and_others_none(engine: Engine, second: Engine) -> None:
-    counts = await keeper.run_once(engine.db, worker_id=engine.worker_id)
-    assert counts["leads"] == 1
-    assert {"reaper_tasks", "promoter_tasks", "deadlines_jobs", "retention_jobs"} <= set(counts)
-    assert await keeper.run_once(second.db, worker_id=second.worker_id) == {"leads": 0}
+async def test_the_leader_runs_all_loops_and_others_let_begin_what_is_due(engine: Engine, second: Engine) -> None:
+    now = await engine.now()
+    await engine.submit("a", available_at=now + timedelta(minutes=1))
+    counts = await keeper.run_once(engine.db, worker_id=engine.worker_id, term_seconds=100, now=now)
+    assert (counts["leads"], counts["promoter_tasks"]) == (1, 0)
+    assert {"reaper_tasks", "deadlines_jobs", "retention_jobs"} <= set(counts)
+    assert await keeper.run_once(second.db, worker_id=second.worker_id, now=now) == {"leads": 0}
+    later = now + timedelta(minutes=1)
+    counts = await keeper.run_once(second.db, worker_id=second.worker_id, now=later)
+    assert counts == {"leads": 0, "promoter_tasks": 1}
+    await engine.check()
 
 
 async def test_a_job_past_its_deadline_fails(engine: Engine) -> None:
