@@ -6,6 +6,7 @@ which failed together do not come back together.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import random
@@ -62,7 +63,11 @@ DEFAULT = RetryPolicy()
 
 def is_permanent(error: BaseException) -> bool:
     """Whether an error stays the same however often the task is tried."""
-    return isinstance(error, PermanentError | EntrypointError) or bool(getattr(error, "permanent", False))
+    if isinstance(error, PermanentError | EntrypointError):
+        return True
+    with contextlib.suppress(Exception):  # it is the task's own, and may stumble over itself
+        return bool(getattr(error, "permanent", False))
+    return False
 
 
 def fingerprint(error: BaseException) -> str:
@@ -73,6 +78,13 @@ def fingerprint(error: BaseException) -> str:
         code = trace.tb_frame.f_code
         frames.append(f"{code.co_filename}:{code.co_qualname}")
         trace = trace.tb_next
-    shape = _CHANGING.sub("#", str(error))[:500]
-    digest = hashlib.sha256(f"{type(error).__qualname__}|{frames[-1:]}|{shape}".encode()).hexdigest()[:12]
+    shape = _CHANGING.sub("#", _words(error))[:500]
+    text = f"{type(error).__qualname__}|{frames[-1:]}|{shape}"
+    digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:12]
     return f"{type(error).__name__}:{digest}"
+
+
+def _words(error: BaseException) -> str:
+    with contextlib.suppress(Exception):
+        return str(error)
+    return ""

@@ -152,8 +152,10 @@ def translate(error: Exception) -> AaiclickError | None:
             return error
         case asyncpg.QueryCanceledError():
             return RequestError("PostgreSQL needed too long for this.", remedy="Ask for less: narrow the filters.")
-        case asyncpg.DataError() | UnicodeError():
-            return SubmitError("A value cannot be stored: a character or a number that PostgreSQL does not have.")
+        case asyncpg.DataError() | asyncpg.ProgramLimitExceededError() | UnicodeError():
+            return SubmitError(
+                "A value cannot be stored: PostgreSQL has no such character or number, or no room for it."
+            )
         case asyncpg.CheckViolationError() | asyncpg.NotNullViolationError():
             return SubmitError(f"A value is refused by the rule {error.constraint_name or error.column_name}.")
         case asyncpg.IntegrityConstraintViolationError():

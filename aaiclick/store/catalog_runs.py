@@ -72,7 +72,7 @@ class Effects:
     build: str | None = None
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), allow_nan=False)
 
 
 async def find_work(connection: Connection, definition_id: UUID) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -36,14 +37,20 @@ async def run_alert(run: OperatorRun) -> Mapping[str, Any]:
             row = _row(settings, key, values.get(key), change)
             changes.append(row)
             print(f"{settings.severity}: {row['message']}")  # noqa: T201  (into the task's log)
-        remembered[key] = {"state": state.to_json(), "row": row}
+        remembered[key] = {"state": state.to_json(), "row": row and {**row, "value": _as_json(row["value"])}}
     run.remember(remembered)
     if not run.work.outputs:
         return {}
     (output,) = run.work.outputs
     if run.work.spec.update_strategy == "append":
         return {output: changes}
-    return {output: [each["row"] for each in remembered.values() if each["row"] is not None]}
+    rows = (each["row"] for each in remembered.values() if each["row"] is not None)
+    return {output: [{**row, "value": None if row["value"] is None else float(row["value"])} for row in rows]}
+
+
+def _as_json(value: Any) -> float | str | None:
+    """JSON has no word for what ClickHouse makes of a division by zero."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 async def _values(run: OperatorRun, settings: AlertConfig) -> dict[str, float | None]:

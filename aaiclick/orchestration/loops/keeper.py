@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ LOOPS = (
 )  # fmt: skip
 OF_ALL = (("promoter", promoter),)
 
+_logger = logging.getLogger(__name__)
+
 LOCK_SECONDS = 0.25
 """The loops wait for nobody: what is locked for longer is left to the next pass. Its holder may be frozen, and all
 others' leases are to be taken away in time.
@@ -47,7 +49,13 @@ async def run_once(
         return counts
     async with waiting_at_most(connection, LOCK_SECONDS):
         for name, loop in LOOPS if term is not None else OF_ALL:
-            with contextlib.suppress(asyncpg.LockNotAvailableError):
+            try:
                 for what, count in (await loop.run_once(connection, now=now)).items():
                     counts[f"{name}_{what}"] = count
+            except asyncpg.LockNotAvailableError:
+                pass
+            except Exception as error:
+                if connection.is_closed() or isinstance(error, OSError):
+                    raise
+                _logger.exception("The %s stumbled. The other loops go on.", name)
     return counts

@@ -9,19 +9,27 @@ unless its runs may overlap; what it missed meanwhile is handled by its policy.
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
+
+import asyncpg
 
 from aaiclick import faults
 from aaiclick.orchestration.schedule import due, may_start, parse_schedule
 from aaiclick.store import catalog_events, catalog_sources
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.engine import Connection
 
 MOMENT = timedelta(microseconds=1)
+Start = Callable[["Connection", asyncpg.Record], Awaitable[int]]
+
+_logger = logging.getLogger(__name__)
+_said: dict[UUID, str] = {}
+"""What was wrong with a definition when it was last said."""
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
@@ -30,11 +38,32 @@ async def run_once(connection: Connection, *, now: datetime | None = None) -> di
     dead = await catalog_sources.watch_sources(connection, now=now)
     async with faults.transaction(connection, "schedule"):
         for definition in await catalog_sources.due_definitions(connection, now=now):
-            runs += await _start(connection, definition)
+            runs += await _alone(connection, definition, _start)
         for definition in await catalog_sources.resting_sources(connection, now=now):
-            await catalog_events.fire(connection, definition, {"kind": "always_on"})
-            runs += 1
+            runs += await _alone(connection, definition, _start_again)
     return {"runs": runs, "dead": dead, "idle": await catalog_sources.make_idle(connection)}
+
+
+async def _alone(connection: Connection, definition: asyncpg.Record, start: Start) -> int:
+    """One that cannot be started keeps no other from it; it stays due."""
+    try:
+        async with connection.transaction():
+            return await start(connection, definition)
+    except asyncpg.LockNotAvailableError:
+        return 0
+    except Exception as error:
+        if connection.is_closed() or isinstance(error, OSError):
+            raise
+        said = f"{type(error).__name__}: {error}"
+        if _said.get(definition["id"]) != said:
+            _said[definition["id"]] = said
+            _logger.exception("The source %s.%s cannot be started.", definition["dag_name"], definition["name"])
+        return 0
+
+
+async def _start_again(connection: Connection, definition: asyncpg.Record) -> int:
+    await catalog_events.fire(connection, definition, {"kind": "always_on"})
+    return 1
 
 
 async def _start(connection: Connection, definition: asyncpg.Record) -> int:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from aaiclick.errors import AaiclickError
+from aaiclick.errors import AaiclickError, ConflictError, RequestError, SubmitError
 from aaiclick.store import supervision, tables
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 from aaiclick.targets import ClickHouseTarget
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 GONE = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What a line raises when PostgreSQL or the server restarts, refuses or goes away: never a reason to end."""
+
+REFUSED = (
+    asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError,
+    RequestError, SubmitError, ConflictError,
+)  # fmt: skip
+"""What a line raises when something that was said cannot be stored: saying it again is no use."""
 
 MOST_PATIENCE = 8
 

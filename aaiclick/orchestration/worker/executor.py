@@ -78,6 +78,8 @@ class Running:
     job: asyncio.Task[Any] | None = None
     thread: int | None = None
     ending: Ending | None = None
+    told_at: float = 0.0
+    """When it was told to end."""
     log_sent: int = 0
     """Bytes of the log that were passed on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -86,7 +88,7 @@ class Running:
         """Tell the task that it must end; the first reason stays."""
         if self.ending is not None or self.job is None:
             return
-        self.ending = why
+        self.ending, self.told_at = why, time.monotonic()
         if not self.begun:
             return  # a coroutine that is cancelled before its first step never runs, not even to say that it ended
         with self.lock:
@@ -376,6 +378,16 @@ def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failu
         delay_seconds=policy.delay_seconds(claim.failures + 1),
         log_path=_log_path(running),
         started_at=running.started_at,
+    )
+
+
+def refused(outcome: Outcome, error: BaseException) -> Failure:
+    """What the queue would not take, as a failure that it can: a value that it has no room or no character for."""
+    return Failure(
+        lease=outcome if isinstance(outcome, Lease) else outcome.lease,
+        error=_storable(f"What came of it cannot be kept: {error}"[:ERROR_CHARACTERS]),
+        fingerprint=f"refused:{type(error).__name__}",
+        delay_seconds=RetryPolicy().delay_seconds(1),
     )
 
 

@@ -40,7 +40,7 @@ from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.orchestration.worker.template import Template, TemplateLostError, serve
 from aaiclick.store.leases import CRASHED, Claim, Failure
 
-LINE_BYTES = 64_000_000
+LINE_BYTES = 1 << 30
 KEPT = 2
 """Children that are kept when there are places for more than there are tasks."""
 SOON_SECONDS = 0.25

@@ -15,7 +15,7 @@ import os
 import random
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import uvloop
 
@@ -24,7 +24,7 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.runtimes.sqs import TaskQueue
 from aaiclick.orchestration.worker.isolated import Isolation, work_alone
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
+from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, WORN, Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.orchestration.worker.summons import Summons
@@ -39,8 +39,8 @@ SUSPECTS = 8
 """Tasks that may have killed a process, run alone, at once; each has a process of its own."""
 
 
-async def serve(template: Template) -> None:
-    """Read the orders, work until told to stop or until there is nothing left to do."""
+async def serve(template: Template) -> int:
+    """Read the orders, work until told to stop or until there is nothing left to do; returns the exit code."""
     reader = asyncio.StreamReader(limit=ORDER_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -73,6 +73,9 @@ async def serve(template: Template) -> None:
         await executor.close()
         if cleanup is not None:
             await cleanup.stop()
+    if process.worn:
+        _exit(WORN)  # here: who closes the loop waits for its tasks
+    return FINISHED
 
 
 async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess, lease_seconds: float) -> None:
@@ -86,13 +89,16 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
 def main() -> None:
     get_settings()  # children of the template find it read
     template = Template.fork(work_alone)  # first of all: what has a loop, threads or connections cannot be forked
-    code = 0
     with captured_output():
         try:
-            uvloop.run(serve(template))
+            code = uvloop.run(serve(template))
         except (EntrypointError, SettingsError) as error:
             os.write(2, f"error: {error}\n".encode())
             code = UNFIT
+    _exit(code)
+
+
+def _exit(code: int) -> NoReturn:
     sys.stdout.flush()
     os._exit(code)  # a task's thread that does not end must not keep the process
 

@@ -12,6 +12,10 @@ from typing import Any
 
 from aaiclick.targets import ClickHouseTarget, PostgresTarget, ServerTarget, WorkTarget
 
+FINISHED = 79
+"""Exit code of a process that has nothing more to do. Not 0: with that a task ends its process more often than not."""
+WORN = 80
+"""Exit code of a process with code in it that does not end, of a task that others have by now: to be replaced."""
 UNFIT = 78
 """Exit code of a process that cannot do what it is asked to, now or later: starting it again is no use."""
 

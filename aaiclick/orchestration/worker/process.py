@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import time
 from collections import defaultdict, deque
@@ -25,10 +26,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aaiclick.orchestration.transport import Line, Transport
-from aaiclick.orchestration.transport.line import GONE, patience
-from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, ending_outcome, make_running
+from aaiclick.orchestration.transport.line import GONE, REFUSED, patience
+from aaiclick.orchestration.worker.executor import (
+    Ending,
+    Executor,
+    Outcome,
+    Running,
+    ending_outcome,
+    failed,
+    make_running,
+    refused,
+)
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
+from aaiclick.orchestration.worker.steady import steadily
 from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 from aaiclick.store.supervision import Held
@@ -41,8 +52,11 @@ MOST_AT_ONCE = 1000
 STALE_SECONDS = 1.0
 SURE_SECONDS = 0.25
 """So much longer ago than any question that waits for its answer was asked: the answer must have been lost."""
+STUMBLED = "worker stumbled"
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0)
 PUMPS = 2
+
+_logger = logging.getLogger(__name__)
 
 
 class Talk(NamedTuple):
@@ -69,6 +83,7 @@ class WorkerProcess:
         self._executor = executor
         self._isolation = isolation
         self._running: dict[int, Running] = {}
+        self._deaf: set[int] = set()
         self._ahead: deque[tuple[float, Claim]] = deque()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
@@ -87,7 +102,7 @@ class WorkerProcess:
 
     async def run(self) -> None:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
-        beside = [asyncio.create_task(work) for work in (self._tick(), self._attend())]
+        beside = [asyncio.create_task(steadily(work)) for work in (self._tick, self._attend)]
         if self._summons is not None:
             beside.append(asyncio.create_task(self._summons.listen(self._free, self._wake.set)))
         try:
@@ -115,10 +130,15 @@ class WorkerProcess:
     @property
     def _done(self) -> bool:
         """Whether nothing is held, nothing is under way and nothing more is wanted."""
-        if self._running or self._ahead or self._outcomes or self._talks:
+        if len(self._running) > len(self._deaf) or self._ahead or self._outcomes or self._talks:
             return False
         nothing_left = self._empty if self._summons is None else self._summons.silent
         return self._stopping or self._enough or (self._duty.drain and nothing_left)
+
+    @property
+    def worn(self) -> bool:
+        """Whether code of a task that others have by now does not end: nothing but the end of the process does that."""
+        return bool(self._deaf)
 
     @property
     def _enough(self) -> bool:
@@ -175,6 +195,23 @@ class WorkerProcess:
             await asyncio.sleep(0)
 
     async def _exchange(self, line: Line, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
+        """Say and ask. What cannot be stored holds up nobody: then each outcome is said by itself, and those that are
+        refused are failures. `outcomes` are taken away as they are heard.
+        """
+        try:
+            return await self._ask(line, outcomes, wanted)
+        except REFUSED:
+            if not outcomes:
+                raise
+        while outcomes:
+            try:
+                await self._ask(line, outcomes[:1], 0)
+            except REFUSED as error:
+                await self._ask(line, [refused(outcomes[0], error)], 0)
+            del outcomes[0]
+        return ()
+
+    async def _ask(self, line: Line, outcomes: list[Outcome], wanted: int) -> Sequence[Claim]:
         """An outcome that is not accepted belongs to an attempt that somebody else has: nothing is to be done."""
         accepted, claims = await line.exchange(
             worker_id=self._duty.worker_id,
@@ -248,19 +285,20 @@ class WorkerProcess:
         running.job = asyncio.create_task(self._work(running))
 
     async def _work(self, running: Running) -> None:
-        alone = self._duty.isolate or running.claim.suspect
         running.begun = True
-        if running.ending is not None:
-            outcome = ending_outcome(running)
-        elif alone:
-            outcome = await self._isolation.run(running)
-        else:
-            outcome = suspected(await self._executor.execute(running))
+        try:
+            outcome = await self._outcome(running)
+        except Exception as error:
+            _logger.exception("Task %s: this should not have happened.", running.claim.lease.task_id)
+            outcome = failed(
+                running, f"The worker stumbled over it: {type(error).__name__}.", STUMBLED, permanent=False
+            )
         if self._executor.witness is not None:
             self._executor.witness.ended(running, outcome)
         if self._transport.sends_logs and running.started_at is not None:
             await self._pass_on(running)
         del self._running[running.claim.lease.task_id]
+        self._deaf.discard(running.claim.lease.task_id)
         self._finished += 1
         if outcome is not None:
             self._outcomes.append(outcome)
@@ -269,6 +307,13 @@ class WorkerProcess:
         if self._ahead and not self._stopping:
             self._begin(self._ahead.popleft()[1])
         self._wake.set()
+
+    async def _outcome(self, running: Running) -> Outcome | None:
+        if running.ending is not None:
+            return ending_outcome(running)
+        if self._duty.isolate or running.claim.suspect:
+            return await self._isolation.run(running)
+        return suspected(await self._executor.execute(running))
 
     async def _pass_on(self, running: Running) -> None:
         """Send what is left of a log while the lease holds; a log that cannot be sent costs nobody its outcome."""
@@ -298,12 +343,21 @@ class WorkerProcess:
             for running in list(self._running.values()):
                 if now > running.deadline:
                     running.end(Ending.TIMEOUT)
+                if running.ending is Ending.LOST and now - running.told_at > self._duty.grace_seconds:
+                    self._wear_out(running)
             if self._ahead and now - self._ahead[0][0] > STALE_SECONDS:
                 self._give_back_unbegun()
                 self._wake.set()
             if now >= self._due:
                 self._due, self._due_unknown = math.inf, True  # who looks also asks what is due after this
                 self._look()
+
+    def _wear_out(self, running: Running) -> None:
+        """Code of a task that others have by now goes on: it would keep its place here for ever."""
+        self._deaf.add(running.claim.lease.task_id)
+        if not self._stopping:
+            _logger.warning("Task %s does not end. This process finishes, to be replaced.", running.claim.lease.task_id)
+            self.stop()
 
     async def _attend(self) -> None:
         """A third line: it hears of new work and of cancels, and says which tasks run."""

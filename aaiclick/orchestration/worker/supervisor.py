@@ -39,7 +39,8 @@ from aaiclick.orchestration.loops import router, tidy_logs
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
-from aaiclick.orchestration.worker.orders import UNFIT, Duty, Setup
+from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup
+from aaiclick.orchestration.worker.steady import steadily
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
@@ -207,7 +208,7 @@ class Supervisor:
         beside = (
             self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
         )  # fmt: skip
-        keepers = [asyncio.create_task(work()) for work in beside]
+        keepers = [asyncio.create_task(steadily(work)) for work in beside]
         try:
             places = [self._keep_one() for _ in range(self._plan.processes)]
             ends = await asyncio.gather(*places, return_exceptions=True)
@@ -235,7 +236,7 @@ class Supervisor:
             if code == UNFIT:
                 self.stop()
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
-            if code == 0 or child.drained:
+            if code == FINISHED or child.drained:
                 return
             if not self._stopping.is_set():
                 _logger.warning("A process ended by %s. A new one takes its place, and its tasks.", _ended(code))
@@ -265,7 +266,7 @@ class Supervisor:
 
     async def _settle(self, child: Child, code: int) -> None:
         """A process has ended: what it still held goes back, and whoever did it pays if we know."""
-        crashed = None if code == 0 or child.overdue else _ended(code)
+        crashed = None if code == FINISHED or child.overdue else _ended(code)
         await self._births.do(lambda line: line.settle(child.worker_id, child.overdue, crashed))
 
     def _hang_up(self) -> None:

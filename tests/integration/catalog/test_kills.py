@@ -141,6 +141,19 @@ async def test_schedulers_at_once_start_each_run_once(shop, aaiclick_postgres):
         await each.close()
 
 
+async def test_a_source_that_cannot_be_started_keeps_no_other_from_it(shop, caplog):
+    await shop.deploy()
+    await shop.deploy(SHOP.replace("name: shop", "name: broken", 1).replace("publish: [daily]", ""))
+    await set_due(shop)
+    source = "UPDATE job_definitions SET source = source - 'max_missed' WHERE dag_name = 'broken' AND name = 'fetch'"
+    await shop.db.execute(source)
+    later = DUE + timedelta(days=3)
+    for _ in range(2):
+        assert (await scheduler.run_once(shop.db, now=later))["runs"] <= 1
+    assert await nominal_times(shop) == ["cron:2026-03-01T06:00:00+00:00"]
+    assert caplog.text.count("The source broken.fetch cannot be started.") == 1, "said once, though it is tried again"
+
+
 async def test_a_run_waits_for_the_one_before_and_none_is_skipped(shop):
     await shop.deploy()
     await set_due(shop)

@@ -105,6 +105,26 @@ async def test_an_alert_is_raised_when_it_lasts_and_ends(shop):
     assert [each[1] for each in await shop.rows("shop.alerts")] == ["cleared"]
 
 
+async def test_an_infinite_value_raises_an_alert_as_any_other(shop):
+    """JSON has no word for it, and what is remembered is JSON."""
+    ratios = """
+  - name: divide
+    activation: reactive
+    operator: sql
+    inputs: [readings]
+    outputs: [ratios]
+    config: {query: "SELECT day, amount / 0 AS amount FROM readings"}
+"""
+    text = ALERT.replace("  - name: watch", ratios.strip("\n") + "\n  - name: watch").replace(
+        "inputs: [readings]\n    outputs: [alerts]", "inputs: [ratios]\n    outputs: [alerts]"
+    )
+    await shop.deploy(text.replace("for_evaluations: 2", "for_evaluations: 1"))
+    for _ in range(2):  # the second recalls what the first remembered
+        await shop.run({"id": 1, "day": "mon", "amount": 11})
+        (row,) = await shop.rows("shop.alerts")
+        assert {"mon", "raised", float("inf")} <= {*row}
+
+
 class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
         moved = self.path.startswith("/moved")

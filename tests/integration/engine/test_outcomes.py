@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.loops import deadlines, keeper, promoter, reaper, retention
+from aaiclick.orchestration.loops import deadlines, keeper, promoter, reaper, retention, scheduler
 from aaiclick.store import control, queue
 from aaiclick.store.engine import connect
 from aaiclick.store.leases import Failure, Lease, Success
@@ -343,6 +343,16 @@ async def test_the_leader_runs_all_loops_and_others_let_begin_what_is_due(engine
     counts = await keeper.run_once(second.db, worker_id=second.worker_id, now=later)
     assert counts == {"leads": 0, "promoter_tasks": 1}
     await engine.check()
+
+
+async def test_a_loop_that_stumbles_keeps_no_other_from_its_work(engine: Engine, monkeypatch, caplog) -> None:
+    async def stumble(*_: object, **__: object) -> dict[str, int]:
+        raise KeyError("unthought of")
+
+    monkeypatch.setattr(scheduler, "run_once", stumble)
+    counts = await keeper.run_once(engine.db, worker_id=engine.worker_id)
+    assert "retention_jobs" in counts, "which comes after it"
+    assert "The scheduler stumbled." in caplog.text
 
 
 async def test_a_job_past_its_deadline_fails(engine: Engine) -> None:

@@ -34,6 +34,10 @@ async def keep():
 
 async def echo(word): print(word); return word
 async def fail(): raise ValueError("no luck")
+async def mumble(): raise ValueError(chr(0xd800))
+class Speechless(Exception):
+    def __str__(self): raise RuntimeError
+async def choke(): raise Speechless
 def speak(): print("to stdout"); print("to stderr", file=sys.stderr); logging.getLogger("t").warning("to the log")
 async def block(seconds): time.sleep(seconds)
 def sleep(seconds): time.sleep(seconds)

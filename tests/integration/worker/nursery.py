@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.orchestration.worker.orders import Duty, Setup
+from aaiclick.orchestration.worker.orders import FINISHED, Duty, Setup
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import register_worker
@@ -93,7 +93,7 @@ class Ward:
 
     async def end(self, pid: int) -> None:
         await self.hang_up(pid)
-        assert await self.wait(pid) == 0
+        assert await self.wait(pid) == FINISHED
 
 
 def _fork(order: dict[str, Any], inputs: dict[int, int]) -> int:

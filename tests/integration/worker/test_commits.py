@@ -197,8 +197,7 @@ async def test_what_was_asked_for_before_it_was_told_to_end_is_given_back(ward, 
     await work.submit("waiting")
     pid = await ward.start("claim.after=delay:1")
     await work.until("CLAIMED", "tasks")
-    await ward.hang_up(pid)
-    assert await ward.wait(pid) == 0
+    await ward.end(pid)
     assert await work.db.fetchval("SELECT status::text FROM tasks") == "PENDING"
 
 

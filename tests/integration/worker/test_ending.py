@@ -13,7 +13,9 @@ import pytest
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.worker.main import LEFT_ALONE
+from aaiclick.orchestration.worker.orders import WORN
 from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, TELL_SECONDS
+from aaiclick.store import upkeep
 from aaiclick.store.engine import connect
 
 
@@ -30,16 +32,41 @@ async def test_a_task_past_its_time_is_ended_whatever_it_does(bench):
 
 
 async def test_tasks_that_kill_their_process_pay_alone(bench):
+    """Whatever they call it: a process that ends with 0 has not done its work either."""
     policy = {"retry_policy": json.dumps({"base_seconds": 0.01}), "priority": 5}
     ends = await bench.enqueue("end_the_process", '{"code": 7}', max_attempts=2, **policy)
+    well = await bench.enqueue("end_the_process", '{"code": 0}', max_attempts=2, **policy)
     killed = await bench.enqueue("kill_the_process", max_attempts=1, **policy)
     others = await bench.enqueue_many(40, "patient", '{"seconds": 0.2}', max_attempts=1)
     bench.start()
-    for culprit, failures in ((ends, 2), (killed, 1)):
+    for culprit, failures in ((ends, 2), (well, 2), (killed, 1)):
         row = await bench.until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
         assert row["failures"] == failures
         assert "The process of this task ended with" in row["error"]
     await bench.all_completed(others)
+
+
+async def test_errors_that_cannot_be_said_are_failures(bench):
+    odd = [await bench.enqueue(each, max_attempts=1) for each in ("mumble", "choke")]
+    bench.start("--concurrency", "1")
+    rows = await bench.until_all(odd, lambda row: row["status"] == "DEAD_LETTER")
+    assert "ValueError: \\ud800" in rows[0]["error"]
+    assert "Speechless" in rows[1]["error"]
+
+
+async def test_code_that_does_not_end_when_its_task_is_taken_away_wears_out_its_process(bench, ward):
+    """It would keep its place for ever, and its process have one less."""
+    task_id = await bench.enqueue("sleep", '{"seconds": 600}', retry_policy='{"base_seconds": 600}')
+    other = await bench.enqueue("patient", '{"seconds": 3}')
+    pid = await ward.start(grace_seconds=0.5)
+    for each in (task_id, other):
+        await bench.until(each, lambda row: row["status"] == "RUNNING")
+    await bench.rows("UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE id = $1 RETURNING 1", task_id)
+    connection = await connect(bench.target)
+    assert await upkeep.reap(connection, delay_seconds=lambda *_: 600.0) == 1
+    await connection.close()
+    assert await ward.wait(pid) == WORN
+    assert (await bench.task(other))["status"] == "COMPLETED"
 
 
 async def test_a_killed_process_is_replaced_and_its_tasks_are_done(bench):

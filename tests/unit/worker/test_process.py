@@ -5,9 +5,11 @@ import contextlib
 from unittest.mock import AsyncMock, Mock
 from uuid import uuid4
 
+import asyncpg
+
 from aaiclick.orchestration.worker.orders import Duty
 from aaiclick.orchestration.worker.process import WorkerProcess
-from aaiclick.store.leases import Claim, Lease
+from aaiclick.store.leases import Claim, Failure, Lease, Success
 
 
 async def test_a_task_that_is_ended_before_its_first_step_is_given_back(tmp_path):
@@ -20,6 +22,30 @@ async def test_a_task_that_is_ended_before_its_first_step_is_given_back(tmp_path
     await asyncio.sleep(0)
     assert process._outcomes == [lease]
     assert not process._running
+
+
+async def test_an_outcome_that_cannot_be_kept_is_a_failure_and_holds_up_no_other(tmp_path):
+    said: list[object] = []
+    line, transport = AsyncMock(), AsyncMock()
+    line.answering_within = Mock(side_effect=lambda _: contextlib.nullcontext())
+    line.next_due.return_value = None
+    transport.open.return_value = line
+    good, bad, release = (Lease(n, 1, uuid4()) for n in range(3))
+
+    async def exchange(*, successes, failures, releases, **_):
+        if any(each.result == "unspeakable" for each in successes):
+            raise asyncpg.DataError("no such character")
+        said.extend([*successes, *failures, *releases])
+        return {each.lease.task_id for each in (*successes, *failures)}, []
+
+    line.exchange = exchange
+    process = WorkerProcess(Duty(1, (), 1, 60.0, 60.0, 5.0, tmp_path), transport, Mock(), Mock())
+    process._outcomes = [Success(good, "1"), Success(bad, "unspeakable"), release]
+    process.stop()
+    await process.run()
+    assert [getattr(each, "lease", each) for each in said] == [good, bad, release]
+    assert isinstance(said[1], Failure)
+    assert (said[1].error, said[1].charged) == ("What came of it cannot be kept: no such character", True)
 
 
 async def test_two_pumps_that_begin_together_claim_no_more_than_was_asked_for(tmp_path):
