@@ -39,6 +39,10 @@ async def test_every_example_runs(shop):
                 await running
     assert names["done"].status == "COMPLETED"
     assert len(names["later"]) == 1000
+    async with OrchContext() as context, context.connection() as connection:
+        assert await connection.fetchval("SELECT array_agg(id) FROM orders") == [8]
+        sent = await connection.fetchval('SELECT count(*) FROM tasks WHERE kwargs @> \'{"to": "ada@example.org"}\'')
+        assert sent == 2
 
 
 def test_the_table_of_options_is_that_of_the_code():
