@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from aaiclick.cli.main import cli
+from aaiclick import errors
+from aaiclick.cli.main import EXIT_INTERRUPTED, cli
 from aaiclick.server.routes import ALL
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,12 @@ def test_every_command_that_is_shown_exists(page):
         assert command is not None, name
         if isinstance(command, click.Group):
             assert command.get_command(context, verb) is not None, f"{name} {verb}"
+
+
+def test_the_exit_codes_are_those_of_the_code():
+    table = (ROOT / "docs" / "cli.md").read_text().split("## Exit codes")[1].split("## Output")[0]
+    ours = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == {0, EXIT_INTERRUPTED} | ours
 
 
 def test_the_lists_that_come_whole_are_those_that_the_api_page_names():
