@@ -33,14 +33,6 @@ def test_the_job_of_the_readme_runs(started, tmp_path, aaiclick_postgres, aaicli
     assert json.loads(ran.stdout)["tasks"] == "4/4"
 
 
-def test_every_command_of_the_readme_exists(aaiclick):
-    shown = re.findall(r"^aaiclick ([a-z]+)(?: ([a-z]+))?", README.read_text(), re.MULTILINE)
-    assert shown
-    for command, verb in shown:
-        arguments = [command, *([verb] if verb in ("start", "ls") else []), "--help"]
-        assert aaiclick(*arguments).returncode == 0, arguments
-
-
 def test_the_example_dag_is_deployed_and_runs_by_two_commands(
     aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse
 ):
