@@ -32,6 +32,7 @@ TableName = Annotated[str, StringConstraints(min_length=1, max_length=300), Afte
 Queues = Annotated[list[Name], Field(max_length=1_000)]
 Lasting = Annotated[float, Field(gt=0, le=30 * 86_400, description="How long a lease lasts unless it is kept")]
 Wait = Annotated[float, Field(ge=0, le=60)]
+Ran = Annotated[float, Field(ge=0, le=100 * 365 * 86_400, description="How long ago it began")]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -94,7 +95,7 @@ class Completed(Sent):
     lease: LeaseForm
     result: Any = None
     log_path: Words | None = Field(default=None, description="Whether there is a log; where, the server knows better")
-    started_at: AwareDatetime | None = None
+    seconds: Ran | None = None
     awaits: Annotated[list[Id], Field(max_length=MANY)] = Field(
         default_factory=list, description="Tasks that it added and returns: it completes when they have"
     )
@@ -115,7 +116,7 @@ class Failed(Sent):
         default=None, description="Before it is tried again [by the policy of the task]"
     )
     log_path: Words | None = None
-    started_at: AwareDatetime | None = None
+    seconds: Ran | None = None
     charged: bool = True
     outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT"] = "FAILED"
 

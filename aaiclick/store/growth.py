@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.leases import Failure, Success
+from aaiclick.store.leases import Failure, Success, seconds_since
 from aaiclick.store.references import resolve, results_needed, tables_in
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import hold_results
@@ -73,7 +73,7 @@ async def hand_over(
     unmet = sum(row["status"] != "COMPLETED" for row in rows)
     row = await connection.fetchrow(
         statement("return_tasks"), lease.task_id, lease.attempt, lease.token, success.result, success.log_path,
-        success.started_at, unmet, now,
+        seconds_since(success.began), unmet, now,
     )  # fmt: skip
     await connection.execute(statement("await_returned"), awaits, lease.task_id)
     for node in await connection.fetch(statement("ungate"), lease.task_id, lease.attempt):

@@ -6,9 +6,9 @@ long, and several are made for each task.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from uuid import UUID
 
 CRASHED = "worker crashed"
@@ -66,7 +66,8 @@ class Success:
     lease: Lease
     result: str | None = None
     log_path: str | None = None
-    started_at: datetime | None = None
+    began: float | None = None
+    """By the monotonic clock of this machine: its wall clock may be wrong."""
     awaits: Sequence[int] = ()
     """Tasks that it returned: it completes when they have."""
     tables: tuple[str, ...] | None = None
@@ -85,7 +86,8 @@ class Failure:
     permanent: bool = False
     delay_seconds: float = 0.0
     log_path: str | None = None
-    started_at: datetime | None = None
+    began: float | None = None
+    """By the monotonic clock of this machine."""
     charged: bool = True
     outcome: str = "FAILED"
     expired: bool = False
@@ -98,3 +100,13 @@ class HeartbeatAnswer:
 
     lost: set[int]
     cancelled: set[int]
+
+
+def seconds_since(began: float | None) -> float | None:
+    """How long ago an attempt began: what the queue is told, which knows the time."""
+    return None if began is None else max(0.0, time.monotonic() - began)
+
+
+def began_before(seconds: float | None) -> float | None:
+    """The other way round, where another machine says how long ago it was."""
+    return None if seconds is None else time.monotonic() - seconds

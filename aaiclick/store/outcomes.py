@@ -17,7 +17,7 @@ from aaiclick.store import catalog_runs, tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.growth import Loosened, discard, hand_over
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lease, Success, seconds_since
 from aaiclick.store.propagate import linked, propagate
 from aaiclick.store.statements import statement
 
@@ -124,7 +124,7 @@ def _refusal(success: Success, tables: Mapping[int, str]) -> Failure:
         NOT_HELD,
         permanent=True,
         log_path=success.log_path,
-        started_at=success.started_at,
+        began=success.began,
     )
 
 
@@ -210,7 +210,7 @@ def _columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
         *columns([success.lease for success in successes]),
         _column([success.result for success in successes]),
         _column([success.log_path for success in successes]),
-        _column([success.started_at for success in successes]),
+        _column([seconds_since(success.began) for success in successes]),
     )
 
 
@@ -228,7 +228,7 @@ def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:
         [failure.delay_seconds for failure in failures],
         [failure.charged for failure in failures],
         [failure.log_path for failure in failures],
-        [failure.started_at for failure in failures],
+        [seconds_since(failure.began) for failure in failures],
         [failure.expired for failure in failures],
         [failure.outcome for failure in failures],
     )

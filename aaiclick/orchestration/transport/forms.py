@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lease, Success, began_before, seconds_since
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.supervision import Held, Overdue
 from aaiclick.targets import ClickHouseTarget
@@ -57,7 +57,7 @@ def success_form(success: Success) -> Form:
         "lease": lease_form(success.lease),
         "result": loaded(success.result),
         "log_path": success.log_path,
-        "started_at": _time(success.started_at),
+        "seconds": seconds_since(success.began),
         "awaits": [str(task_id) for task_id in success.awaits],
         "tables": None if success.tables is None else list(success.tables),
     }
@@ -68,7 +68,7 @@ def success_of(form: Mapping[str, Any]) -> Success:
         lease_of(form["lease"]),
         dumped(form["result"]),
         form["log_path"],
-        moment(form["started_at"]),
+        began_before(form["seconds"]),
         tuple(int(task_id) for task_id in form["awaits"]),
         None if form["tables"] is None else tuple(form["tables"]),
         dumped(form.get("effects")),
@@ -83,15 +83,15 @@ def failure_form(failure: Failure) -> Form:
         "permanent": failure.permanent,
         "delay_seconds": failure.delay_seconds,
         "log_path": failure.log_path,
-        "started_at": _time(failure.started_at),
+        "seconds": seconds_since(failure.began),
         "charged": failure.charged,
         "outcome": failure.outcome,
     }
 
 
 def failure_of(form: Mapping[str, Any]) -> Failure:
-    plain = {name: value for name, value in form.items() if name not in ("lease", "started_at")}
-    return Failure(lease_of(form["lease"]), started_at=moment(form["started_at"]), **plain)
+    plain = {name: value for name, value in form.items() if name not in ("lease", "seconds")}
+    return Failure(lease_of(form["lease"]), began=began_before(form["seconds"]), **plain)
 
 
 def outcome_form(outcome: Outcome) -> Form:

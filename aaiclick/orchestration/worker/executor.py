@@ -22,7 +22,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, cast
@@ -72,7 +71,8 @@ class Running:
     log: TaskLog
     timeout_seconds: float
     deadline: float
-    started_at: datetime | None = None
+    began: float | None = None
+    """By the monotonic clock."""
     announced: bool = False
     begun: bool = False
     job: asyncio.Task[Any] | None = None
@@ -147,7 +147,7 @@ class Executor:
     async def execute(self, running: Running) -> Outcome | None:
         """Run one task to its outcome; None means that the lease is lost and there is nobody to tell."""
         set_log(running.log)
-        running.started_at = datetime.now(UTC)
+        running.began = time.monotonic()
         if self.witness is not None:
             self.witness.began(running.claim)
         try:
@@ -156,7 +156,7 @@ class Executor:
             return _failure(running, error, self.transport.secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.started_at, awaits, tables, effects)
+        return Success(running.claim.lease, result, _log_path(running), running.began, awaits, tables, effects)
 
     async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None, str | None]:
         """The result as JSON text, the tasks it waits for, the tables within it (None if no table plays a part), and
@@ -377,7 +377,7 @@ def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failu
         permanent=permanent,
         delay_seconds=policy.delay_seconds(claim.failures + 1),
         log_path=_log_path(running),
-        started_at=running.started_at,
+        began=running.began,
     )
 
 

@@ -20,7 +20,6 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import psutil
@@ -116,7 +115,7 @@ class Isolation:
 
     async def _run(self, running: Running) -> Outcome | None:
         child = await self._child()
-        running.started_at = datetime.now(UTC)
+        running.began = time.monotonic()
         try:
             answer = await child.ask({"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
         except asyncio.CancelledError:

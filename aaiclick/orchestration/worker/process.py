@@ -295,7 +295,7 @@ class WorkerProcess:
             )
         if self._executor.witness is not None:
             self._executor.witness.ended(running, outcome)
-        if self._transport.sends_logs and running.started_at is not None:
+        if self._transport.sends_logs and running.began is not None:
             await self._pass_on(running)
         del self._running[running.claim.lease.task_id]
         self._deaf.discard(running.claim.lease.task_id)
@@ -417,9 +417,7 @@ class WorkerProcess:
 
     async def _announce(self, line: Line) -> None:
         """Tasks that have run for a moment are RUNNING; those that end sooner are never told of twice."""
-        begun = [
-            running for running in self._running.values() if not running.announced and running.started_at is not None
-        ]
+        begun = [running for running in self._running.values() if not running.announced and running.began is not None]
         if begun:
             await line.start([running.claim.lease for running in begun])
             for running in begun:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from aaiclick.orchestration.structured import FACTS, facts_of
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.settings import get_settings
-from aaiclick.store.leases import Claim, Failure, Success
+from aaiclick.store.leases import Claim, Failure, Success, seconds_since
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.tracing.spans import Tracing
@@ -30,17 +30,17 @@ class Witness:
             self._tracing.began(claim)
 
     def ended(self, running: Running, outcome: Outcome | None) -> None:
-        claim, started = running.claim, running.started_at
-        if started is None:
+        claim, seconds = running.claim, seconds_since(running.began)
+        if seconds is None:
             return  # given back before it began
         error = outcome.fingerprint if isinstance(outcome, Failure) else None
         if self._tracing is not None:
-            self._tracing.ended(claim, started, status_of(outcome), error)
+            self._tracing.ended(claim, datetime.now(UTC) - timedelta(seconds=seconds), status_of(outcome), error)
         if self._writes:
             facts = facts_of(claim.org_id, claim.job_id, claim.lease.task_id, claim.lease.attempt) | {
                 "type": claim.type,
                 "status": status_of(outcome),
-                "seconds": round((datetime.now(UTC) - started).total_seconds(), 6),
+                "seconds": round(seconds, 6),
             }
             log.info("attempt ended", extra={FACTS: facts if error is None else facts | {"error": error}})
 

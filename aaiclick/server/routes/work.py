@@ -32,7 +32,7 @@ from aaiclick.server.routes.common import given_tables, reading
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads, tables
 from aaiclick.store.claims import leases_of_org
-from aaiclick.store.leases import Claim, Failure, Lease, Success
+from aaiclick.store.leases import Claim, Failure, Lease, Success, began_before
 from aaiclick.store.outcomes import NOT_HELD
 from aaiclick.store.references import resolve, results_needed, tables_in
 from aaiclick.store.statements import statement
@@ -341,7 +341,7 @@ async def _success(
         try:
             effects = await checked_effects(connection, row, form.effects.model_dump(mode="json"))
         except CatalogError as error:
-            return Failure(lease, error.what, "effects refused", True, 0.0, path, form.started_at)
+            return Failure(lease, error.what, "effects refused", True, 0.0, path, began_before(form.seconds))
     result = forms.dumped(form.result)
     named = set(form.tables or ())
     if result is not None and MARK in result:  # whatever the worker says of it
@@ -353,7 +353,7 @@ async def _success(
         lease,
         result,
         path,
-        form.started_at,
+        began_before(form.seconds),
         tuple(int(task_id) for task_id in form.awaits),
         tables_within,
         effects,
@@ -373,7 +373,7 @@ async def _failure(call: Call, connection: Connection, form: protocol.Failed) ->
         form.permanent,
         delay,
         None if form.log_path is None else str(log_path(call.service.settings, lease.task_id)),
-        form.started_at,
+        began_before(form.seconds),
         form.charged,
         form.outcome,
     )

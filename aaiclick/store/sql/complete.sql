@@ -2,8 +2,8 @@
 -- What has a group, dependents or a concurrency key is left for the longer way; a task that gains a dependent
 -- meanwhile has its row changed by that, and is left too.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::timestamptz[])
-        AS g (id, attempt, token, result, log_path, started_at)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::float8[])
+        AS g (id, attempt, token, result, log_path, seconds)
 ),
 place AS MATERIALIZED (
     SELECT g.*, p.place FROM given g CROSS JOIN LATERAL (
@@ -11,7 +11,8 @@ place AS MATERIALIZED (
 ),
 done AS (
     UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
-        result = p.result, log_path = p.log_path, started_at = coalesce(p.started_at, t.started_at), error = NULL,
+        result = p.result, log_path = p.log_path, error = NULL, started_at = coalesce(
+            coalesce($7::timestamptz, now()) - p.seconds * interval '1 second', t.started_at),
         error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
     FROM place p
     WHERE t.ctid = p.place AND t.id = p.id AND t.attempt = p.attempt AND t.lease_token = p.token

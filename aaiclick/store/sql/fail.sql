@@ -4,12 +4,12 @@
 -- has really run out may be taken away.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::text[], $5::text[], $6::boolean[], $7::float8[],
-        $8::boolean[], $9::text[], $10::timestamptz[], $11::boolean[], $12::attempt_outcome[])
-        AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, log_path, started_at, expired, outcome)
+        $8::boolean[], $9::text[], $10::float8[], $11::boolean[], $12::attempt_outcome[])
+        AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, log_path, seconds, expired, outcome)
 ),
 judged AS MATERIALIZED (
     SELECT t.id, g.error, g.fingerprint, g.charged, g.log_path, t.worker_id, t.claimed_at,
-        coalesce(g.started_at, t.started_at) AS started_at,
+        coalesce(coalesce($13::timestamptz, now()) - g.seconds * interval '1 second', t.started_at) AS started_at,
         coalesce($13::timestamptz, now()) + interval '1 second' * CASE
             WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
             THEN least(p.base_seconds * power(2::float8, least(t.failures, 62)), p.cap_seconds) * (1 + 0.1 * random())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from uuid import uuid4
 
@@ -330,6 +331,20 @@ async def test_terms_never_overlap(engine: Engine, second: Engine) -> None:
     assert third is not None
     assert third > next_term
     await engine.check()
+
+
+@pytest.mark.parametrize("way", ["alone", "followed", "failed"])
+async def test_when_an_attempt_began_is_told_by_the_database_s_clock(engine: Engine, way: str) -> None:
+    """A worker says how long ago it was: its own clock may be wrong by a day."""
+    await engine.submit("a b", "", "a>b" if way == "followed" else "")
+    claim, *_ = await engine.claim(1)
+    began = time.monotonic() - 5
+    said = {"failures": [Failure(claim.lease, "no", "no", permanent=True, began=began)]}
+    if way != "failed":
+        said = {"successes": [Success(claim.lease, began=began)]}
+    assert await queue.acknowledge(engine.db, worker_id=engine.worker_id, **said) == {claim.lease.task_id}
+    took = "SELECT extract(epoch FROM completed_at - started_at)::float8 FROM tasks WHERE id = $1"
+    assert await engine.db.fetchval(took, claim.lease.task_id) == pytest.approx(5, abs=1)
 
 
 async def test_the_leader_runs_all_loops_and_others_let_begin_what_is_due(engine: Engine, second: Engine) -> None:
