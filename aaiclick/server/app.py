@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
 from aaiclick.orchestration.loops import tidy_logs
+from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import problems
 from aaiclick.server.gate import Gate
@@ -45,13 +46,9 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         await service.start()
         compile_first()
-        beside = (
-            service.live.run(), service.bell.run(), service.routing.run(), service.lending.run(),
-            house.history.run(), _forget(service),
-            tidy_logs.run(get_logs_dir(service.settings), keep_seconds=service.settings.retention_seconds),
-            compile_all(),
-        )  # fmt: skip
-        work = [asyncio.create_task(each) for each in beside]
+        beside = (service.live.run, service.bell.run, service.routing.run, service.lending.run, house.history.run)
+        work = [asyncio.create_task(steadily(each)) for each in (*beside, compile_all)]
+        work += [asyncio.create_task(steadily(each, service)) for each in (_forget, _tidy)]
         try:
             yield
         finally:
@@ -82,6 +79,10 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(Gate, body_bytes=service.settings.server_body_bytes)
     _describe(app)
     return app
+
+
+async def _tidy(service: Service) -> None:
+    await tidy_logs.run(get_logs_dir(service.settings), keep_seconds=service.settings.retention_seconds)
 
 
 async def _forget(service: Service) -> None:

@@ -80,6 +80,8 @@ class Periodic(ABC):
                 await self.run_once()
             except TROUBLE as error:
                 log.warning("%s: %s", type(self).__name__, str(error).replace("\n", " "))
+            except Exception:
+                log.exception("%s: this should not have happened. It goes on.", type(self).__name__)
             await self._pause(self.poll_interval)
 
     async def _pause(self, seconds: float) -> None:

@@ -25,6 +25,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.transport import Line, Transport
 from aaiclick.orchestration.transport.line import GONE, REFUSED, patience
 from aaiclick.orchestration.worker.executor import (
@@ -39,7 +40,6 @@ from aaiclick.orchestration.worker.executor import (
 )
 from aaiclick.orchestration.worker.isolated import Isolation, suspected
 from aaiclick.orchestration.worker.orders import Duty
-from aaiclick.orchestration.worker.steady import steadily
 from aaiclick.orchestration.worker.summons import Summons
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
 from aaiclick.store.supervision import Held
@@ -104,7 +104,7 @@ class WorkerProcess:
         """Work until told to stop, or until `max_tasks` or `drain` says that it is enough."""
         beside = [asyncio.create_task(steadily(work)) for work in (self._tick, self._attend)]
         if self._summons is not None:
-            beside.append(asyncio.create_task(self._summons.listen(self._free, self._wake.set)))
+            beside.append(asyncio.create_task(steadily(self._summons.listen, self._free, self._wake.set)))
         try:
             async with asyncio.TaskGroup() as pumps:
                 for _ in range(PUMPS):

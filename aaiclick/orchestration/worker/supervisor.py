@@ -37,10 +37,10 @@ from aaiclick._version import __version__
 from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.loops import router, tidy_logs
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
+from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
 from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup
-from aaiclick.orchestration.worker.steady import steadily
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
@@ -208,7 +208,7 @@ class Supervisor:
         beside = (
             self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
         )  # fmt: skip
-        keepers = [asyncio.create_task(steadily(work)) for work in beside]
+        keepers = [asyncio.create_task(steadily(work, until=(UnreachableError,))) for work in beside]
         try:
             places = [self._keep_one() for _ in range(self._plan.processes)]
             ends = await asyncio.gather(*places, return_exceptions=True)
