@@ -9,10 +9,11 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
-from aaiclick.store.words import WorkerStatus
+from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -57,7 +58,7 @@ def resume(name: str) -> None:
 
 @click.group()
 def workers() -> None:
-    """Show workers."""
+    """Show workers, and send them home."""
 
 
 @workers.command("ls")
@@ -79,6 +80,7 @@ def list_workers(everything: bool, output: str) -> None:
                 "pid": worker["pid"],
                 "slots": worker["pool_size"],
                 "leads": "yes" if worker["is_leader"] else "",
+                "drains": "yes" if worker["drain_requested_at"] and not worker["stopped_at"] else "",
                 "heartbeat": moment(worker["last_heartbeat"]),
                 "version": worker["version"],
             }
@@ -87,3 +89,17 @@ def list_workers(everything: bool, output: str) -> None:
         output,
         nothing="There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones."),
     )
+
+
+@workers.command()
+@click.argument("worker_id", type=int)
+def drain(worker_id: int) -> None:
+    """Have a worker finish what it runs and end."""
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction():
+            await queue.drain_worker(connection, worker_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "worker.drain", str(worker_id))
+
+    reach(work, lambda client: client.drain_worker(worker_id))
+    note(f"Worker {worker_id} finishes what it runs, then it ends.")

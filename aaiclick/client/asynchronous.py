@@ -273,6 +273,10 @@ class AsyncClient:
     def workers(self, *, stopped: bool = False) -> AsyncGenerator[dict[str, Any]]:
         return self.pages(calls.get("/v1/workers", stopped=stopped))
 
+    async def drain_worker(self, worker_id: int) -> None:
+        """Have a worker finish what it runs and end."""
+        await self.call(calls.post(calls.named("workers", worker_id, "drain")))
+
     async def whoami(self) -> dict[str, Any]:
         return await self.call(calls.get("/v1/whoami"))
 

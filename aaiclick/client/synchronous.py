@@ -212,5 +212,9 @@ class Client:
     def workers(self, *, stopped: bool = False) -> Iterator[dict[str, Any]]:
         return self._each(self._client.workers(stopped=stopped))
 
+    def drain_worker(self, worker_id: int) -> None:
+        """Have a worker finish what it runs and end."""
+        self._run(self._client.drain_worker(worker_id))
+
     def whoami(self) -> dict[str, Any]:
         return self._run(self._client.whoami())

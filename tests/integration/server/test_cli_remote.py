@@ -26,6 +26,7 @@ from aaiclick.data.errors import DataError
 from aaiclick.data.formats import FORMATS
 from aaiclick.errors import UnreachableError
 from aaiclick.settings import get_settings
+from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.targets import parse_clickhouse_url
 from tests.hatchery import HATCHERY
 
@@ -113,6 +114,22 @@ def test_deeds_are_done_from_afar(command, site, work) -> None:
         assert result.exception is None, (arguments, result.exception)
     actions = {row["action"] for row in site.sql("SELECT action FROM audit_log")}
     assert {"queue.resume", "job.pause", "dead_letters.redrive", "task.clear", "job.cancel", "job.retry"} <= actions
+
+
+def test_a_worker_is_sent_home_from_afar_as_beside_the_databases(command, site) -> None:
+    site.sql("INSERT INTO workers (id, hostname, pid) VALUES (6, 'h', 1), (7, 'h', 1) RETURNING id")
+    for worker, role in (("6", "operator-admin"), ("7", None)):
+        result = command("workers", "drain", worker, role=role)
+        assert result.exception is None, result.exception
+        assert f"Worker {worker} finishes what it runs" in result.stderr
+        listed = json.loads(command("workers", "ls", "-o", "json", role=role).stdout)
+        assert {each["id"]: each["drains"] for each in listed}[worker] == "yes"
+        assert command("workers", "drain", "404", role=role).exception.exit_code == 3
+    assert command("workers", "drain", "6", role="admin").exception.exit_code == 4  # it may serve others
+    deeds = site.sql("SELECT org_id, target, actor FROM audit_log WHERE action = 'worker.drain' ORDER BY id")
+    assert [(row["org_id"], row["target"]) for row in deeds] == [(DEFAULT_ORG_ID, "6"), (DEFAULT_ORG_ID, "7")]
+    assert deeds[1]["actor"].startswith("local:")
+    site.sql("DELETE FROM workers WHERE id IN (6, 7) RETURNING id")
 
 
 def test_what_needs_the_databases_says_so(command) -> None:
