@@ -10,14 +10,18 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.errors import UnreachableError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import control, orgs
 from aaiclick.store.orgs import Limits
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -46,24 +50,46 @@ def ls(output: str) -> None:
 @org.command()
 @click.argument("slug")
 @click.option("--name", default=None, help="What people call it. [SLUG]")
-@click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="Its share when several wait.")
-@click.option("--max-running", type=click.IntRange(0), default=None, help="Tasks that may run at once.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=None, help="Tasks that may start per second.")
+@limit_options
 @output_option
-def create(slug: str, name: str | None, weight: int, max_running: int | None, rate: float | None, output: str) -> None:
+def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
     """Make an organisation."""
 
     async def work(connection: Connection) -> Row:
-        limits = Limits(weight, max_running, rate)
         made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
         with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
             await Tenants(await clickhouse_target()).ready(made["id"])
         return dict(made)
 
-    body = {"slug": slug, "name": name or slug, "weight": weight, "max_running": max_running, "rate_per_second": rate}
+    body = {"slug": slug, "name": name or slug} | given(limits)
     made = reach(work, lambda client: remote.row(client.call(calls.post("/v1/orgs", body))))
     print_record(_line(made), output)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")
+
+
+@org.command("set")
+@click.argument("slug")
+@click.option("--name", default=None, help="What people call it [default: as before].")
+@limit_options
+@output_option
+def change(slug: str, name: str | None, limits: Limits, output: str) -> None:
+    """Give an organisation its share and its limits; what is left out is lifted."""
+
+    async def work(connection: Connection) -> Row:
+        async with connection.transaction():
+            before = await orgs.find_org(connection, slug)
+            called = name or before["name"]
+            changed = await orgs.change_org(connection, before["id"], name=called, limits=limits)
+            detail = {"name": called} | given(limits)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.change", str(before["id"]), detail)
+        return dict(changed)
+
+    def ask(client: Client) -> Row:
+        before = remote.org_named(client, slug)
+        body = {"name": name or before["name"]} | given(limits)
+        return remote.row(client.call(Call("PUT", calls.named("orgs", before["id"]), body=body)))
+
+    print_record(_line(reach(work, ask)), output)
 
 
 @org.command()
@@ -107,6 +133,7 @@ def _line(row: Row) -> dict[str, object]:
         "weight": row["weight"],
         "max_running": row["max_running"],
         "rate": row["rate_per_second"],
+        "burst": row["rate_burst"],
         "paused": moment(row["paused_at"]),
         "created": moment(row["created_at"]),
     }

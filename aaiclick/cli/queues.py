@@ -10,9 +10,11 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
+from aaiclick.store.orgs import Limits
 from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def queues() -> None:
-    """Show, pause and resume queues."""
+    """Show, limit, pause and resume queues."""
 
 
 @queues.command()
@@ -38,6 +40,21 @@ def ls(output: str) -> None:
 
     lines = [row | {"paused_at": moment(row["paused_at"]) or None} for row in reach(work, ask)]
     print_records(lines, output, nothing="Nothing waits or runs in any queue, and none has settings of its own.")
+
+
+@queues.command("set")
+@click.argument("name")
+@limit_options
+def limit(name: str, limits: Limits) -> None:
+    """Give a queue its share and its limits; what is left out is lifted."""
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction():
+            await control.set_queue(connection, name, limits)
+            await note_deed(connection, DEFAULT_ORG_ID, "queue.limit", name, given(limits))
+
+    reach(work, lambda client: client.limit_queue(name, **given(limits)))
+    note(f"Queue {name!r} has " + ", ".join(f"{what} {value}" for what, value in given(limits).items()) + ".")
 
 
 @queues.command()

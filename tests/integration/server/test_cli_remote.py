@@ -132,6 +132,36 @@ def test_a_worker_is_sent_home_from_afar_as_beside_the_databases(command, site) 
     site.sql("DELETE FROM workers WHERE id IN (6, 7) RETURNING id")
 
 
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_queues_and_organisations_are_given_limits_and_lose_them(command, site, role: str | None) -> None:
+    """What is left out is lifted; the name of an organisation stays."""
+
+    def told(*line: str):
+        result = command(*line, role=role)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else result.stderr
+
+    slug = f"limited-{role or 'near'}"
+    told("org", "create", slug, "--name", "Limited", "--max-running", "9", "--rate", "5", "--burst", "50")
+    changed = told("org", "set", slug, "--weight", "4", "--rate", "2", "-o", "json")
+    assert [changed[each] for each in ("name", "weight", "max_running", "rate", "burst")] == ["Limited", 4, None, 2, 2]
+    assert told("org", "set", slug, "--name", "Free", "-o", "json")["name"] == "Free"
+    assert "max_running 3" in told("queues", "set", "narrow", "--weight", "2", "--max-running", "3", "--rate", "0.5")
+    assert _narrow(site) == (2, 3, 0.5, 1)
+    told("queues", "set", "narrow")
+    assert _narrow(site) == (1, None, None, None)
+    assert command("org", "set", "nowhere", role=role).exception.exit_code == 3
+    assert "--burst goes with --rate" in str(command("queues", "set", "narrow", "--burst", "2", role=role).exception)
+    done = {row["action"] for row in site.sql("SELECT action FROM audit_log WHERE actor LIKE $1", "local:%")}
+    assert role is not None or {"org.change", "queue.limit"} <= done
+    assert command("queues", "set", "narrow", role="operator-reader").exception.exit_code == 4
+
+
+def _narrow(site) -> tuple:
+    [row] = site.sql("SELECT weight, max_running, rate_per_second, rate_burst FROM queues WHERE name = 'narrow'")
+    return tuple(row)
+
+
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
