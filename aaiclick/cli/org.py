@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 EVERYTHING = 100_000
+SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+
+
+def _slug(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    if SLUG.fullmatch(text) is None:
+        raise click.BadParameter(
+            "a slug is of small letters, digits, '-' and '_', and begins with a letter or a digit."
+        )
+    return text
+
+
+new_slug = click.argument("slug", callback=_slug)
 
 
 @click.group()
@@ -48,7 +61,7 @@ def ls(output: str) -> None:
 
 
 @org.command()
-@click.argument("slug")
+@new_slug
 @click.option("--name", default=None, help="What people call it. [SLUG]")
 @limit_options
 @output_option

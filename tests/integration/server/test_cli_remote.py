@@ -432,3 +432,37 @@ def test_people_and_keys_from_afar(command, site) -> None:
     assert command("types", "resume", "mail").exception is None
     assert command("user", "rm", person["id"]).exception is None
     assert "not a key of the organisation" in str(command("user", "ls", "--org", "afar").exception)
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_roles_are_made_given_taken_and_removed(command, site, role: str | None) -> None:
+    def told(*line: str):
+        result = command(*line, role=role)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else result.stderr
+
+    def refused(*line: str, by: str | None = role) -> int:
+        return command("role", *line, role=by).exception.exit_code
+
+    before = len(site.sql("SELECT 1 FROM audit_log"))
+    slug, subject = f"analyst-{role or 'near'}", f"sub|{role}"
+    user = told("user", "create", subject, "-o", "json")["id"]
+    made = told("role", "create", slug, "--name", "Analyst", "-o", "json")
+    assert (made["slug"], made["name"]) == (slug, "Analyst")
+    assert made in told("role", "ls", "-o", "json")
+    assert f"has the role '{slug}'" in told("role", "give", slug, subject)
+    [member] = told("role", "members", slug, "-o", "json")
+    assert (member["user"], member["subject"]) == (user, subject)
+    told("role", "take", made["id"], user)
+    assert told("role", "members", slug, "-o", "json") == []
+    assert [refused(*line) for line in (["take", slug, user], ["give", "nowhere", user], ["give", slug, "nobody"])] == [
+        3
+    ] * 3
+    assert refused("create", slug) == 1
+    assert refused("create", "No Slug") == 2
+    assert refused("create", "other", by="operator-writer") == 4
+    told("role", "rm", slug)
+    assert refused("rm", slug) == 3
+    told("user", "rm", user)
+    deeds = [row["action"] for row in site.sql("SELECT action FROM audit_log ORDER BY id OFFSET $1", before)]
+    assert [deed for deed in deeds if "role" in deed] == ["role.create", "role.add", "role.remove", "role.delete"]
