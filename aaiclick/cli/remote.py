@@ -83,6 +83,17 @@ def check_org(client: Client, slug: str) -> None:
         )
 
 
+def of_org(client: Client, slug: str | None) -> Client:
+    """The same client, if its organisation is the one that was meant."""
+    check_org(client, slug or DEFAULT_ORG_SLUG)
+    return client
+
+
+def own_org(client: Client) -> str:
+    """Slug of the key's organisation."""
+    return client.call(calls.get(calls.named("orgs", client.whoami()["org_id"])))["slug"]
+
+
 def org_named(client: Client, slug: str) -> Row:
     """An organisation that the key may see."""
     for each in client.pages(calls.get("/v1/orgs")):

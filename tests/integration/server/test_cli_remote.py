@@ -162,6 +162,41 @@ def _narrow(site) -> tuple:
     return tuple(row)
 
 
+@pytest.mark.parametrize("role", ["admin", None])
+def test_queues_and_types_of_the_organisation_that_is_named(command, site, role: str | None) -> None:
+    org, name = site.sql("SELECT slug FROM orgs WHERE id = $1", site.org)[0]["slug"], f"of-{role or 'near'}"
+
+    def told(*line: str, by: str | None = role):
+        result = command(*line, "--org", org, role=by)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else None
+
+    def paused(kind: str) -> list[bool]:
+        listed = told(f"{kind}s", "ls", "-o", "json")
+        assert {each["org"] for each in listed} <= {org}
+        return [each["paused_at"] is not None for each in listed if each[kind] == name]
+
+    before = len(site.sql("SELECT 1 FROM audit_log"))
+    told("types", "retry", name, "--base-seconds", "7")
+    told("queues", "set", name, "--weight", "2")
+    for kind in ("queue", "type"):
+        told(f"{kind}s", "pause", name)
+        assert paused(kind) == [True]
+        told(f"{kind}s", "resume", name)
+        assert paused(kind) == [False]
+    deeds = site.sql("SELECT org_id, action, target FROM audit_log ORDER BY id OFFSET $1", before)
+    assert {(row["org_id"], row["target"]) for row in deeds} == {(site.org, name)}
+    assert [row["action"] for row in deeds] == [
+        "type.retry", "queue.limit", "queue.pause", "queue.resume", "type.pause", "type.resume",
+    ]  # fmt: skip
+    for line in ("queues ls", "queues pause x", "types ls", "types pause x"):
+        refused = command(*line.split(), "--org", "nowhere", role=role).exception
+        assert refused.exit_code == 3, line
+    assert "not a key of" in str(command("types", "ls", "--org", org).exception)
+    everything = {each["org"] for each in json.loads(command("types", "ls", "-o", "json", role=None).stdout)}
+    assert org in everything
+
+
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
@@ -418,7 +453,7 @@ def test_people_and_keys_from_afar(command, site) -> None:
     assert far("key", "create", "first", "--scope", "admin", "--org", "afar")["scopes"] == "admin"
     assert command("types", "retry", "mail", "--base-seconds", "7").exception is None
     assert command("types", "pause", "mail").exception is None
-    for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls"]):
+    for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls", "--org", "default"]):
         listed = far(*line)
         for each in listed:
             each.pop("used", None)
