@@ -8,6 +8,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -78,8 +79,15 @@ def show(job_id: int, output: str) -> None:
 def cancel(job_ids: tuple[int, ...]) -> int:
     """End jobs: what waits is cancelled, what runs is told to stop."""
 
+    async def end(connection: Connection, job_id: int) -> bool:
+        async with connection.transaction():
+            job = await _job(connection, job_id)
+            ended = await control.cancel_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
+        return ended
+
     async def work(connection: Connection) -> list[bool]:
-        return [await control.cancel_job(connection, job_id) for job_id in job_ids]
+        return [await end(connection, job_id) for job_id in job_ids]
 
     ended = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
     for job_id, done in zip(job_ids, ended, strict=True):
@@ -93,8 +101,11 @@ def retry(job_id: int) -> None:
     """Start over what failed in a job, and what was cancelled because of it."""
 
     async def work(connection: Connection) -> int:
-        await _job(connection, job_id)
-        return len(await control.retry_failed_tasks(connection, job_id))
+        async with connection.transaction():
+            job = await _job(connection, job_id)
+            back = await control.retry_failed_tasks(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.retry", str(job_id), {"tasks": len(back)})
+        return len(back)
 
     count = reach(work, lambda client: client.retry_job(job_id))
     note(f"{count} tasks of job {job_id} start over." if count else f"Nothing in job {job_id} has failed.")
@@ -104,10 +115,18 @@ def retry(job_id: int) -> None:
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
-    tables = reach(
-        lambda connection: release_jobs(connection, job_ids),
-        lambda client: sum(client.release_job(job_id) for job_id in job_ids),
-    )
+
+    async def let_go(connection: Connection, job_id: int) -> int:
+        async with connection.transaction():
+            job = await _job(connection, job_id)
+            tables = await release_jobs(connection, [job_id])
+            await note_deed(connection, job["org_id"], "job.release", str(job_id), {"tables": tables})
+        return tables
+
+    async def work(connection: Connection) -> int:
+        return sum([await let_go(connection, job_id) for job_id in job_ids])
+
+    tables = reach(work, lambda client: sum(client.release_job(job_id) for job_id in job_ids))
     note(f"Released {tables} tables.")
 
 
@@ -115,7 +134,14 @@ def release(job_ids: tuple[int, ...]) -> None:
 @click.argument("job_id", type=int)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
-    reach(lambda connection: control.pause_job(connection, job_id), lambda client: client.pause_job(job_id))
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction():
+            job = await _job(connection, job_id)
+            await control.pause_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.pause", str(job_id))
+
+    reach(work, lambda client: client.pause_job(job_id))
     note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
 
 
@@ -125,7 +151,10 @@ def resume(job_id: int) -> None:
     """Let a paused job go on."""
 
     async def work(connection: Connection) -> None:
-        await control.resume_job(connection, job_id)
+        async with connection.transaction():
+            job = await _job(connection, job_id)
+            await control.resume_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.resume", str(job_id))
 
     reach(work, lambda client: client.resume_job(job_id))
     note(f"Job {job_id} goes on.")

@@ -69,7 +69,9 @@ def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
     """Make an organisation."""
 
     async def work(connection: Connection) -> Row:
-        made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+        async with connection.transaction():
+            made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.create", str(made["id"]), {"slug": slug})
         with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
             await Tenants(await clickhouse_target()).ready(made["id"])
         return dict(made)
@@ -111,7 +113,10 @@ def pause(slug: str) -> None:
     """Let nothing more of an organisation begin."""
 
     async def work(connection: Connection) -> None:
-        await control.pause_org(connection, await org_id_of(connection, slug))
+        org_id = await org_id_of(connection, slug)
+        async with connection.transaction():
+            await control.pause_org(connection, org_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.pause", str(org_id))
 
     reach(work, lambda client: _tell(client, slug, "pause"))
     note(f"Organisation {slug!r} is paused: aaiclick org resume {slug}")
@@ -123,7 +128,10 @@ def resume(slug: str) -> None:
     """Let a paused organisation go on."""
 
     async def work(connection: Connection) -> None:
-        await control.resume_org(connection, await org_id_of(connection, slug))
+        org_id = await org_id_of(connection, slug)
+        async with connection.transaction():
+            await control.resume_org(connection, org_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.resume", str(org_id))
 
     reach(work, lambda client: _tell(client, slug, "resume"))
     note(f"Organisation {slug!r} goes on.")

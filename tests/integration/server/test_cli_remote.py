@@ -197,6 +197,36 @@ def test_queues_and_types_of_the_organisation_that_is_named(command, site, role:
     assert org in everything
 
 
+def test_what_is_done_beside_the_databases_is_recorded_as_over_http(command, site) -> None:
+    """The same deeds of the same targets, with the same details, by another actor."""
+
+    def done(role: str | None) -> list[tuple]:
+        before = len(site.sql("SELECT 1 FROM audit_log"))
+        job = site.as_("operator-writer").post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
+        slug = f"recorded-{role or 'near'}"
+        assert command("org", "create", slug, role=role).exception is None
+        user = json.loads(command("user", "create", slug, "--role", "writer", "-o", "json", role=role).stdout)["id"]
+        lines = [f"org pause {slug}", f"org resume {slug}", f"user rm {user}"]
+        for line in (*lines, *(f"jobs {deed} {job}" for deed in ("pause", "resume", "cancel", "retry", "release"))):
+            assert command(*line.split(), role=role).exception is None, line
+        [made] = site.sql("SELECT id::text FROM orgs WHERE slug = $1", slug)
+        words = {job: "JOB", user: "USER", made["id"]: "ORG"}
+        deeds = site.sql(
+            "SELECT org_id, actor, action, target, detail::text FROM audit_log ORDER BY id OFFSET $1", before
+        )
+        ours = [row for row in deeds if row["action"] != "job.create"]
+        assert {row["actor"].startswith("local:") for row in ours} == {role is None}
+        return [
+            (row["org_id"], row["action"], words[row["target"]], row["detail"].replace(slug, "SLUG")) for row in ours
+        ]
+
+    near, far = done(None), done("operator-admin")
+    assert near == far
+    assert len(near) == 10
+    for deed in ("cancel", "release", "pause", "resume", "retry"):
+        assert command("jobs", deed, "404", role=None).exception.exit_code == 3, deed
+
+
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
