@@ -25,7 +25,7 @@ from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.watching import see_through
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.errors import EXIT_FAILED
+from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.orchestration.tenants import Tenants
@@ -150,6 +150,8 @@ def versions(name: str | None, org: str, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         rows = await catalog_dags.list_versions(connection, await org_id_of(connection, org), name)
+        if name is not None and not rows:
+            raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
         return [dict(row) | {"dag": row["dag_name"], "hash": row["yaml_hash"]} for row in rows]
 
     print_records(
@@ -163,7 +165,7 @@ def versions(name: str | None, org: str, output: str) -> None:
             for row in reach(work, lambda client: remote.rows(_of(client, org).dag_versions(name)))
         ],
         output,
-        nothing="There are no DAGs." if name is None else f"There is no DAG {name!r}.",
+        nothing="There are no DAGs.",
     )
 
 

@@ -253,6 +253,10 @@ def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
 
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
     assert "There is no job 1" in str(command("jobs", "show", "1").exception)
+    for role in ("operator-admin", None):
+        nothing = command("dag", "versions", "nope", role=role).exception
+        assert "There is no DAG 'nope'" in str(nothing)
+        assert nothing.exit_code == 3
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     assert refused.exit_code == 4
