@@ -32,8 +32,9 @@ def jobs() -> None:
 
 
 @jobs.command()
-@click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False))
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False),
+              help="Only jobs in this state.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
 @click.option("--before", type=int, default=None, help="Continue a listing: the last id of the page before.")
 @output_option
 def ls(status: str | None, limit: int, before: int | None, output: str) -> None:

@@ -31,8 +31,9 @@ def user() -> None:
 
 @user.command()
 @click.argument("subject")
-@click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True)
-@click.option("--email", default=None)
+@click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True,
+              help="What it may do in the organisation.")  # fmt: skip
+@click.option("--email", default=None, help="Its e-mail address, as lists show it.")
 @org_option
 @output_option
 def create(subject: str, role: str, email: str | None, org: str, output: str) -> None:
