@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
@@ -47,7 +47,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    lines = [job_line(row) for row in rows]
+    lines = [(job_facts if output == "json" else job_line)(row) for row in rows]
     print_records(lines, output, nothing="There are no such jobs." if wanted or before else "There are no jobs.")
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
@@ -61,18 +61,20 @@ def show(job_id: int, output: str) -> None:
 
     async def work(connection: Connection) -> tuple[Row, list[Row]]:
         progress = await reads.job_progress(connection, job_id)
-        return dict(await _job(connection, job_id)), [dict(each) for each in progress]
+        return dict(await find_job(connection, job_id)), [dict(each) for each in progress]
 
     def ask(client: Client) -> tuple[Row, list[Row]]:
         progress = client.call(calls.get(calls.named("jobs", job_id, "progress")))
         return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
 
     job, progress = reach(work, ask)
+    if output == "json":
+        print_record(job_facts(job) | {"groups": [_group_facts(row) for row in progress]}, output)
+        return
     print_record(job_line(job), output)
-    if output == "table":
-        click.echo()
-        print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
-        note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
+    click.echo()
+    print_records([{"group": row["name"] or "-", **_counts(row), "rows": pace(row)} for row in progress], output)
+    note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
 
 
 @jobs.command()
@@ -82,7 +84,7 @@ def cancel(job_ids: tuple[int, ...]) -> int:
 
     async def end(connection: Connection, job_id: int) -> bool:
         async with connection.transaction():
-            job = await _job(connection, job_id)
+            job = await find_job(connection, job_id)
             ended = await control.cancel_job(connection, job_id)
             await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
         return ended
@@ -103,7 +105,7 @@ def retry(job_id: int) -> None:
 
     async def work(connection: Connection) -> int:
         async with connection.transaction():
-            job = await _job(connection, job_id)
+            job = await find_job(connection, job_id)
             back = await control.retry_failed_tasks(connection, job_id)
             await note_deed(connection, job["org_id"], "job.retry", str(job_id), {"tasks": len(back)})
         return len(back)
@@ -119,7 +121,7 @@ def release(job_ids: tuple[int, ...]) -> None:
 
     async def let_go(connection: Connection, job_id: int) -> int:
         async with connection.transaction():
-            job = await _job(connection, job_id)
+            job = await find_job(connection, job_id)
             tables = await release_jobs(connection, [job_id])
             await note_deed(connection, job["org_id"], "job.release", str(job_id), {"tables": tables})
         return tables
@@ -138,7 +140,7 @@ def pause(job_id: int) -> None:
 
     async def work(connection: Connection) -> None:
         async with connection.transaction():
-            job = await _job(connection, job_id)
+            job = await find_job(connection, job_id)
             await control.pause_job(connection, job_id)
             await note_deed(connection, job["org_id"], "job.pause", str(job_id))
 
@@ -153,7 +155,7 @@ def resume(job_id: int) -> None:
 
     async def work(connection: Connection) -> None:
         async with connection.transaction():
-            job = await _job(connection, job_id)
+            job = await find_job(connection, job_id)
             await control.resume_job(connection, job_id)
             await note_deed(connection, job["org_id"], "job.resume", str(job_id))
 
@@ -161,7 +163,7 @@ def resume(job_id: int) -> None:
     note(f"Job {job_id} goes on.")
 
 
-async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
+async def find_job(connection: Connection, job_id: int) -> asyncpg.Record:
     row = await reads.get_job(connection, job_id)
     if row is None:
         raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
@@ -169,6 +171,7 @@ async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
 
 
 def job_line(row: Row) -> dict[str, Any]:
+    """A job in a table."""
     return {
         "id": str(row["id"]),
         "name": row["name"],
@@ -181,9 +184,26 @@ def job_line(row: Row) -> dict[str, Any]:
     }
 
 
+def job_facts(row: Row) -> dict[str, Any]:
+    """A job in JSON, by the names that the API has for it."""
+    counts = ("total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds")
+    times = ("created_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
+    return {
+        "id": str(row["id"]),
+        **{name: row[name] for name in ("name", "status", *counts)},
+        **{name: instant(row[name]) for name in times},
+        "took_seconds": took_seconds(row["started_at"], row["completed_at"]),
+        "error": row["error"],
+    }
+
+
+def _group_facts(row: Row) -> dict[str, Any]:
+    """How far a group is, in JSON; what is in none has no name."""
+    return {"name": row["name"] or None, **_counts(row), "rows": row["rows"], "seconds": row["seconds"]}
+
+
 def _counts(row: Row) -> dict[str, Any]:
-    counts = {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
-    return {**counts, "rows": pace(row)}
+    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
 
 
 def pace(row: Any) -> str:

@@ -348,27 +348,36 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
 
     changes = far("dag diff far.yaml")
     assert {each["change"] for each in changes} >= {"added", "new"}
-    assert far("dag deploy far.yaml") == changes
+    first = far("dag deploy far.yaml")
+    assert (first["changes"], first["dag"], first["serves"], first["changed"]) == (changes, "far", True, True)
     assert far("dag diff far.yaml") == []
-    assert [each["status"] for each in far("dag run far --job fetch")] == ["COMPLETED", "COMPLETED"]
+    assert far("dag deploy far.yaml", role=None) == far("dag deploy far.yaml") | {"changed": False}
+    ran = far("dag run far --job fetch")
+    assert [each["status"] for each in (ran, *ran["tasks"])] == ["COMPLETED"] * 3
+    assert ran["id"] == far("jobs ls --limit 1")[0]["id"]
+    near = far("dag run far --job fetch", role=None)
+    assert [list(each) for each in (near, *near["tasks"])] == [list(each) for each in (ran, *ran["tasks"])]
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 150}]
     for line in ("dag versions", "dag versions far", "datasets ls", "datasets show far_total",
                  "datasets lineage far_total", "datasets lineage far_total --columns"):  # fmt: skip
         assert far(line) == far(line, role=None)
         assert far(line)
     words = "dag backfill far --job nightly --from 2026-03-01 --to 2026-03-02"
-    assert [each["state"] for each in far(f"{words} --dry-run")] == ["would run", "would run"]
-    assert [each["state"] for each in far(words)] == ["runs", "runs"]
-    assert all(each["job"] for each in far(words))
+    assert far(f"{words} --dry-run", role=None) == far(f"{words} --dry-run")
+    assert len(far(words)["job_ids"]) == 2
+    filled = far(words)
+    assert (filled["count"], filled["before"], filled["job_ids"]) == (0, 2, [])
+    assert all(each["job_id"] and each["status"] for each in filled["steps"])
     assert "before it begins" in str(command(*words.split(), "--to", "2026-02-01").exception)
     refused = command(*words.split(), role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     again = far("datasets rematerialize far_total")
     assert again["status"] == "COMPLETED"
     (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))
-    assert far("dag deploy far.yaml")
+    second = far("dag deploy far.yaml")
+    assert (second["serves"], second["built"], bool(second["job_id"])) == (True, ["total"], True)
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 151}]
-    far("dag rollback far")
+    assert far("dag rollback far")["hash"] == first["hash"]
     for line in ("dag pause far", "dag resume far", "datasets readers far_total"):
         assert command(*line.split()).exception is None
     refused = command("dag", "pause", "far", role="operator-reader").exception
