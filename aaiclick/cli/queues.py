@@ -44,9 +44,8 @@ def ls(org: str | None, output: str) -> None:
         return [dict(each) for each in await reads.queue_depths(connection, org_id)]
 
     def ask(client: Client) -> list[Row]:
-        found = remote.rows(remote.of_org(client, org).queues())
-        own = remote.own_org(client)
-        return [{"org": own, "queue": each.pop("name"), **each} for each in found]
+        own = remote.own_org(client, org)
+        return [{"org": own, "queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
 
     lines = [_line(row) for row in reach(work, ask)]
     print_records(lines, output, nothing="Nothing waits or runs in any queue, and none has settings of its own.")

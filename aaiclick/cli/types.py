@@ -41,8 +41,8 @@ def ls(org: str | None, output: str) -> None:
         return [dict(row) for row in await list_types(connection, org_id)]
 
     def ask(client: Client) -> list[Row]:
-        rows = remote.rows(remote.of_org(client, org).call(calls.get("/v1/types")))
-        own = remote.own_org(client)
+        own = remote.own_org(client, org)
+        rows = remote.rows(client.call(calls.get("/v1/types")))
         return [
             row | {"org": own, "retry_policy": row["retry_policy"] and json.dumps(row["retry_policy"])} for row in rows
         ]

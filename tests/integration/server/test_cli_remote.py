@@ -193,6 +193,7 @@ def test_queues_and_types_of_the_organisation_that_is_named(command, site, role:
         refused = command(*line.split(), "--org", "nowhere", role=role).exception
         assert refused.exit_code == 3, line
     assert "not a key of" in str(command("types", "ls", "--org", org).exception)
+    assert command("queues", "ls", "--org", "default", role="admin").exception.exit_code == 3  # for all it may know
     everything = {each["org"] for each in json.loads(command("types", "ls", "-o", "json", role=None).stdout)}
     assert org in everything
 
