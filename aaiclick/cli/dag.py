@@ -17,17 +17,18 @@ from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.jobs import find_job, job_facts
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.remote import Row, of_org, reach
 from aaiclick.cli.watching import see_through
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.errors import EXIT_FAILED
+from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.local import clickhouse_target
-from aaiclick.orchestration import JobStatus, OrchContext, get_job
+from aaiclick.orchestration import JobStatus, OrchContext
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import catalog_dags, catalog_sources, reads
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.data.client import Client as DataClient
     from aaiclick.store.engine import Connection
+
+MANY = 1_000
+"""Tasks of a job that are shown."""
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -65,7 +69,7 @@ def diff(file: Path, org: str, output: str) -> None:
         found = await deploys.compare(connection, text, str(file), org_id=await org_id_of(connection, org))
         return [dict(each) for each in changes_of(found)]
 
-    found = reach(work, lambda client: _of(client, org).diff_dag(text, str(file)))
+    found = reach(work, lambda client: of_org(client, org).diff_dag(text, str(file)))
     print_records(found, output, nothing="Nothing would change.")
 
 
@@ -82,10 +86,10 @@ def deploy(file: Path, wait: bool, org: str, output: str) -> None:
     text = _checked(file)
     if remote.is_remote():
         with remote.open_client() as client:
-            done = _deploy_from_afar(_of(client, org), text, str(file), wait)
+            done = _deploy_from_afar(of_org(client, org), text, str(file), wait)
     else:
         done = _said(asyncio.run(_deploy(text, str(file), wait, org)))
-    print_records(done["changes"], output)
+    _print_done(done, output)
     short = done["hash"][:12]
     if not done["changed"]:
         note(f"Version {short} serves already; nothing was changed.")
@@ -98,14 +102,28 @@ def deploy(file: Path, wait: bool, org: str, output: str) -> None:
 def _said(done: deploys.Deployed) -> Row:
     """A deploy as the API says it."""
     return {
+        "dag": done.dag_name,
+        "version_id": str(done.version_id),
         "hash": done.version_hash,
         "changed": done.changed,
         "serves": done.serves,
-        "built": done.built,
-        "job_id": done.job_id,
+        "built": list(done.built),
         "cancelled": done.cancelled,
+        "job_id": _text_id(done.job_id),
         "changes": changes_of(done.diff),
     }
+
+
+def _print_done(done: Row, output: str) -> None:
+    """What a deploy or a rollback did: all of it, or in a table what has changed."""
+    if output == "json":
+        print_record(done, output)
+    else:
+        print_records(done["changes"], output)
+
+
+def _text_id(value: int | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
@@ -120,12 +138,8 @@ def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
             " The version before still serves.",
             remedy=f"'aaiclick jobs show {done['job_id']}' shows what happened; deploying again tries again.",
         )
-    return client.deploy_dag(text, file, going_on=True) | {"built": done["built"], "changes": done["changes"]}
-
-
-def _of(client: Client, org: str) -> Client:
-    remote.check_org(client, org)
-    return client
+    finished = client.deploy_dag(text, file, going_on=True)
+    return done | {"serves": finished["serves"], "job_id": finished["job_id"] or done["job_id"]}
 
 
 async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
@@ -150,21 +164,27 @@ def versions(name: str | None, org: str, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         rows = await catalog_dags.list_versions(connection, await org_id_of(connection, org), name)
+        if name is not None and not rows:
+            raise NotFoundError(f"There is no DAG {name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
         return [dict(row) | {"dag": row["dag_name"], "hash": row["yaml_hash"]} for row in rows]
 
-    print_records(
-        [
-            {
-                "dag": row["dag"],
-                "version": row["hash"][:12],
-                "created": moment(row["created_at"]),
-                "serves since": moment(row["serving_since"]),
-            }
-            for row in reach(work, lambda client: remote.rows(_of(client, org).dag_versions(name)))
-        ],
-        output,
-        nothing="There are no DAGs." if name is None else f"There is no DAG {name!r}.",
-    )
+    rows = reach(work, lambda client: remote.rows(of_org(client, org).dag_versions(name)))
+    lines = [(_version_facts if output == "json" else _version_line)(row) for row in rows]
+    print_records(lines, output, nothing="There are no DAGs.")
+
+
+def _version_line(row: Row) -> Row:
+    return {
+        "dag": row["dag"],
+        "version": row["hash"][:12],
+        "created": moment(row["created_at"]),
+        "serves since": moment(row["serving_since"]),
+    }
+
+
+def _version_facts(row: Row) -> Row:
+    times = {name: instant(row[name]) for name in ("created_at", "ready_at", "serving_since")}
+    return {"id": str(row["id"]), "dag": row["dag"], "hash": row["hash"], **times}
 
 
 @dag.command()
@@ -182,8 +202,8 @@ def rollback(name: str, to: str | None, org: str, output: str) -> None:
             await note_deed(connection, org_id, "dag.rollback", name, {"version": done.version_hash})
         return _said(done)
 
-    done = reach(work, lambda client: _of(client, org).roll_back_dag(name, to))
-    print_records(done["changes"], output)
+    done = reach(work, lambda client: of_org(client, org).roll_back_dag(name, to))
+    _print_done(done, output)
     stopped = f" {done['cancelled']} tasks of the version before were cancelled." if done["cancelled"] else ""
     note(f"Version {done['hash'][:12]} of {name} serves.{stopped}")
 
@@ -205,7 +225,7 @@ def trigger(name: str, job: str | None, data: str | None, org: str, output: str)
     async def work(connection: Connection) -> int:
         return await _start(connection, await org_id_of(connection, org), name, job, payload)
 
-    job_id = reach(work, lambda client: _of(client, org).run_dag(name, job, payload))
+    job_id = reach(work, lambda client: of_org(client, org).run_dag(name, job, payload))
     print_record({"job": str(job_id)}, output)
     note(f"Watch it: aaiclick jobs show {job_id}")
 
@@ -223,32 +243,35 @@ def run(name: str, job: str | None, data: str | None, org: str, output: str) -> 
     """
     if remote.is_remote():
         with remote.open_client() as client:
-            status, tasks = _run_from_afar(_of(client, org), name, job, _payload(data))
+            ended, tasks = _run_from_afar(of_org(client, org), name, job, _payload(data))
     else:
-        status, tasks = asyncio.run(_run(name, job, _payload(data), org))
-    print_records(tasks, output)
-    return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+        ended, tasks = asyncio.run(_run(name, job, _payload(data), org))
+    if output == "json":
+        print_record(job_facts(ended) | {"tasks": [_task_facts(row) for row in tasks]}, output)
+    else:
+        print_records([_task_line(row) for row in tasks], output)
+    return EXIT_FAILED if ended["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
 
-async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[JobStatus, list[dict[str, Any]]]:
+async def _run(name: str, job: str | None, payload: Any, org: str) -> tuple[Row, list[Row]]:
+    """The job when it has ended, and its tasks."""
     async with OrchContext() as context, context.connection() as connection:
         org_id = await org_id_of(connection, org)
         job_id = await _start(connection, org_id, name, job, payload)
         note(f"Job {job_id} is started.")
         await see_through(context, job_id)
-        ended = await get_job(job_id)
-        rows = await reads.tasks_of_job(connection, org_id, job_id, limit=1000)
-        note(f"Job {job_id}: {ended.status.value}, {ended.total_tasks} tasks.")
-        return ended.status, [_task_line(dict(row) | {"made": made_in_words(row["outputs"])}) for row in rows]
+        ended = dict(await find_job(connection, job_id))
+        rows = await reads.tasks_of_job(connection, org_id, job_id, limit=MANY)
+        note(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
+        return ended, [dict(row) | {"made": made_in_words(row["outputs"])} for row in rows]
 
 
-def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> tuple[JobStatus, list[Row]]:
+def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> tuple[Row, list[Row]]:
     job_id = client.run_dag(name, job, payload)
     note(f"Job {job_id} is started.")
     ended = remote.watch(client, job_id)
     note(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
-    rows = remote.rows(client.tasks(job_id), 1000)
-    return JobStatus(ended["status"]), [_task_line(row) for row in rows]
+    return ended, remote.rows(client.tasks(job_id), MANY)
 
 
 async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
@@ -266,7 +289,7 @@ def _payload(text: str | None) -> Any:
         raise click.UsageError(f"--data is not JSON: {error}.") from None
 
 
-def _task_line(row: Any) -> dict[str, Any]:
+def _task_line(row: Row) -> Row:
     return {
         "task": str(row["id"]),
         "job": row["type"],
@@ -275,6 +298,17 @@ def _task_line(row: Any) -> dict[str, Any]:
         "took": seconds(row["started_at"], row["completed_at"]),
         "made": row["made"],
         "error": first_line(row["error"]),
+    }
+
+
+def _task_facts(row: Row) -> Row:
+    """A task in JSON, by the names that the API has for it."""
+    return {
+        "id": str(row["id"]),
+        **{name: row[name] for name in ("type", "status", "attempt", "made", "error")},
+        "partitions": row["partitions"] or [],
+        **{name: instant(row[name]) for name in ("created_at", "started_at", "completed_at")},
+        "took_seconds": took_seconds(row["started_at"], row["completed_at"]),
     }
 
 
@@ -304,8 +338,11 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
             await note_deed(connection, org_id, "dag.backfill", name, detail)
         return _filled(plan, jobs)
 
-    done = reach(work, lambda client: _of(client, org).backfill_dag(name, first, last, job, dry_run=dry_run))
-    print_records([_step_line(step, dry_run) for step in done["steps"]], output)
+    done = reach(work, lambda client: of_org(client, org).backfill_dag(name, first, last, job, dry_run=dry_run))
+    if output == "json":
+        print_record(done, output)
+    else:
+        print_records([_step_line(step, dry_run) for step in done["steps"]], output)
     kept = f" {done['before']} ran before." if done["before"] else ""
     if dry_run:
         note(f"{done['count']} of {done['job']} would run.{kept}")
@@ -320,8 +357,8 @@ def _filled(plan: backfills.Plan, jobs: list[int]) -> Row:
         "job": plan.job_name,
         "count": len(plan.to_run),
         "before": len(plan.steps) - len(plan.to_run),
-        "steps": [{"name": step.name, "status": step.status, "job_id": step.job_id} for step in plan.steps],
-        "job_ids": jobs,
+        "steps": [{"name": each.name, "status": each.status, "job_id": _text_id(each.job_id)} for each in plan.steps],
+        "job_ids": [str(job_id) for job_id in jobs],
     }
 
 
@@ -329,9 +366,9 @@ async def _clickhouse(org_id: UUID) -> DataClient:
     return await connect_clickhouse(await Tenants(await clickhouse_target()).ready(org_id))
 
 
-def _step_line(step: Row, dry_run: bool) -> dict[str, Any]:
+def _step_line(step: Row, dry_run: bool) -> Row:
     state = step["status"] or ("would run" if dry_run else "runs")
-    return {"run": step["name"], "state": state, "job": "" if step["job_id"] is None else str(step["job_id"])}
+    return {"run": step["name"], "state": state, "job": step["job_id"] or ""}
 
 
 @dag.command()
@@ -346,7 +383,7 @@ def pause(name: str, org: str) -> None:
             await catalog_sources.pause_dag(connection, org_id, name)
             await note_deed(connection, org_id, "dag.pause", name)
 
-    reach(work, lambda client: _of(client, org).pause_dag(name))
+    reach(work, lambda client: of_org(client, org).pause_dag(name))
     note(f"{name} is paused: aaiclick dag resume {name}")
 
 
@@ -363,7 +400,7 @@ def resume(name: str, org: str) -> None:
             await note_deed(connection, org_id, "dag.resume", name)
         return count
 
-    count = reach(work, lambda client: _of(client, org).resume_dag(name))
+    count = reach(work, lambda client: of_org(client, org).resume_dag(name))
     note(f"{name} goes on; {count} tasks were waiting.")
 
 

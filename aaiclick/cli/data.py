@@ -48,7 +48,8 @@ def data() -> None:
 @data.command()
 @click.option("--job", "job_id", type=int, default=None, help="Only what this job holds.")
 @click.option("--named", is_flag=True, help="Only Objects that have a name.")
-@click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None)
+@click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None,
+              help="Only Objects in this state.")  # fmt: skip
 @output_option
 def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
     """List Objects with their size and who holds them."""
@@ -111,15 +112,15 @@ def _print_object(
 
 @data.command()
 @click.option("--dry-run", is_flag=True, help="Say what would be dropped, and drop nothing.")
-@click.option("--max-age", type=click.FloatRange(0), default=3600.0, show_default=True,
-              help="Seconds that a table which nobody knows must have existed.")  # fmt: skip
+@click.option("--max-age-seconds", type=click.FloatRange(0), default=3600.0, show_default=True,
+              help="How long a table which nobody knows must have existed.")  # fmt: skip
 @output_option
-def gc(dry_run: bool, max_age: float, output: str) -> None:
+def gc(dry_run: bool, max_age_seconds: float, output: str) -> None:
     """Drop tables that nobody refers to, and old ones that nobody knows: one pass of cleanup and sweeper."""
     if remote.is_remote():
         remote.refuse("'data gc'")
     if dry_run:
-        doomed = with_servers(lambda connection, client: _doomed(connection, client, max_age))
+        doomed = with_servers(lambda connection, client: _doomed(connection, client, max_age_seconds))
         print_records(doomed, output, nothing="Nothing would be dropped.")
         return
 
@@ -127,7 +128,7 @@ def gc(dry_run: bool, max_age: float, output: str) -> None:
         postgres, clickhouse = find_both(get_settings())
         return {
             "released": await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once(),
-            "orphans": await TableSweeper(max_age, postgres=postgres, clickhouse=clickhouse).run_once(),
+            "orphans": await TableSweeper(max_age_seconds, postgres=postgres, clickhouse=clickhouse).run_once(),
             "lost_names": await forget_missing_names(connection, client),
         }
 
@@ -200,9 +201,9 @@ def with_servers(work: Callable[[Connection, Client], Awaitable[T]]) -> T:
     return asyncio.run(run(postgres, clickhouse))
 
 
-async def _doomed(connection: Connection, client: Client, max_age: float) -> list[dict[str, Any]]:
+async def _doomed(connection: Connection, client: Client, max_age_seconds: float) -> list[dict[str, Any]]:
     unused = [entry.table for entry in await inventory(connection, client) if entry.state == "unused"]
-    unknown = await orphans(connection, client, max_age)
+    unknown = await orphans(connection, client, max_age_seconds)
     return [
         *({"table": name, "why": "nothing refers to it"} for name in unused),
         *({"table": name, "why": "nobody knows it, and it is old"} for name in unknown),

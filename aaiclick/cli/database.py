@@ -45,11 +45,20 @@ def moment(value: datetime | None) -> str:
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def instant(value: datetime | None) -> str | None:
+    """A time in JSON."""
+    return None if value is None else value.astimezone(UTC).isoformat()
+
+
 def seconds(start: datetime | None, end: datetime | None) -> str:
-    """How long something took, or has taken so far."""
-    if start is None:
-        return ""
-    return f"{((end or datetime.now(UTC)) - start).total_seconds():.1f} s"
+    """How long something took, or has taken so far, in a table."""
+    took = took_seconds(start, end)
+    return "" if took is None else f"{took:.1f} s"
+
+
+def took_seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """The same in JSON; None if it has not begun."""
+    return None if start is None else ((end or datetime.now(UTC)) - start).total_seconds()
 
 
 def first_line(text: Any) -> str:

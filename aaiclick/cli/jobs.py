@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -31,8 +32,9 @@ def jobs() -> None:
 
 
 @jobs.command()
-@click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False))
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False),
+              help="Only jobs in this state.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
 @click.option("--before", type=int, default=None, help="Continue a listing: the last id of the page before.")
 @output_option
 def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
@@ -45,7 +47,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    lines = [job_line(row) for row in rows]
+    lines = [(job_facts if output == "json" else job_line)(row) for row in rows]
     print_records(lines, output, nothing="There are no such jobs." if wanted or before else "There are no jobs.")
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
@@ -59,18 +61,20 @@ def show(job_id: int, output: str) -> None:
 
     async def work(connection: Connection) -> tuple[Row, list[Row]]:
         progress = await reads.job_progress(connection, job_id)
-        return dict(await _job(connection, job_id)), [dict(each) for each in progress]
+        return dict(await find_job(connection, job_id)), [dict(each) for each in progress]
 
     def ask(client: Client) -> tuple[Row, list[Row]]:
         progress = client.call(calls.get(calls.named("jobs", job_id, "progress")))
         return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
 
     job, progress = reach(work, ask)
+    if output == "json":
+        print_record(job_facts(job) | {"groups": [_group_facts(row) for row in progress]}, output)
+        return
     print_record(job_line(job), output)
-    if output == "table":
-        click.echo()
-        print_records([{"group": row["name"] or "-", **_counts(row)} for row in progress], output)
-        note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
+    click.echo()
+    print_records([{"group": row["name"] or "-", **_counts(row), "rows": pace(row)} for row in progress], output)
+    note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
 
 
 @jobs.command()
@@ -78,8 +82,15 @@ def show(job_id: int, output: str) -> None:
 def cancel(job_ids: tuple[int, ...]) -> int:
     """End jobs: what waits is cancelled, what runs is told to stop."""
 
+    async def end(connection: Connection, job_id: int) -> bool:
+        async with connection.transaction():
+            job = await find_job(connection, job_id)
+            ended = await control.cancel_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
+        return ended
+
     async def work(connection: Connection) -> list[bool]:
-        return [await control.cancel_job(connection, job_id) for job_id in job_ids]
+        return [await end(connection, job_id) for job_id in job_ids]
 
     ended = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
     for job_id, done in zip(job_ids, ended, strict=True):
@@ -93,8 +104,11 @@ def retry(job_id: int) -> None:
     """Start over what failed in a job, and what was cancelled because of it."""
 
     async def work(connection: Connection) -> int:
-        await _job(connection, job_id)
-        return len(await control.retry_failed_tasks(connection, job_id))
+        async with connection.transaction():
+            job = await find_job(connection, job_id)
+            back = await control.retry_failed_tasks(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.retry", str(job_id), {"tasks": len(back)})
+        return len(back)
 
     count = reach(work, lambda client: client.retry_job(job_id))
     note(f"{count} tasks of job {job_id} start over." if count else f"Nothing in job {job_id} has failed.")
@@ -104,10 +118,18 @@ def retry(job_id: int) -> None:
 @click.argument("job_ids", type=int, nargs=-1, required=True)
 def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
-    tables = reach(
-        lambda connection: release_jobs(connection, job_ids),
-        lambda client: sum(client.release_job(job_id) for job_id in job_ids),
-    )
+
+    async def let_go(connection: Connection, job_id: int) -> int:
+        async with connection.transaction():
+            job = await find_job(connection, job_id)
+            tables = await release_jobs(connection, [job_id])
+            await note_deed(connection, job["org_id"], "job.release", str(job_id), {"tables": tables})
+        return tables
+
+    async def work(connection: Connection) -> int:
+        return sum([await let_go(connection, job_id) for job_id in job_ids])
+
+    tables = reach(work, lambda client: sum(client.release_job(job_id) for job_id in job_ids))
     note(f"Released {tables} tables.")
 
 
@@ -115,7 +137,14 @@ def release(job_ids: tuple[int, ...]) -> None:
 @click.argument("job_id", type=int)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
-    reach(lambda connection: control.pause_job(connection, job_id), lambda client: client.pause_job(job_id))
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction():
+            job = await find_job(connection, job_id)
+            await control.pause_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.pause", str(job_id))
+
+    reach(work, lambda client: client.pause_job(job_id))
     note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
 
 
@@ -125,13 +154,16 @@ def resume(job_id: int) -> None:
     """Let a paused job go on."""
 
     async def work(connection: Connection) -> None:
-        await control.resume_job(connection, job_id)
+        async with connection.transaction():
+            job = await find_job(connection, job_id)
+            await control.resume_job(connection, job_id)
+            await note_deed(connection, job["org_id"], "job.resume", str(job_id))
 
     reach(work, lambda client: client.resume_job(job_id))
     note(f"Job {job_id} goes on.")
 
 
-async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
+async def find_job(connection: Connection, job_id: int) -> asyncpg.Record:
     row = await reads.get_job(connection, job_id)
     if row is None:
         raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
@@ -139,6 +171,7 @@ async def _job(connection: Connection, job_id: int) -> asyncpg.Record:
 
 
 def job_line(row: Row) -> dict[str, Any]:
+    """A job in a table."""
     return {
         "id": str(row["id"]),
         "name": row["name"],
@@ -151,9 +184,26 @@ def job_line(row: Row) -> dict[str, Any]:
     }
 
 
+def job_facts(row: Row) -> dict[str, Any]:
+    """A job in JSON, by the names that the API has for it."""
+    counts = ("total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds")
+    times = ("created_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
+    return {
+        "id": str(row["id"]),
+        **{name: row[name] for name in ("name", "status", *counts)},
+        **{name: instant(row[name]) for name in times},
+        "took_seconds": took_seconds(row["started_at"], row["completed_at"]),
+        "error": row["error"],
+    }
+
+
+def _group_facts(row: Row) -> dict[str, Any]:
+    """How far a group is, in JSON; what is in none has no name."""
+    return {"name": row["name"] or None, **_counts(row), "rows": row["rows"], "seconds": row["seconds"]}
+
+
 def _counts(row: Row) -> dict[str, Any]:
-    counts = {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
-    return {**counts, "rows": pace(row)}
+    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
 
 
 def pace(row: Any) -> str:

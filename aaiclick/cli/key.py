@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
 
+every_org_option = click.option("--org", default=None, help="Slug of the organisation [default: of all, or the key's].")
+
 
 @click.group()
 def key() -> None:

@@ -50,6 +50,7 @@ COMMANDS = {
     "key": Entry("key", "Make, list and revoke API keys."),
     "org": Entry("org", "List, make and limit organisations."),
     "user": Entry("user", "Add, list and remove users."),
+    "role": Entry("role", "Make, list and remove roles; give them to users and take them away."),
     "data": Entry("data", "List, show and export Objects; drop what nobody needs."),
     "background": Entry("background", "Drop tables that nobody needs, beside or without workers."),
     "chaos": Entry("chaos", "Break an installation of its own on purpose, and check that nothing is lost."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -10,20 +11,36 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
+from aaiclick.client.calls import Call
 from aaiclick.errors import UnreachableError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import control, orgs
 from aaiclick.store.orgs import Limits
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 EVERYTHING = 100_000
+SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+
+
+def _slug(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    if SLUG.fullmatch(text) is None:
+        raise click.BadParameter(
+            "a slug is of small letters, digits, '-' and '_', and begins with a letter or a digit."
+        )
+    return text
+
+
+new_slug = click.argument("slug", callback=_slug)
 
 
 @click.group()
@@ -44,26 +61,50 @@ def ls(output: str) -> None:
 
 
 @org.command()
-@click.argument("slug")
+@new_slug
 @click.option("--name", default=None, help="What people call it. [SLUG]")
-@click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="Its share when several wait.")
-@click.option("--max-running", type=click.IntRange(0), default=None, help="Tasks that may run at once.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=None, help="Tasks that may start per second.")
+@limit_options
 @output_option
-def create(slug: str, name: str | None, weight: int, max_running: int | None, rate: float | None, output: str) -> None:
+def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
     """Make an organisation."""
 
     async def work(connection: Connection) -> Row:
-        limits = Limits(weight, max_running, rate)
-        made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+        async with connection.transaction():
+            made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.create", str(made["id"]), {"slug": slug})
         with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
             await Tenants(await clickhouse_target()).ready(made["id"])
         return dict(made)
 
-    body = {"slug": slug, "name": name or slug, "weight": weight, "max_running": max_running, "rate_per_second": rate}
+    body = {"slug": slug, "name": name or slug} | given(limits)
     made = reach(work, lambda client: remote.row(client.call(calls.post("/v1/orgs", body))))
     print_record(_line(made), output)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")
+
+
+@org.command("set")
+@click.argument("slug")
+@click.option("--name", default=None, help="What people call it [default: as before].")
+@limit_options
+@output_option
+def change(slug: str, name: str | None, limits: Limits, output: str) -> None:
+    """Give an organisation its share and its limits; what is left out is lifted."""
+
+    async def work(connection: Connection) -> Row:
+        async with connection.transaction():
+            before = await orgs.find_org(connection, slug)
+            called = name or before["name"]
+            changed = await orgs.change_org(connection, before["id"], name=called, limits=limits)
+            detail = {"name": called} | given(limits)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.change", str(before["id"]), detail)
+        return dict(changed)
+
+    def ask(client: Client) -> Row:
+        before = remote.org_named(client, slug)
+        body = {"name": name or before["name"]} | given(limits)
+        return remote.row(client.call(Call("PUT", calls.named("orgs", before["id"]), body=body)))
+
+    print_record(_line(reach(work, ask)), output)
 
 
 @org.command()
@@ -72,7 +113,10 @@ def pause(slug: str) -> None:
     """Let nothing more of an organisation begin."""
 
     async def work(connection: Connection) -> None:
-        await control.pause_org(connection, await org_id_of(connection, slug))
+        org_id = await org_id_of(connection, slug)
+        async with connection.transaction():
+            await control.pause_org(connection, org_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.pause", str(org_id))
 
     reach(work, lambda client: _tell(client, slug, "pause"))
     note(f"Organisation {slug!r} is paused: aaiclick org resume {slug}")
@@ -84,7 +128,10 @@ def resume(slug: str) -> None:
     """Let a paused organisation go on."""
 
     async def work(connection: Connection) -> None:
-        await control.resume_org(connection, await org_id_of(connection, slug))
+        org_id = await org_id_of(connection, slug)
+        async with connection.transaction():
+            await control.resume_org(connection, org_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "org.resume", str(org_id))
 
     reach(work, lambda client: _tell(client, slug, "resume"))
     note(f"Organisation {slug!r} goes on.")
@@ -107,6 +154,7 @@ def _line(row: Row) -> dict[str, object]:
         "weight": row["weight"],
         "max_running": row["max_running"],
         "rate": row["rate_per_second"],
+        "burst": row["rate_burst"],
         "paused": moment(row["paused_at"]),
         "created": moment(row["created_at"]),
     }

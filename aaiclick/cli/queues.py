@@ -9,55 +9,107 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.key import every_org_option, org_option
+from aaiclick.cli.limits import given, limit_options
+from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
-from aaiclick.store.words import WorkerStatus
+from aaiclick.store.orgs import Limits
+from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
+COLUMNS = (
+    "org", "queue", "ready", "scheduled", "blocked", "held", "running", "max_running", "rate_per_second", "rate_burst",
+)  # fmt: skip
+
 
 @click.group()
 def queues() -> None:
-    """Show, pause and resume queues."""
+    """Show, limit, pause and resume queues."""
 
 
 @queues.command()
+@every_org_option
 @output_option
-def ls(output: str) -> None:
+def ls(org: str | None, output: str) -> None:
     """List queues with what waits in them and why."""
 
     async def work(connection: Connection) -> list[Row]:
-        return [dict(each) for each in await reads.queue_depths(connection)]
+        org_id = None if org is None else await org_id_of(connection, org)
+        return [dict(each) for each in await reads.queue_depths(connection, org_id)]
 
     def ask(client: Client) -> list[Row]:
-        return [{"queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
+        own = remote.own_org(client, org)
+        return [{"org": own, "queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
 
-    lines = [row | {"paused_at": moment(row["paused_at"]) or None} for row in reach(work, ask)]
+    lines = [_line(row) for row in reach(work, ask)]
     print_records(lines, output, nothing="Nothing waits or runs in any queue, and none has settings of its own.")
+
+
+@queues.command("set")
+@click.argument("name")
+@limit_options
+@org_option
+def limit(name: str, limits: Limits, org: str) -> None:
+    """Give a queue its share and its limits; what is left out is lifted."""
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.set_queue(connection, name, limits, org_id)
+            await note_deed(connection, org_id, "queue.limit", name, given(limits))
+
+    reach(work, lambda client: remote.of_org(client, org).limit_queue(name, **given(limits)))
+    note(f"Queue {name!r} has " + ", ".join(f"{what} {value}" for what, value in given(limits).items()) + ".")
 
 
 @queues.command()
 @click.argument("name")
-def pause(name: str) -> None:
+@org_option
+def pause(name: str, org: str) -> None:
     """Let nothing more of a queue begin."""
-    reach(lambda connection: control.pause_queue(connection, name), lambda client: client.pause_queue(name))
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.pause_queue(connection, name, org_id)
+            await note_deed(connection, org_id, "queue.pause", name)
+
+    reach(work, lambda client: remote.of_org(client, org).pause_queue(name))
     note(f"Queue {name!r} is paused: aaiclick queues resume {name}")
 
 
 @queues.command()
 @click.argument("name")
-def resume(name: str) -> None:
+@org_option
+def resume(name: str, org: str) -> None:
     """Let a paused queue go on."""
-    reach(lambda connection: control.resume_queue(connection, name), lambda client: client.resume_queue(name))
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.resume_queue(connection, name, org_id)
+            await note_deed(connection, org_id, "queue.resume", name)
+
+    reach(work, lambda client: remote.of_org(client, org).resume_queue(name))
     note(f"Queue {name!r} goes on.")
+
+
+def _line(row: Row) -> Row:
+    return {name: row[name] for name in COLUMNS} | {
+        "weight": row["weight"] or 1,
+        "paused_at": moment(row["paused_at"]) or None,
+    }
 
 
 @click.group()
 def workers() -> None:
-    """Show workers."""
+    """Show workers, and send them home."""
 
 
 @workers.command("ls")
@@ -79,6 +131,7 @@ def list_workers(everything: bool, output: str) -> None:
                 "pid": worker["pid"],
                 "slots": worker["pool_size"],
                 "leads": "yes" if worker["is_leader"] else "",
+                "drains": "yes" if worker["drain_requested_at"] and not worker["stopped_at"] else "",
                 "heartbeat": moment(worker["last_heartbeat"]),
                 "version": worker["version"],
             }
@@ -87,3 +140,17 @@ def list_workers(everything: bool, output: str) -> None:
         output,
         nothing="There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones."),
     )
+
+
+@workers.command()
+@click.argument("worker_id", type=int)
+def drain(worker_id: int) -> None:
+    """Have a worker finish what it runs and end."""
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction():
+            await queue.drain_worker(connection, worker_id)
+            await note_deed(connection, DEFAULT_ORG_ID, "worker.drain", str(worker_id))
+
+    reach(work, lambda client: client.drain_worker(worker_id))
+    note(f"Worker {worker_id} finishes what it runs, then it ends.")

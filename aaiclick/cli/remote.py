@@ -74,13 +74,29 @@ def _value(name: str, value: Any) -> Any:
 
 def check_org(client: Client, slug: str) -> None:
     """Refuse to take another organisation than the key's for the one that was meant."""
-    if slug == DEFAULT_ORG_SLUG:  # nobody said anything
-        return
+    if slug != DEFAULT_ORG_SLUG:  # else nobody said anything
+        _insist_on(client, slug)
+
+
+def _insist_on(client: Client, slug: str) -> None:
     if org_named(client, slug)["id"] != client.whoami()["org_id"]:
         raise SettingsError(
             f"AAICLICK_API_KEY is not a key of the organisation {slug!r}.",
             remedy="From afar the organisation is that of the key: use one of that organisation.",
         )
+
+
+def of_org(client: Client, slug: str) -> Client:
+    """The same client, if its organisation is the one that was meant."""
+    check_org(client, slug)
+    return client
+
+
+def own_org(client: Client, meant: str | None) -> str:
+    """Slug of the key's organisation, which is the one that was meant if any was."""
+    if meant is not None:
+        _insist_on(client, meant)
+    return client.call(calls.get(calls.named("orgs", client.whoami()["org_id"])))["slug"]
 
 
 def org_named(client: Client, slug: str) -> Row:

@@ -9,6 +9,9 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.key import every_org_option, org_option
+from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -28,20 +31,26 @@ def types() -> None:
 
 
 @types.command()
+@every_org_option
 @output_option
-def ls(output: str) -> None:
+def ls(org: str | None, output: str) -> None:
     """List the types that have settings of their own."""
 
     async def work(connection: Connection) -> list[Row]:
-        return [dict(row) for row in await list_types(connection)]
+        org_id = None if org is None else await org_id_of(connection, org)
+        return [dict(row) for row in await list_types(connection, org_id)]
 
     def ask(client: Client) -> list[Row]:
+        own = remote.own_org(client, org)
         rows = remote.rows(client.call(calls.get("/v1/types")))
-        return [row | {"retry_policy": row["retry_policy"] and json.dumps(row["retry_policy"])} for row in rows]
+        return [
+            row | {"org": own, "retry_policy": row["retry_policy"] and json.dumps(row["retry_policy"])} for row in rows
+        ]
 
     print_records(
         [
             {
+                "org": row["org"],
                 "type": row["name"],
                 "retry": row["retry_policy"] and _words(RetryPolicy.of(row["retry_policy"])),
                 "paused_at": moment(row["paused_at"]) or None,
@@ -58,7 +67,8 @@ def ls(output: str) -> None:
 @click.option("--base-seconds", type=click.FloatRange(0), help="The wait after the first failure; later ones double.")
 @click.option("--cap-seconds", type=click.FloatRange(0), help="The longest wait.")
 @click.option("--default", "reset", is_flag=True, help="Wait as long as all other types again.")
-def retry(name: str, base_seconds: float | None, cap_seconds: float | None, reset: bool) -> None:
+@org_option
+def retry(name: str, base_seconds: float | None, cap_seconds: float | None, reset: bool, org: str) -> None:
     """Set how long tasks of a type wait before they are tried again."""
     if reset == (base_seconds is not None or cap_seconds is not None):
         raise click.UsageError("Give --base-seconds, --cap-seconds or both; or --default alone.")
@@ -66,32 +76,46 @@ def retry(name: str, base_seconds: float | None, cap_seconds: float | None, rese
     policy = RetryPolicy.of(json.dumps({key: value for key, value in given.items() if value is not None}))
     text = None if reset else policy.to_json()
     body = {"retry_policy": text and json.loads(text)}
-    reach(
-        lambda connection: control.set_retry_policy(connection, name, text),
-        lambda client: client.call(Call("PUT", calls.named("types", name), body=body)),
-    )
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.set_retry_policy(connection, name, text, org_id)
+            await note_deed(connection, org_id, "type.retry", name, {} if reset else body)
+
+    reach(work, lambda client: remote.of_org(client, org).call(Call("PUT", calls.named("types", name), body=body)))
     note(f"Tasks of type {name!r} are tried again {_words(DEFAULT if reset else policy)}.")
 
 
 @types.command()
 @click.argument("name")
-def pause(name: str) -> None:
+@org_option
+def pause(name: str, org: str) -> None:
     """Let nothing more of a type begin."""
-    reach(
-        lambda connection: control.pause_type(connection, name),
-        lambda client: client.call(calls.post(calls.named("types", name, "pause"))),
-    )
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.pause_type(connection, name, org_id)
+            await note_deed(connection, org_id, "type.pause", name)
+
+    reach(work, lambda client: remote.of_org(client, org).call(calls.post(calls.named("types", name, "pause"))))
     note(f"Type {name!r} is paused: aaiclick types resume {name}")
 
 
 @types.command()
 @click.argument("name")
-def resume(name: str) -> None:
+@org_option
+def resume(name: str, org: str) -> None:
     """Let a paused type go on."""
-    reach(
-        lambda connection: control.resume_type(connection, name),
-        lambda client: client.call(calls.post(calls.named("types", name, "resume"))),
-    )
+
+    async def work(connection: Connection) -> None:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await control.resume_type(connection, name, org_id)
+            await note_deed(connection, org_id, "type.resume", name)
+
+    reach(work, lambda client: remote.of_org(client, org).call(calls.post(calls.named("types", name, "resume"))))
     note(f"Type {name!r} goes on.")
 
 

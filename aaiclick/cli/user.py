@@ -9,6 +9,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING, org_id_of
 from aaiclick.cli.output import note, output_option, print_record, print_records
@@ -30,8 +31,9 @@ def user() -> None:
 
 @user.command()
 @click.argument("subject")
-@click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True)
-@click.option("--email", default=None)
+@click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True,
+              help="What it may do in the organisation.")  # fmt: skip
+@click.option("--email", default=None, help="Its e-mail address, as lists show it.")
 @org_option
 @output_option
 def create(subject: str, role: str, email: str | None, org: str, output: str) -> None:
@@ -39,7 +41,10 @@ def create(subject: str, role: str, email: str | None, org: str, output: str) ->
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        return dict(await users.create_user(connection, org_id, external_id=subject, role=role, email=email))
+        async with connection.transaction():
+            made = await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
+            await note_deed(connection, org_id, "user.create", str(made["id"]), {"role": role})
+        return dict(made)
 
     def ask(client: Client) -> Row:
         remote.check_org(client, org)
@@ -74,7 +79,10 @@ def rm(user_id: UUID, org: str) -> None:
     """Remove a user, with its keys and memberships."""
 
     async def work(connection: Connection) -> None:
-        await users.delete_user(connection, await org_id_of(connection, org), user_id)
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            await users.delete_user(connection, org_id, user_id)
+            await note_deed(connection, org_id, "user.delete", str(user_id))
 
     def ask(client: Client) -> None:
         remote.check_org(client, org)

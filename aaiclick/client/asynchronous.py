@@ -264,6 +264,10 @@ class AsyncClient:
     async def queues(self) -> list[dict[str, Any]]:
         return await self.call(calls.get("/v1/queues"))
 
+    async def limit_queue(self, name: str, **limits: Any) -> None:
+        """Give a queue its `weight`, `max_running`, `rate_per_second` and `rate_burst`; what is left out is lifted."""
+        await self.call(Call("PUT", calls.named("queues", name), body=limits))
+
     async def pause_queue(self, name: str) -> None:
         await self.call(calls.post(calls.named("queues", name, "pause")))
 
@@ -272,6 +276,10 @@ class AsyncClient:
 
     def workers(self, *, stopped: bool = False) -> AsyncGenerator[dict[str, Any]]:
         return self.pages(calls.get("/v1/workers", stopped=stopped))
+
+    async def drain_worker(self, worker_id: int) -> None:
+        """Have a worker finish what it runs and end."""
+        await self.call(calls.post(calls.named("workers", worker_id, "drain")))
 
     async def whoami(self) -> dict[str, Any]:
         return await self.call(calls.get("/v1/whoami"))

@@ -203,6 +203,10 @@ class Client:
     def queues(self) -> list[dict[str, Any]]:
         return self._run(self._client.queues())
 
+    def limit_queue(self, name: str, **limits: Any) -> None:
+        """Give a queue its `weight`, `max_running`, `rate_per_second` and `rate_burst`; what is left out is lifted."""
+        self._run(self._client.limit_queue(name, **limits))
+
     def pause_queue(self, name: str) -> None:
         self._run(self._client.pause_queue(name))
 
@@ -211,6 +215,10 @@ class Client:
 
     def workers(self, *, stopped: bool = False) -> Iterator[dict[str, Any]]:
         return self._each(self._client.workers(stopped=stopped))
+
+    def drain_worker(self, worker_id: int) -> None:
+        """Have a worker finish what it runs and end."""
+        self._run(self._client.drain_worker(worker_id))
 
     def whoami(self) -> dict[str, Any]:
         return self._run(self._client.whoami())

@@ -323,6 +323,7 @@ class Worker(BaseModel):
     started_at: datetime
     last_heartbeat: datetime
     stopped_at: datetime | None
+    drain_requested_at: datetime | None = Field(description="When it was told to finish what it runs and end")
     is_leader: bool
     hostname: str | None = None
     pid: int | None = None

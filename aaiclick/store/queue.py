@@ -8,6 +8,7 @@ from aaiclick.store.outcomes import acknowledge, acknowledge_and_claim
 from aaiclick.store.workers import (
     count_outcomes,
     deregister_worker,
+    drain_worker,
     lead,
     list_workers,
     register_worker,
@@ -36,6 +37,7 @@ __all__ = [
     "claim",
     "count_outcomes",
     "deregister_worker",
+    "drain_worker",
     "heartbeat",
     "lead",
     "list_workers",

@@ -234,11 +234,6 @@ async def neighbours(connection: Connection, task_id: int, limit: int = 50) -> l
     return await connection.fetch(statement("ui_neighbours"), task_id, limit)
 
 
-async def drain_worker(connection: Connection, worker_id: int) -> bool:
-    """Have a worker finish what it runs and end; False if there is none."""
-    return await connection.fetchval(statement("drain_worker"), worker_id) is not None
-
-
 def _like(words: str | None) -> str | None:
     if not words:
         return None

@@ -113,4 +113,4 @@ def _nobody(user_id: UUID) -> NotFoundError:
 
 
 def _no_role(role_id: UUID) -> NotFoundError:
-    return NotFoundError(f"There is no role {role_id}.", remedy="GET /v1/roles lists them.")
+    return NotFoundError(f"There is no role {role_id}.", remedy="'aaiclick role ls' lists them.")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick import faults
-from aaiclick.errors import ConflictError
+from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.leases import Lane, Lease, Tally
 from aaiclick.store.outcomes import acknowledge
@@ -119,6 +119,14 @@ async def standing(
     orgs, ids = [org_id for org_id, _ in workers], [worker_id for _, worker_id in workers]
     rows = await connection.fetch(statement("worker_standing"), orgs, ids, heard_seconds, ended_seconds)
     return {(row["org_id"], row["id"]): Standing(row["standing"]) for row in rows}
+
+
+async def drain_worker(connection: Connection, worker_id: int) -> None:
+    """Have a worker finish what it runs and end."""
+    if await connection.fetchval(statement("drain_worker"), worker_id) is None:
+        raise NotFoundError(
+            f"There is no worker {worker_id} at work.", remedy="'aaiclick workers ls' lists those at work."
+        )
 
 
 async def draining(connection: Connection, worker_ids: Sequence[int]) -> list[int]:

@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import subprocess
+from datetime import datetime
 
 import pytest
 
@@ -65,7 +66,13 @@ def test_run_watches_a_job_to_its_end(project):
     assert "saying hello" in project("logs", "-f", tasks[0]["id"]).stdout
     shown = project("tasks", "show", tasks[0]["id"]).stdout
     assert "object_type" in shown
-    assert "greet" in project("jobs", "show", job["id"]).stdout
+    assert "2/2" in project("jobs", "show", job["id"]).stdout
+    shown = records(project("jobs", "show", job["id"], "-o", "json"))
+    assert (shown["total_tasks"], shown["open_tasks"], shown["paused_at"]) == (2, 0, None)
+    begun, ended = (datetime.fromisoformat(shown[name]) for name in ("started_at", "completed_at"))
+    assert shown["took_seconds"] == (ended - begun).total_seconds()
+    [group] = shown["groups"]
+    assert (group["name"], group["total"], group["completed"], group["rows"]) == (None, 2, 2, None)
 
 
 def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_when_told(project, aaiclick_postgres):

@@ -46,9 +46,15 @@ def test_the_example_dag_is_deployed_and_runs_by_two_commands(
     assert aaiclick("dag", "deploy", "orders.yaml", **where).returncode == 0
     ran = aaiclick("dag", "run", "orders", "-o", "json", **where)
     assert ran.returncode == 0, ran
-    tasks = json.loads(ran.stdout)
-    assert {task["status"] for task in tasks} == {"COMPLETED"}
-    assert {task["job"].removeprefix("orders.") for task in tasks} == {"fetch", "tidy", "daily", "score", "watch"}
+    job = json.loads(ran.stdout)
+    assert {each["status"] for each in (job, *job["tasks"])} == {"COMPLETED"}
+    assert {task["type"].removeprefix("orders.") for task in job["tasks"]} == {
+        "fetch",
+        "tidy",
+        "daily",
+        "score",
+        "watch",
+    }
     asked = aaiclick("datasets", "query", "SELECT sum(orders) AS n FROM daily_revenue", "-o", "json", **where)
     scored = aaiclick("datasets", "query", "SELECT count() AS n FROM orders_with_scores", "-o", "json", **where)
     assert json.loads(asked.stdout)[0]["n"] == json.loads(scored.stdout)[0]["n"] > 100

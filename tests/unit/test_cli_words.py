@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+import click
 import pytest
 
 from aaiclick.cli.database import first_line
+from aaiclick.cli.main import cli
 from aaiclick.cli.output import print_record, print_records
 
 TRACE = """Traceback (most recent call last):
@@ -52,3 +55,26 @@ def test_one_thing_is_one_object_for_a_program(capsys) -> None:
     assert json.loads(capsys.readouterr().out) == {"id": "7"}
     print_record({"id": "7"}, "table")
     assert capsys.readouterr().out == "id\n7\n"
+
+
+def commands(group: click.Group, *words: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None, name
+        if isinstance(found, click.Group):
+            yield from commands(found, *words, name)
+        else:
+            yield " ".join([*words, name]), found
+
+
+ALL = dict(commands(cli))
+WORDLESS = {("tasks ls", "limit"), ("dlq ls", "limit")}
+"""To be given words; nothing is to be added here."""
+
+
+@pytest.mark.parametrize("line", ALL)
+def test_every_command_and_every_option_has_words(line: str) -> None:
+    assert ALL[line].help
+    options = [each for each in ALL[line].params if isinstance(each, click.Option)]
+    assert {(line, each.name) for each in options if not each.help} <= WORDLESS

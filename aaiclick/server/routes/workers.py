@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -10,14 +11,15 @@ from aaiclick.errors import NotFoundError
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
+from aaiclick.server.routes.common import note, reading
 from aaiclick.server.routing import Call, Caller, Routes
-from aaiclick.store import reads
+from aaiclick.store import queue, reads
 
 routes = Routes("workers")
 
 _SEEN = (
     "status", "queues", "pool_size", "version", "started_at", "last_heartbeat", "stopped_at", "is_leader",
+    "drain_requested_at",
 )  # fmt: skip
 _INSIDE = ("hostname", "pid", "tasks_completed", "tasks_failed")
 
@@ -45,6 +47,14 @@ async def show(call: Caller, worker_id: shapes.PathId) -> shapes.Worker:
     if row is None:
         raise NotFoundError(f"There is no worker {worker_id}.", remedy="GET /v1/workers lists them.")
     return shown(call, row)
+
+
+@routes.post("/v1/workers/{worker_id}/drain", Permission.OPERATOR, status_code=HTTPStatus.NO_CONTENT)
+async def drain(call: Caller, worker_id: shapes.PathId) -> None:
+    """Have a worker finish what it runs and end. It may serve everybody, so this is the operator's to say."""
+    async with call.service.owner() as connection, connection.transaction():
+        await queue.drain_worker(connection, worker_id)
+        await note(call, connection, "worker.drain", worker_id)
 
 
 def shown(call: Call, row: Any) -> shapes.Worker:

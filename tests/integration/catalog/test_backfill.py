@@ -33,24 +33,31 @@ async def said(*words):
     return json.loads(result.stdout), result.stderr
 
 
+async def started(shop):
+    """The jobs after the one that the schedule began."""
+    return [row["id"] for row in await shop.db.fetch("SELECT id FROM jobs ORDER BY id OFFSET 1")]
+
+
 async def test_times_that_did_not_run_are_previewed_then_run_once_and_one_at_a_time(shop):
     await shop.deploy()
     due = datetime(2026, 3, 2, 6, tzinfo=UTC)
     await shop.db.execute("UPDATE job_definitions SET next_run_at = $1 WHERE name = 'fetch'", due)
     await scheduler.run_once(shop.db, now=due)
     words = ("--job", "fetch", "--from", "2026-03-01", "--to", "2026-03-03", "-o", "json")
-    lines, note = await said(*words, "--dry-run")
-    assert [line["state"] for line in lines] == ["would run", "PENDING", "would run"]
+    done, note = await said(*words, "--dry-run")
+    assert [step["status"] for step in done["steps"]] == [None, "PENDING", None]
+    assert (done["job"], done["count"], done["before"], done["job_ids"]) == ("fetch", 2, 1, [])
     assert "2 of fetch would run. 1 ran before." in note
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
-    lines, _ = await said(*words)
-    assert [line["state"] for line in lines] == ["runs", "PENDING", "runs"]
+    done, _ = await said(*words)
+    assert [step["status"] for step in done["steps"]] == [None, "PENDING", None]
+    assert [int(job_id) for job_id in done["job_ids"]] == await started(shop)
     tasks = await shop.db.fetch("SELECT readiness::text, kwargs->'event'->>'nominal' AS nominal FROM tasks "
                                 "WHERE concurrency_limit = 1 ORDER BY id")  # fmt: skip
     assert [tuple(row) for row in tasks] == [
         ("READY", "2026-03-01T06:00:00+00:00"), ("HELD", "2026-03-03T06:00:00+00:00"),
     ]  # fmt: skip
-    assert [line["state"] for line in (await said(*words))[0]] == ["PENDING"] * 3
+    assert [step["status"] for step in (await said(*words))[0]["steps"]] == ["PENDING"] * 3
     # The schedule finds its own times done, too.
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 3
     await scheduler.run_once(shop.db, now=due + timedelta(days=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from datetime import datetime
 
 import pytest
 from click.testing import CliRunner
@@ -341,8 +342,19 @@ def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env
     assert "New generations: orders, daily" in run("deploy", str(file)).stderr
     back = run("rollback", "shop", "-o", "json")
     assert "serves" in back.stderr
-    assert [line["change"] for line in json.loads(back.stdout) if line["what"] == "dataset"] == ["served again"] * 2
+    done = json.loads(back.stdout)
+    assert [line["change"] for line in done["changes"] if line["what"] == "dataset"] == ["served again"] * 2
+    assert (done["dag"], done["serves"], done["changed"], done["built"], done["job_id"]) == (
+        "shop",
+        True,
+        True,
+        [],
+        None,
+    )
+    assert f"Version {done['hash'][:12]} of shop serves." in back.stderr
     again = json.loads(run("diff", str(file), "-o", "json").stdout)  # what is there is not built by going forth, either
     assert [line["change"] for line in again if line["what"] == "dataset"] == ["served again"] * 2
     versions = json.loads(run("versions", "shop", "-o", "json").stdout)
-    assert [bool(line["serves since"]) for line in versions] == [False, True]
+    assert [bool(line["serving_since"]) for line in versions] == [False, True]
+    assert versions[1]["hash"] == done["hash"]
+    assert datetime.fromisoformat(versions[1]["created_at"]).tzinfo is not None

@@ -43,7 +43,7 @@ async def job(servers):
 
 
 async def test_every_list_that_is_empty_says_so(servers):
-    lists = ("jobs", "queues", "workers", "dlq", "types", "key", "user", "data", "datasets")
+    lists = ("jobs", "queues", "workers", "dlq", "types", "key", "user", "role", "data", "datasets")
     others = (["dlq", "ls", "--group"], ["dag", "versions"], ["tasks", "ls", "7"])
     for line in (*([name, "ls"] for name in lists), *others):
         shown = await asyncio.to_thread(CliRunner().invoke, cli, line, standalone_mode=False)

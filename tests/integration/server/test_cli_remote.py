@@ -26,6 +26,7 @@ from aaiclick.data.errors import DataError
 from aaiclick.data.formats import FORMATS
 from aaiclick.errors import UnreachableError
 from aaiclick.settings import get_settings
+from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.targets import parse_clickhouse_url
 from tests.hatchery import HATCHERY
 
@@ -115,6 +116,118 @@ def test_deeds_are_done_from_afar(command, site, work) -> None:
     assert {"queue.resume", "job.pause", "dead_letters.redrive", "task.clear", "job.cancel", "job.retry"} <= actions
 
 
+def test_a_worker_is_sent_home_from_afar_as_beside_the_databases(command, site) -> None:
+    site.sql("INSERT INTO workers (id, hostname, pid) VALUES (6, 'h', 1), (7, 'h', 1) RETURNING id")
+    for worker, role in (("6", "operator-admin"), ("7", None)):
+        result = command("workers", "drain", worker, role=role)
+        assert result.exception is None, result.exception
+        assert f"Worker {worker} finishes what it runs" in result.stderr
+        listed = json.loads(command("workers", "ls", "-o", "json", role=role).stdout)
+        assert {each["id"]: each["drains"] for each in listed}[worker] == "yes"
+        assert command("workers", "drain", "404", role=role).exception.exit_code == 3
+    assert command("workers", "drain", "6", role="admin").exception.exit_code == 4  # it may serve others
+    deeds = site.sql("SELECT org_id, target, actor FROM audit_log WHERE action = 'worker.drain' ORDER BY id")
+    assert [(row["org_id"], row["target"]) for row in deeds] == [(DEFAULT_ORG_ID, "6"), (DEFAULT_ORG_ID, "7")]
+    assert deeds[1]["actor"].startswith("local:")
+    site.sql("DELETE FROM workers WHERE id IN (6, 7) RETURNING id")
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_queues_and_organisations_are_given_limits_and_lose_them(command, site, role: str | None) -> None:
+    """What is left out is lifted; the name of an organisation stays."""
+
+    def told(*line: str):
+        result = command(*line, role=role)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else result.stderr
+
+    slug = f"limited-{role or 'near'}"
+    told("org", "create", slug, "--name", "Limited", "--max-running", "9", "--rate", "5", "--burst", "50")
+    changed = told("org", "set", slug, "--weight", "4", "--rate", "2", "-o", "json")
+    assert [changed[each] for each in ("name", "weight", "max_running", "rate", "burst")] == ["Limited", 4, None, 2, 2]
+    assert told("org", "set", slug, "--name", "Free", "-o", "json")["name"] == "Free"
+    assert "max_running 3" in told("queues", "set", "narrow", "--weight", "2", "--max-running", "3", "--rate", "0.5")
+    assert _narrow(site) == (2, 3, 0.5, 1)
+    told("queues", "set", "narrow")
+    assert _narrow(site) == (1, None, None, None)
+    assert command("org", "set", "nowhere", role=role).exception.exit_code == 3
+    assert "--burst goes with --rate" in str(command("queues", "set", "narrow", "--burst", "2", role=role).exception)
+    done = {row["action"] for row in site.sql("SELECT action FROM audit_log WHERE actor LIKE $1", "local:%")}
+    assert role is not None or {"org.change", "queue.limit"} <= done
+    assert command("queues", "set", "narrow", role="operator-reader").exception.exit_code == 4
+
+
+def _narrow(site) -> tuple:
+    [row] = site.sql("SELECT weight, max_running, rate_per_second, rate_burst FROM queues WHERE name = 'narrow'")
+    return tuple(row)
+
+
+@pytest.mark.parametrize("role", ["admin", None])
+def test_queues_and_types_of_the_organisation_that_is_named(command, site, role: str | None) -> None:
+    org, name = site.sql("SELECT slug FROM orgs WHERE id = $1", site.org)[0]["slug"], f"of-{role or 'near'}"
+
+    def told(*line: str, by: str | None = role):
+        result = command(*line, "--org", org, role=by)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else None
+
+    def paused(kind: str) -> list[bool]:
+        listed = told(f"{kind}s", "ls", "-o", "json")
+        assert {each["org"] for each in listed} <= {org}
+        return [each["paused_at"] is not None for each in listed if each[kind] == name]
+
+    before = len(site.sql("SELECT 1 FROM audit_log"))
+    told("types", "retry", name, "--base-seconds", "7")
+    told("queues", "set", name, "--weight", "2")
+    for kind in ("queue", "type"):
+        told(f"{kind}s", "pause", name)
+        assert paused(kind) == [True]
+        told(f"{kind}s", "resume", name)
+        assert paused(kind) == [False]
+    deeds = site.sql("SELECT org_id, action, target FROM audit_log ORDER BY id OFFSET $1", before)
+    assert {(row["org_id"], row["target"]) for row in deeds} == {(site.org, name)}
+    assert [row["action"] for row in deeds] == [
+        "type.retry", "queue.limit", "queue.pause", "queue.resume", "type.pause", "type.resume",
+    ]  # fmt: skip
+    for line in ("queues ls", "queues pause x", "types ls", "types pause x"):
+        refused = command(*line.split(), "--org", "nowhere", role=role).exception
+        assert refused.exit_code == 3, line
+    assert "not a key of" in str(command("types", "ls", "--org", org).exception)
+    assert command("queues", "ls", "--org", "default", role="admin").exception.exit_code == 3  # for all it may know
+    everything = {each["org"] for each in json.loads(command("types", "ls", "-o", "json", role=None).stdout)}
+    assert org in everything
+
+
+def test_what_is_done_beside_the_databases_is_recorded_as_over_http(command, site) -> None:
+    """The same deeds of the same targets, with the same details, by another actor."""
+
+    def done(role: str | None) -> list[tuple]:
+        before = len(site.sql("SELECT 1 FROM audit_log"))
+        job = site.as_("operator-writer").post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
+        slug = f"recorded-{role or 'near'}"
+        assert command("org", "create", slug, role=role).exception is None
+        user = json.loads(command("user", "create", slug, "--role", "writer", "-o", "json", role=role).stdout)["id"]
+        lines = [f"org pause {slug}", f"org resume {slug}", f"user rm {user}"]
+        for line in (*lines, *(f"jobs {deed} {job}" for deed in ("pause", "resume", "cancel", "retry", "release"))):
+            assert command(*line.split(), role=role).exception is None, line
+        [made] = site.sql("SELECT id::text FROM orgs WHERE slug = $1", slug)
+        words = {job: "JOB", user: "USER", made["id"]: "ORG"}
+        deeds = site.sql(
+            "SELECT org_id, actor, action, target, detail::text FROM audit_log ORDER BY id OFFSET $1", before
+        )
+        ours = [row for row in deeds if row["action"] != "job.create"]
+        assert {row["actor"].startswith("local:") for row in ours} == {role is None}
+        return [
+            (row["org_id"], row["action"], words[row["target"]], row["detail"].replace(slug, "SLUG")) for row in ours
+        ]
+
+    near, far = done(None), done("operator-admin")
+    assert near == far
+    assert len(near) == 10
+    for deed in ("cancel", "release", "pause", "resume", "retry"):
+        assert command("jobs", deed, "404", role=None).exception.exit_code == 3, deed
+
+
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
@@ -141,6 +254,10 @@ def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
 
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
     assert "There is no job 1" in str(command("jobs", "show", "1").exception)
+    for role in ("operator-admin", None):
+        nothing = command("dag", "versions", "nope", role=role).exception
+        assert "There is no DAG 'nope'" in str(nothing)
+        assert nothing.exit_code == 3
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     assert refused.exit_code == 4
@@ -232,27 +349,36 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
 
     changes = far("dag diff far.yaml")
     assert {each["change"] for each in changes} >= {"added", "new"}
-    assert far("dag deploy far.yaml") == changes
+    first = far("dag deploy far.yaml")
+    assert (first["changes"], first["dag"], first["serves"], first["changed"]) == (changes, "far", True, True)
     assert far("dag diff far.yaml") == []
-    assert [each["status"] for each in far("dag run far --job fetch")] == ["COMPLETED", "COMPLETED"]
+    assert far("dag deploy far.yaml", role=None) == far("dag deploy far.yaml") | {"changed": False}
+    ran = far("dag run far --job fetch")
+    assert [each["status"] for each in (ran, *ran["tasks"])] == ["COMPLETED"] * 3
+    assert ran["id"] == far("jobs ls --limit 1")[0]["id"]
+    near = far("dag run far --job fetch", role=None)
+    assert [list(each) for each in (near, *near["tasks"])] == [list(each) for each in (ran, *ran["tasks"])]
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 150}]
     for line in ("dag versions", "dag versions far", "datasets ls", "datasets show far_total",
                  "datasets lineage far_total", "datasets lineage far_total --columns"):  # fmt: skip
         assert far(line) == far(line, role=None)
         assert far(line)
     words = "dag backfill far --job nightly --from 2026-03-01 --to 2026-03-02"
-    assert [each["state"] for each in far(f"{words} --dry-run")] == ["would run", "would run"]
-    assert [each["state"] for each in far(words)] == ["runs", "runs"]
-    assert all(each["job"] for each in far(words))
+    assert far(f"{words} --dry-run", role=None) == far(f"{words} --dry-run")
+    assert len(far(words)["job_ids"]) == 2
+    filled = far(words)
+    assert (filled["count"], filled["before"], filled["job_ids"]) == (0, 2, [])
+    assert all(each["job_id"] and each["status"] for each in filled["steps"])
     assert "before it begins" in str(command(*words.split(), "--to", "2026-02-01").exception)
     refused = command(*words.split(), role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     again = far("datasets rematerialize far_total")
     assert again["status"] == "COMPLETED"
     (place / "far.yaml").write_text(DAG.replace("sum(amount)", "sum(amount) + 1"))
-    assert far("dag deploy far.yaml")
+    second = far("dag deploy far.yaml")
+    assert (second["serves"], second["built"], bool(second["job_id"])) == (True, ["total"], True)
     assert far("datasets query 'SELECT total FROM far_total'") == [{"total": 151}]
-    far("dag rollback far")
+    assert far("dag rollback far")["hash"] == first["hash"]
     for line in ("dag pause far", "dag resume far", "datasets readers far_total"):
         assert command(*line.split()).exception is None
     refused = command("dag", "pause", "far", role="operator-reader").exception
@@ -371,7 +497,7 @@ def test_people_and_keys_from_afar(command, site) -> None:
     assert far("key", "create", "first", "--scope", "admin", "--org", "afar")["scopes"] == "admin"
     assert command("types", "retry", "mail", "--base-seconds", "7").exception is None
     assert command("types", "pause", "mail").exception is None
-    for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls"]):
+    for line in (["key", "ls"], ["user", "ls"], ["org", "ls"], ["types", "ls", "--org", "default"]):
         listed = far(*line)
         for each in listed:
             each.pop("used", None)
@@ -385,3 +511,37 @@ def test_people_and_keys_from_afar(command, site) -> None:
     assert command("types", "resume", "mail").exception is None
     assert command("user", "rm", person["id"]).exception is None
     assert "not a key of the organisation" in str(command("user", "ls", "--org", "afar").exception)
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_roles_are_made_given_taken_and_removed(command, site, role: str | None) -> None:
+    def told(*line: str):
+        result = command(*line, role=role)
+        assert result.exception is None, (line, result.exception)
+        return json.loads(result.stdout) if "json" in line else result.stderr
+
+    def refused(*line: str, by: str | None = role) -> int:
+        return command("role", *line, role=by).exception.exit_code
+
+    before = len(site.sql("SELECT 1 FROM audit_log"))
+    slug, subject = f"analyst-{role or 'near'}", f"sub|{role}"
+    user = told("user", "create", subject, "-o", "json")["id"]
+    made = told("role", "create", slug, "--name", "Analyst", "-o", "json")
+    assert (made["slug"], made["name"]) == (slug, "Analyst")
+    assert made in told("role", "ls", "-o", "json")
+    assert f"has the role '{slug}'" in told("role", "give", slug, subject)
+    [member] = told("role", "members", slug, "-o", "json")
+    assert (member["user"], member["subject"]) == (user, subject)
+    told("role", "take", made["id"], user)
+    assert told("role", "members", slug, "-o", "json") == []
+    assert [refused(*line) for line in (["take", slug, user], ["give", "nowhere", user], ["give", slug, "nobody"])] == [
+        3
+    ] * 3
+    assert refused("create", slug) == 1
+    assert refused("create", "No Slug") == 2
+    assert refused("create", "other", by="operator-writer") == 4
+    told("role", "rm", slug)
+    assert refused("rm", slug) == 3
+    told("user", "rm", user)
+    deeds = [row["action"] for row in site.sql("SELECT action FROM audit_log ORDER BY id OFFSET $1", before)]
+    assert [deed for deed in deeds if "role" in deed] == ["role.create", "role.add", "role.remove", "role.delete"]

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import workers as api
-from aaiclick.server.routes.common import note, reading
+from aaiclick.server.routes.common import reading
 from aaiclick.server.ui.pages.job import path_id
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.store import reads, ui_reads
@@ -55,10 +54,6 @@ async def show(visit: Visit) -> Response:
 
 @pages.post("/workers/{worker_id:int}/drain", Permission.OPERATOR)
 async def drain(visit: Visit) -> Response:
-    """Have a worker finish what it runs and end. It serves everybody, so this is the operator's to say."""
-    worker_id = path_id(visit, "worker_id")
-    async with visit.service.owner() as connection, connection.transaction():
-        if not await ui_reads.drain_worker(connection, worker_id):
-            raise NotFoundError(f"There is no worker {worker_id} at work.")
-        await note(visit.call, connection, "worker.drain", worker_id)
+    """Have a worker finish what it runs and end."""
+    await api.drain(visit.call, path_id(visit, "worker_id"))
     return visit.back("It finishes what it runs, then it ends.")
