@@ -70,8 +70,7 @@ class TableSweeper(Periodic):
         """One pass; returns how many tables it dropped."""
         async with self._servers() as (connection, client):
             total = 0
-            for org_id, database in (await tenant_databases(client)).items():
-                of_org = client if database == client.target.database else await _connect(client, database)
+            for org_id, of_org in (await tenant_clients(client)).items():
                 found = await orphans(connection, of_org, self.max_age_seconds)
                 for start in range(0, len(found), NAMES_AT_ONCE):
                     mine = await tables.mark_orphans(connection, found[start : start + NAMES_AT_ONCE], org_id)
@@ -81,16 +80,15 @@ class TableSweeper(Periodic):
             return total
 
 
-async def tenant_databases(client: Client) -> dict[UUID, str]:
+async def tenant_clients(client: Client) -> dict[UUID, Client]:
     """The databases of all orgs, by the org."""
     own = client.target.database
     answer: Any = await client.read_text(_DATABASES, {"own": own})
     names: list[str] = answer.column(0).to_pylist()
-    return {DEFAULT_ORG_ID: own} | {UUID(hex=name.removeprefix(f"{own}_")): name for name in names}
-
-
-async def _connect(client: Client, database: str) -> Client:
-    return await connect(client.target.with_database(database))
+    others = {
+        UUID(hex=name.removeprefix(f"{own}_")): await connect(client.target.with_database(name)) for name in names
+    }
+    return {DEFAULT_ORG_ID: client} | others
 
 
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
