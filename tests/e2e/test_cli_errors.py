@@ -126,7 +126,7 @@ def test_a_module_that_no_worker_can_import(aaiclick, no_traceback, aaiclick_pos
         "worker", "start", "--import", "nosuch.module", "--processes", "1",
         AAICLICK_DATABASE_URL=aaiclick_postgres.dsn, AAICLICK_CLICKHOUSE_URL=aaiclick_clickhouse.url,
     )  # fmt: skip
-    no_traceback(result, 1, "The module 'nosuch.module' cannot be imported", "Correct --import")
+    no_traceback(result, 2, "The module 'nosuch.module' cannot be imported", "Correct --import")
 
 
 def test_a_worker_does_not_migrate_a_server(aaiclick, no_traceback, aaiclick_stack):
