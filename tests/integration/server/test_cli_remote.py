@@ -13,6 +13,7 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -86,6 +87,38 @@ def test_a_command_prints_the_same_from_afar(command, work, line: str) -> None:
     assert far.exception is None, far.exception
     assert far.stdout == near.stdout
     assert far.stdout
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+def test_one_attempt_is_followed_to_the_end_of_its_task(command, site, monkeypatch, role) -> None:
+    writer = site.as_("operator-writer")
+    [task] = writer.post("/v1/tasks", json={"items": [{"type": "followed"}]}).json()["ids"]
+    log = site.logs / f"{task}.log"
+    steps = iter(["=== attempt 1, T ===\none\n=== att", "empt 2, T ===\ntwo\n", "three"])
+
+    def go_on(_seconds: float) -> None:
+        """What happens while nothing is read."""
+        step = next(steps, None)
+        if step is None:
+            writer.post(f"/v1/tasks/{task}/cancel").raise_for_status()
+        else:
+            with log.open("a") as stream:
+                stream.write(step)
+
+    monkeypatch.setattr("aaiclick.cli.tasks.time", SimpleNamespace(sleep=go_on))
+    followed = command("logs", task, "--follow", "--attempt", "2", role=role)
+    assert followed.exception is None, followed.exception
+    assert followed.stdout == "=== attempt 2, T ===\ntwo\nthree"
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+def test_what_has_said_nothing_is_said_to_have(command, site, work, role) -> None:
+    [silent] = site.as_("operator-writer").post("/v1/tasks", json={"items": [{"type": "silent"}]}).json()["ids"]
+    for words, whose in (([silent], f"Task {silent}"), ([work["TASK"], "--attempt", "9"], "Attempt 9 of task")):
+        heard = command("logs", *words, role=role)
+        assert (heard.exception, heard.stdout) == (None, "")
+        assert heard.stderr.startswith(whose)
+        assert "has said nothing" in heard.stderr
 
 
 def test_a_task_is_shown_from_afar(command, work) -> None:
