@@ -40,7 +40,7 @@ COMMANDS = {
     "jobs": Entry("jobs", "List, show, cancel, retry and release jobs."),
     "tasks": Entry("tasks", "List, show, cancel and clear tasks."),
     "logs": Entry("tasks", "Print what a task said."),
-    "dlq": Entry("dlq", "List dead letters and give them another chance."),
+    "dlq": Entry("dlq", "List dead letters, give them another chance, or give them up."),
     "queues": Entry("queues", "Show, pause and resume queues."),
     "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
     "dag": Entry("dag", "Check, compare, deploy, start and roll back DAGs."),

@@ -148,6 +148,38 @@ def test_deeds_are_done_from_afar(command, site, work) -> None:
     assert {"queue.resume", "job.pause", "dead_letters.redrive", "task.clear", "job.cancel", "job.retry"} <= actions
 
 
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+@pytest.mark.parametrize(
+    ("words", "status"), [(["redrive", "--rate", "1000"], "PENDING"), (["redrive"], "PENDING"), (["discard"], "FAILED")]
+)
+def test_dead_letters_are_handled_until_none_is_left(command, site, monkeypatch, role, words, status) -> None:
+    for batch in ("aaiclick.store.revival.AT_ONCE", "aaiclick.cli.dlq.AT_ONCE"):
+        monkeypatch.setattr(batch, 2)
+    items = [{"type": "handled"}] * 5
+    ids = [int(each) for each in site.as_("operator-writer").post("/v1/tasks", json={"items": items}).json()["ids"]]
+    site.sql(
+        "UPDATE tasks SET status = 'DEAD_LETTER', readiness = NULL, completed_at = now(), attempt = 1,"
+        " failures = 1, error_fingerprint = 'H' WHERE id = ANY ($1) RETURNING id",
+        ids,
+    )
+    one = command("dlq", words[0], str(ids[0]), role=role)
+    assert one.stderr.startswith("1 tasks")
+    rest = command("dlq", *words, "--type", "handled", role=role)
+    assert rest.exception is None, rest.exception
+    assert "4 tasks" in rest.stderr
+    assert ("There may be more" in rest.stderr) == (role is not None and "--rate" in words)
+    assert command("dlq", words[0], "--fingerprint", "H", role=role).stderr.startswith("0 tasks")
+    assert {row["status"] for row in site.sql("SELECT status::text FROM tasks WHERE id = ANY ($1)", ids)} == {status}
+    assert "Name ids, or give --all" in str(command("dlq", words[0], role=role).exception)
+
+
+@pytest.mark.parametrize(
+    "words", [["--type", "t"], ["--fingerprint", "F"], ["--limit", "1"]], ids=lambda words: words[0]
+)
+def test_groups_of_dead_letters_are_of_all(command, words) -> None:
+    assert f"{words[0]} chooses dead letters" in str(command("dlq", "ls", "--group", *words, role=None).exception)
+
+
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
