@@ -50,11 +50,14 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in the order they were made."""
 
     async def work(connection: Connection) -> list[Row]:
-        return [_row(each) for each in await reads.list_tasks(connection, job_id, after=after, limit=limit)]
+        found = await reads.list_tasks(connection, job_id, after=after, limit=limit)
+        if not found and await reads.get_job(connection, job_id) is None:
+            raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+        return [_row(each) for each in found]
 
     query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no tasks, or does not exist.")
+    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no more tasks.")
     if len(rows) == limit:
         note(f"More: --after {rows[-1]['id']}")
 
@@ -103,10 +106,13 @@ def why(task_id: int, output: str) -> None:
 @click.argument("task_ids", type=int, nargs=-1, required=True)
 def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
-    ended = reach(
-        lambda connection: control.cancel_tasks(connection, task_ids),
-        lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)},
-    )
+
+    async def work(connection: Connection) -> set[int]:
+        for task_id in task_ids:
+            await _task(connection, task_id)
+        return await control.cancel_tasks(connection, task_ids)
+
+    ended = reach(work, lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)})
     for task_id in task_ids:
         note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
     return 0 if ended.issuperset(task_ids) else EXIT_FAILED

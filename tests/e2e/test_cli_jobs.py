@@ -134,6 +134,8 @@ def test_what_waits_says_why(project):
         (["jobs", "show", "1"], 3, "There is no job 1."),
         (["jobs", "retry", "1"], 3, "There is no job 1."),
         (["tasks", "show", "1"], 3, "There is no task 1."),
+        (["tasks", "ls", "1"], 3, "There is no job 1."),
+        (["tasks", "cancel", "1"], 3, "There is no task 1."),
         (["logs", "1"], 3, "There is no task 1."),
         (["jobs", "show", "x"], 2, "is not a valid integer"),
         (["jobs", "ls", "--status", "WRONG"], 2, "is not one of"),

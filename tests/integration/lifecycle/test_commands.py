@@ -85,13 +85,18 @@ async def neighbour(servers) -> AsyncIterator[Neighbour]:
 
 async def test_every_list_that_is_empty_says_so(servers):
     lists = ("jobs", "queues", "workers", "dlq", "types", "key", "user", "data", "datasets")
-    others = (["dlq", "ls", "--group"], ["dag", "versions"], ["tasks", "ls", "7"])
+    others = (["dlq", "ls", "--group"], ["dag", "versions"])
     for line in (*([name, "ls"] for name in lists), *others):
         shown = await asyncio.to_thread(CliRunner().invoke, cli, line, standalone_mode=False)
         assert shown.exception is None, (line, shown.exception)
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1), line
         assert shown.stderr != "Nothing to show.\n", line
         assert await said(*line) == []
+
+
+async def test_a_job_whose_tasks_were_all_shown_has_no_more(servers, job):
+    (task,) = await said("tasks", "ls", str(job.id))
+    assert await said("tasks", "ls", str(job.id), "--after", task["id"]) == []
 
 
 async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
