@@ -16,10 +16,11 @@ from uuid import UUID
 from aaiclick import faults
 from aaiclick.errors import NotFoundError
 from aaiclick.store.claims import notify_ready
+from aaiclick.store.clock import clock
 from aaiclick.store.deadlocks import again
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
-from aaiclick.store.tables import clock, release_results
+from aaiclick.store.tables import release_results
 
 if TYPE_CHECKING:
     import asyncpg

@@ -257,8 +257,3 @@ async def list_tables(
 
 async def orgs_with_tables(connection: Connection) -> set[UUID]:
     return {row["org_id"] for row in await connection.fetch(statement("orgs_with_tables"))}
-
-
-async def clock(connection: Connection, now: datetime | None = None) -> datetime:
-    """The database's time."""
-    return await connection.fetchval(statement("clock"), now)

@@ -29,6 +29,7 @@ from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import SILENT_SECONDS, live_sessions
 from aaiclick.snowflake import extract_timestamp
 from aaiclick.store import tables
+from aaiclick.store.clock import clock
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
@@ -94,7 +95,7 @@ async def tenant_clients(client: Client) -> dict[UUID, Client]:
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
     """Tables that are ours, old and unknown."""
     found = await _listed(client)
-    old = old_tables(found, await tables.clock(connection), max_age_seconds)
+    old = old_tables(found, await clock(connection), max_age_seconds)
     unknown: list[str] = []
     for start in range(0, len(old), NAMES_AT_ONCE):
         part = old[start : start + NAMES_AT_ONCE]
