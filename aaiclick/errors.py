@@ -109,6 +109,8 @@ class SchemaError(AaiclickError):
 class EntrypointError(AaiclickError):
     """A task names code that is not there or may not be run."""
 
+    exit_code = EXIT_USAGE
+
 
 class NotFoundError(AaiclickError):
     """There is no job, task, group or worker of this id."""

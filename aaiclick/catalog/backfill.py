@@ -21,7 +21,8 @@ from aaiclick.data.client import Client
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
 from aaiclick.orchestration.schedule import Schedule, parse_schedule
 from aaiclick.store import catalog_backfill as store
-from aaiclick.store import catalog_dags, catalog_runs
+from aaiclick.store import catalog_runs
+from aaiclick.store.clock import clock
 from aaiclick.store.words import JobStatus
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ async def _find(connection: Connection, org_id: UUID, dag_name: str, job_name: s
 async def _times(connection: Connection, definition: asyncpg.Record, first: str, last: str) -> Plan:
     source: dict[str, Any] = json.loads(definition["source"])
     schedule = parse_schedule(source["schedule"], source["timezone"])
-    now = await catalog_dags.database_now(connection)
+    now = await clock(connection)
     times = times_between(schedule, first, last, now)
     wanted = [
         store.Wanted(f"cron:{each.isoformat()}", {"kind": "backfill", "nominal": each.isoformat()}) for each in times

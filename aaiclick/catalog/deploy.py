@@ -30,6 +30,7 @@ from aaiclick.orchestration.schedule import parse_schedule
 from aaiclick.settings import get_settings
 from aaiclick.store import catalog_dags as store
 from aaiclick.store.cancel import cancel_tasks
+from aaiclick.store.clock import clock
 from aaiclick.store.orgs import get_org
 from aaiclick.store.words import DEFAULT_ORG_ID
 
@@ -310,7 +311,7 @@ async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUI
     published = {each.output: each.name or each.output for each in dag.publish}
     names = {place: published.get(output, f"{dag.name}.{output}") for output, place in places(dag).items()}
     await _check_names(connection, org_id, dag, set(names.values()))
-    now = await store.database_now(connection)
+    now = await clock(connection)
     next_runs = {
         job.name: following
         for job in dag.jobs

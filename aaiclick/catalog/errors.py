@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aaiclick.errors import EXIT_USAGE, AaiclickError
+from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
 
 
 class CatalogError(AaiclickError):
@@ -63,6 +63,8 @@ class DagError(CatalogError):
 
 class DeployError(CatalogError):
     """A DAG is right in itself, but cannot be deployed as things are."""
+
+    exit_code = EXIT_FAILED
 
 
 class OperatorError(CatalogError):

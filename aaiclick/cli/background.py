@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.output import note
 from aaiclick.cli.single import Single
 from aaiclick.local import find_both
@@ -34,6 +35,8 @@ def background() -> None:
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input ends.")
 def start(cleanup_seconds: float, sweep_seconds: float, max_age: float, with_parent: bool) -> None:
     """Run cleanup and sweeper until SIGTERM or Ctrl-C. Several, here or on other machines, do no harm."""
+    if remote.is_remote():
+        remote.refuse("'background start'")
     settings = get_settings()
     home = Home(settings.home)
     home.prepare()

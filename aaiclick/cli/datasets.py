@@ -12,6 +12,7 @@ import click
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.cli import remote
+from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import org_id_of
@@ -20,16 +21,13 @@ from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
-from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED
-from aaiclick.local import clickhouse_target
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_datasets as store
 from aaiclick.store.catalog_datasets import Reader
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
-    from aaiclick.data.client import Client as ClickHouse
     from aaiclick.store.engine import Connection
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -87,12 +85,13 @@ def show(name: str, org: str, user: str | None, output: str) -> None:
     """Show a dataset: columns, generations and the tasks that made it."""
 
     async def work(connection: Connection) -> Row:
-        row = await store.find_dataset(connection, await _reader(connection, org, user), name)
+        reader = await _reader(connection, org, user)
+        row = await store.find_dataset(connection, reader, name)
         layout = catalog.layout_of(row)
         return _maker(row) | {
             "name": row["name"],
             "updated_at": row["updated_at"],
-            "rows": None if layout is None else await catalog.count_rows(await _clickhouse(), row),
+            "rows": None if layout is None else await catalog.count_rows(await clickhouse_of(reader.org_id), row),
             "columns": layout.columns if layout else (),
             "generations": await store.generations_of(connection, row["id"]),
             "runs": await store.runs_of(connection, row["id"]),
@@ -155,7 +154,8 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
     async def work(connection: Connection) -> list[dict[str, Any]]:
         reader = await _reader(connection, org, user)
         limits = Limits(seconds=time_limit, result_rows=max_rows)
-        return (await catalog.query(connection, await _clickhouse(), reader, sql, limits)).to_pylist()
+        clickhouse = await clickhouse_of(reader.org_id)
+        return (await catalog.query(connection, clickhouse, reader, sql, limits)).to_pylist()
 
     def ask(client: Client) -> list[Row]:
         return _as_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit)
@@ -223,10 +223,6 @@ def _as_key(client: Client, org: str, user: str | None = None) -> Client:
 async def _reader(connection: Connection, org: str, user: str | None) -> Reader:
     org_id = await org_id_of(connection, org)
     return Reader(org_id, None) if user is None else await store.reader_of(connection, org_id, user)
-
-
-async def _clickhouse() -> ClickHouse:
-    return await connect_clickhouse(await clickhouse_target())
 
 
 def _line(what: str, name: object, detail: str) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""`aaiclick dlq`: tasks that failed too often, by what went wrong, and their second chance."""
+"""`aaiclick dlq`: tasks that failed too often, by what went wrong; their second chance, or their end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
@@ -12,6 +16,7 @@ from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.store import control, reads
+from aaiclick.store.revival import AT_ONCE
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -23,7 +28,7 @@ NOTHING = "There are no such dead letters."
 
 @click.group()
 def dlq() -> None:
-    """List dead letters and give them another chance."""
+    """List dead letters, give them another chance, or give them up."""
 
 
 @dlq.command()
@@ -35,6 +40,7 @@ def dlq() -> None:
 def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, output: str) -> None:
     """List dead letters, newest first."""
     if group:
+        _refuse_beside_group("task_type", "fingerprint", "limit")
         found = reach(_groups, _groups_from_server)
         print_records([_kind(row) for row in found], output, nothing=NOTHING)
         return
@@ -63,31 +69,94 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
     )
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which dead letters a command is about."""
+
+    task_ids: tuple[int, ...]
+    everything: bool
+    task_type: str | None
+    fingerprint: str | None
+
+    def __post_init__(self) -> None:
+        if not (self.task_ids or self.everything or self.task_type or self.fingerprint):
+            raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
+
+    def in_the_database(self) -> dict[str, Any]:
+        return {"task_ids": self.task_ids or None, "type": self.task_type, "fingerprint": self.fingerprint}
+
+    def for_a_server(self) -> dict[str, Any]:
+        ids = [str(task_id) for task_id in self.task_ids] or None
+        return {"ids": ids, "type": self.task_type, "fingerprint": self.fingerprint, "all": self.everything}
+
+
+def choosing(function: Callable[..., None]) -> Callable[..., None]:
+    """Ids and options that a command gets as its Choice."""
+
+    @click.argument("task_ids", type=int, nargs=-1)
+    @click.option("--all", "everything", is_flag=True, help="All of them.")
+    @click.option("--type", "task_type", default=None, help="All of this type.")
+    @click.option("--fingerprint", default=None, help="All with this error.")
+    @wraps(function)
+    def chosen(
+        task_ids: tuple[int, ...], everything: bool, task_type: str | None, fingerprint: str | None, **options: Any
+    ) -> None:
+        function(Choice(task_ids, everything, task_type, fingerprint), **options)
+
+    return chosen
+
+
 @dlq.command()
-@click.argument("task_ids", type=int, nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--type", "task_type", default=None, help="All of this type.")
-@click.option("--fingerprint", default=None, help="All with this error.")
+@choosing
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=None, help="At most so many a second.")
-def redrive(
-    task_ids: tuple[int, ...], everything: bool, task_type: str | None, fingerprint: str | None, rate: float | None
-) -> None:
+def redrive(choice: Choice, rate: float | None) -> None:
     """Start dead letters over, by id or by what they have in common."""
-    if not (task_ids or everything or task_type or fingerprint):
-        raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
 
     async def work(connection: Connection) -> int:
-        return len(
-            await control.redrive(
-                connection, task_ids=task_ids or None, type=task_type, fingerprint=fingerprint, per_second=rate
-            )
-        )
+        chosen = choice.in_the_database()
+        return len(await control.redrive(connection, **chosen, per_second=rate, limit=None))
 
     def ask(client: Client) -> int:
-        ids = [str(task_id) for task_id in task_ids] or None
-        return client.redrive(ids=ids, type=task_type, fingerprint=fingerprint, all=everything, per_second=rate)
+        chosen = choice.for_a_server()
+        if rate is None:
+            return _until_none_is_left(lambda: client.redrive(**chosen))
+        count = client.redrive(**chosen, per_second=rate)
+        if count >= AT_ONCE:
+            note("There may be more: say it again when these have begun.")
+        return count
 
     note(f"{reach(work, ask)} tasks start over.")
+
+
+@dlq.command()
+@choosing
+def discard(choice: Choice) -> None:
+    """Give dead letters up, by id or by what they have in common: they have failed for good."""
+
+    async def work(connection: Connection) -> int:
+        return len(await control.discard(connection, **choice.in_the_database(), limit=None))
+
+    def ask(client: Client) -> int:
+        return _until_none_is_left(lambda: client.discard(**choice.for_a_server()))
+
+    note(f"{reach(work, ask)} tasks have failed for good.")
+
+
+def _until_none_is_left(change: Callable[[], int]) -> int:
+    """A server changes so many at a time."""
+    total = count = change()
+    while count >= AT_ONCE:
+        count = change()
+        total += count
+    return total
+
+
+def _refuse_beside_group(*names: str) -> None:
+    """Groups are of all dead letters: an option that chooses some is not passed over."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} chooses dead letters; --group counts them all.")
 
 
 async def _groups(connection: Connection) -> list[Row]:

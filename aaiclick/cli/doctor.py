@@ -18,6 +18,7 @@ from typing import Any
 import asyncpg
 import click
 
+from aaiclick.cli import remote
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.data import client as clickhouse_client
 from aaiclick.errors import EXIT_FAILED, AaiclickError
@@ -56,6 +57,8 @@ Check = Callable[[Settings], Awaitable[Finding]]
 @output_option
 def doctor(repair: bool, output: str) -> int:
     """Check the installation and say how to mend it. Exit code 1 if anything failed."""
+    if remote.is_remote():
+        remote.refuse("'doctor'")
     findings = asyncio.run(_run_all(get_settings(), repair=repair))
     print_records(
         [

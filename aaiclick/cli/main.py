@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -39,7 +40,7 @@ COMMANDS = {
     "jobs": Entry("jobs", "List, show, cancel, retry and release jobs."),
     "tasks": Entry("tasks", "List, show, cancel and clear tasks."),
     "logs": Entry("tasks", "Print what a task said."),
-    "dlq": Entry("dlq", "List dead letters and give them another chance."),
+    "dlq": Entry("dlq", "List dead letters, give them another chance, or give them up."),
     "queues": Entry("queues", "Show, pause and resume queues."),
     "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
     "dag": Entry("dag", "Check, compare, deploy, start and roll back DAGs."),
@@ -126,10 +127,16 @@ def _say(what: str, remedy: str, code: int) -> int:
     return code
 
 
+def _show_where(error: Exception) -> None:
+    """If AAICLICK_DEBUG asks for it. Settings are loaded only now, and may be what is wrong."""
+    with suppress(AaiclickError, OSError):
+        if importlib.import_module("aaiclick.settings").get_settings().debug:
+            traceback.print_exception(error)
+
+
 def _refused(error: OSError) -> int:
     """The system itself said no: a full disk, a directory that is gone, too many open files."""
-    if os.environ.get("AAICLICK_DEBUG"):
-        traceback.print_exception(error)
+    _show_where(error)
     where = f" ({error.filename})" if error.filename else ""
     remedies = {
         errno.ENOSPC: "Make room on the disk.",
@@ -142,8 +149,7 @@ def _refused(error: OSError) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    if os.environ.get("AAICLICK_DEBUG"):
-        traceback.print_exception(error)
+    _show_where(error)
     return _say(
         f"Unexpected {type(error).__name__}: {error}",
         "This is a defect of aaiclick. AAICLICK_DEBUG=1 shows where it happened; please report it.",

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from aaiclick.cli import remote
 from aaiclick.local import find_postgres
 from aaiclick.store.migrate import run
 from aaiclick.targets import PostgresTarget
@@ -28,6 +29,8 @@ def migrate(arguments: tuple[str, ...]) -> int:
     """
 
     def target() -> PostgresTarget:
+        if remote.is_remote():
+            remote.refuse("'migrate'")
         found = find_postgres()
         if "downgrade" in arguments and sys.stdin.isatty():
             click.confirm(f"Tables and rows of {found} may be dropped for good. Go on?", abort=True, err=True)

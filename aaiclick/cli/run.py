@@ -7,20 +7,19 @@ import importlib
 import inspect
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import asyncpg
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds
 from aaiclick.cli.graphs import graph_of
 from aaiclick.cli.jobs import job_line
 from aaiclick.cli.output import note, output_option, print_record
 from aaiclick.cli.watching import see_through
 from aaiclick.data.forms import annotations_of
-from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError, UnreachableError
+from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
 from aaiclick.orchestration.decorators import JobFunction
@@ -29,14 +28,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store import reads
 from aaiclick.store.words import JobStatus
 
-if TYPE_CHECKING:
-    pass
-
-LOOK_SECONDS = 0.1
-LINE_SECONDS = 5.0
-AGAIN_SECONDS = 0.5
 RESULTS = 5
-GONE = (UnreachableError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 @click.command()
@@ -54,7 +46,7 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     if remote.is_remote():
         return _run_from_afar(entrypoint, dict(_argument(pair) for pair in pairs), name, wait, output)
     job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
-    return _print(_line(job), results, output)
+    return _print(job_line(asdict(job)), results, output)
 
 
 def _print(line: dict[str, Any], results: dict[str, str], output: str) -> int:
@@ -167,16 +159,3 @@ def _argument(pair: str) -> tuple[str, Any]:
         return name, json.loads(text)
     except ValueError:
         return name, text
-
-
-def _line(job: Job) -> dict[str, Any]:
-    return {
-        "id": str(job.id),
-        "name": job.name,
-        "status": job.status.value,
-        "tasks": f"{job.total_tasks - job.open_tasks}/{job.total_tasks}",
-        "failed": job.failed_tasks,
-        "created": moment(job.created_at),
-        "took": seconds(job.started_at, job.completed_at),
-        "error": first_line(job.error),
-    }

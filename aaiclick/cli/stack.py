@@ -15,7 +15,7 @@ from aaiclick.cli.single import Single
 from aaiclick.errors import StackError
 from aaiclick.local import stack_status, stop_stack
 from aaiclick.local.home import Home
-from aaiclick.settings import get_settings
+from aaiclick.settings import Settings, get_settings
 
 
 @click.command()
@@ -27,7 +27,7 @@ def up(detach: bool, background: bool) -> None:
     Embedded PostgreSQL and ClickHouse are started where no server is set, the schema is brought up to date, and the
     HTTP API is served.
     """
-    settings = get_settings()
+    settings = _settings("'up'")
     home = Home(settings.home)
     home.prepare()
     if detach:
@@ -49,7 +49,7 @@ def up(detach: bool, background: bool) -> None:
 @click.command()
 def down() -> None:
     """Stop the embedded stack and whatever keeps it up."""
-    settings = get_settings()
+    settings = _settings("'down'")
     stopped_up = _single(Home(settings.home)).end()
     stopped_stack = stop_stack(settings)
     note("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
@@ -75,6 +75,14 @@ def status(output: str) -> None:
             found = importlib.import_module("aaiclick.cli.doctor").reach(target)
             records.append(_line(name, found.state, None, f"{found.detail} {found.remedy}".rstrip()))
     print_records(records, output)
+
+
+def _settings(command: str) -> Settings:
+    """For a command that works where the stack is."""
+    settings = get_settings()
+    if settings.server is not None:
+        importlib.import_module("aaiclick.cli.remote").refuse(command)
+    return settings
 
 
 def _single(home: Home) -> Single:

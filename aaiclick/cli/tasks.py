@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.local import find_clickhouse
-from aaiclick.orchestration.worker.logs import attempt_of, read_log
+from aaiclick.orchestration.worker.logs import Excerpt
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store import control, reads
 from aaiclick.store.waiting import Reason, why_waiting
@@ -49,11 +50,14 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in the order they were made."""
 
     async def work(connection: Connection) -> list[Row]:
-        return [_row(each) for each in await reads.list_tasks(connection, job_id, after=after, limit=limit)]
+        found = await reads.list_tasks(connection, job_id, after=after, limit=limit)
+        if not found and await reads.get_job(connection, job_id) is None:
+            raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+        return [_row(each) for each in found]
 
     query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no tasks, or does not exist.")
+    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no more tasks.")
     if len(rows) == limit:
         note(f"More: --after {rows[-1]['id']}")
 
@@ -102,10 +106,13 @@ def why(task_id: int, output: str) -> None:
 @click.argument("task_ids", type=int, nargs=-1, required=True)
 def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
-    ended = reach(
-        lambda connection: control.cancel_tasks(connection, task_ids),
-        lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)},
-    )
+
+    async def work(connection: Connection) -> set[int]:
+        for task_id in task_ids:
+            await _task(connection, task_id)
+        return await control.cancel_tasks(connection, task_ids)
+
+    ended = reach(work, lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)})
     for task_id in task_ids:
         note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
     return 0 if ended.issuperset(task_ids) else EXIT_FAILED
@@ -129,55 +136,50 @@ def clear(task_id: int) -> None:
 @click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
 def logs(task_id: int, follow: bool, attempt: int | None) -> None:
     """Print what a task said."""
-    if get_settings().server is not None:
-        _print_from_server(task_id, follow, attempt)
-        return
-    row = with_database(lambda connection: _task(connection, task_id))
-    path = Path(row["log_path"]) if row["log_path"] else get_logs_dir() / f"{task_id}.log"
-    if not path.exists() and not follow:
-        note(f"Task {task_id} has said nothing" + ("." if row["status"] in ENDED else " so far."))
-        return
-    if attempt is not None or not follow:
-        click.echo(read_log(path, attempt), nl=False)
-        return
-    _follow(task_id, path)
+    excerpt = Excerpt(attempt)
+    said = False
+    for piece in _from_server_in_pieces(task_id, follow) if remote.is_remote() else _in_pieces(task_id, follow):
+        said |= _echo(excerpt.feed(piece))
+        if excerpt.is_over:
+            break
+    said |= _echo(excerpt.rest())
+    if not said:
+        whose = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
+        note(f"{whose} has said nothing that can be read here.")
 
 
-def _follow(task_id: int, path: Path) -> None:
+def _echo(text: str) -> bool:
+    click.echo(text, nl=False)
+    return bool(text)
+
+
+def _in_pieces(task_id: int, follow: bool) -> Iterator[str]:
+    """A log as it is now, and what is added until the task has ended if one follows it; there may be none yet."""
     position = 0
     while True:
-        ended = with_database(lambda connection: _task(connection, task_id))["status"] in ENDED
+        row = with_database(lambda connection: _task(connection, task_id))
+        path = Path(row["log_path"]) if row["log_path"] else get_logs_dir() / f"{task_id}.log"
         if path.exists():
             with path.open(errors="replace") as stream:
                 stream.seek(position)
-                click.echo(stream.read(), nl=False)
-                position = stream.tell()
-        if ended:
+                piece, position = stream.read(), stream.tell()
+            yield piece
+        if not follow or row["status"] in ENDED:
             return
         time.sleep(FOLLOW_SECONDS)
 
 
-def _print_from_server(task_id: int, follow: bool, attempt: int | None) -> None:
-    from aaiclick.client import Client
-
-    parts: list[str] = []
+def _from_server_in_pieces(task_id: int, follow: bool) -> Iterator[str]:
     offset = 0
-    with Client() as client:
+    with remote.open_client() as client:
         while True:
             part = client.log(task_id, offset=offset)
-            more, offset = part["next_offset"] > offset, part["next_offset"]
-            if attempt is None:
-                click.echo(part["text"], nl=False)
-            else:
-                parts.append(part["text"])
-            if not more and (part["ended"] or not follow):
-                break
-            if not more:
+            yield part["text"]
+            if part["next_offset"] == offset:
+                if part["ended"] or not follow:
+                    return
                 time.sleep(FOLLOW_SECONDS)
-    if attempt is not None:
-        click.echo(attempt_of("".join(parts), attempt), nl=False)
-    elif not offset:
-        note(f"Task {task_id} has said nothing that the server can read.")
+            offset = part["next_offset"]
 
 
 def _shown(result: str | None) -> str:

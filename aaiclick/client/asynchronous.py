@@ -261,6 +261,10 @@ class AsyncClient:
         """Start dead letters over: `ids`, `type`, `fingerprint`, or `all=True`; how many that were."""
         return int((await self.call(calls.post("/v1/dead-letters/redrive", choice)))["count"])
 
+    async def discard(self, **choice: Any) -> int:
+        """Give dead letters up, chosen likewise; how many that were."""
+        return int((await self.call(calls.post("/v1/dead-letters/discard", choice)))["count"])
+
     async def queues(self) -> list[dict[str, Any]]:
         return await self.call(calls.get("/v1/queues"))
 

@@ -200,6 +200,10 @@ class Client:
         """Start dead letters over: `ids`, `type`, `fingerprint`, or `all=True`; how many that were."""
         return self._run(self._client.redrive(**choice))
 
+    def discard(self, **choice: Any) -> int:
+        """Give dead letters up, chosen likewise; how many that were."""
+        return self._run(self._client.discard(**choice))
+
     def queues(self) -> list[dict[str, Any]]:
         return self._run(self._client.queues())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
@@ -149,7 +148,3 @@ def _moment(value: datetime, kind: DataType) -> str:
             value.astimezone(ZoneInfo(zone_of(kind))).replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
         )
     return f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
-
-
-def is_sequence(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

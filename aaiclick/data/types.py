@@ -123,11 +123,9 @@ def quote_text(text: str) -> str:
 
 
 BOOL = DataType("Bool")
-INT8 = DataType("Int8")
 INT32 = DataType("Int32")
 INT64 = DataType("Int64")
 UINT8 = DataType("UInt8")
-UINT16 = DataType("UInt16")
 UINT32 = DataType("UInt32")
 UINT64 = DataType("UInt64")
 FLOAT64 = DataType("Float64")

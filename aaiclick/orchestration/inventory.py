@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from aaiclick.data.client import Client
 from aaiclick.data.tables import NAMED
-from aaiclick.orchestration.loops.sweeper import orphans
+from aaiclick.orchestration.loops.sweeper import orphans, tenant_clients
+from aaiclick.orchestration.tenants import tenant_target
 from aaiclick.store import tables
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     import asyncpg
@@ -44,26 +47,41 @@ class Entry:
     created_at: datetime | None
 
 
-async def inventory(connection: Connection, client: Client, *, job_id: int | None = None) -> list[Entry]:
-    """All tables that are ours, by name; only those that a job holds, if asked."""
-    known = {row["table_name"]: row for row in await _known(connection, job_id)}
-    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"named": NAMED})
-    there: dict[str, dict[str, Any]] = {
-        row["name"]: row for row in answer.to_pylist() if '"aaiclick": "session"' not in row["comment"]
-    }
+async def inventory(
+    connection: Connection, client: Client | None, *, org_id: UUID = DEFAULT_ORG_ID, job_id: int | None = None
+) -> list[Entry]:
+    """All tables of an org, by name; only those that a job holds, if asked. `client` is in its database, if any."""
+    prefix = _prefix(org_id)
+    known = {row["table_name"].removeprefix(prefix): row for row in await _known(connection, org_id, job_id)}
+    there = {} if client is None else await _there(client)
     names = set(known) if job_id is not None else set(known) | set(there)
     return [_entry(name, known.get(name), there.get(name)) for name in sorted(names)]
 
 
-async def _known(connection: Connection, job_id: int | None) -> list[asyncpg.Record]:
+def _prefix(org_id: UUID) -> str:
+    """What is in front of another org's names in PostgreSQL: people choose them (see `name_table.sql`)."""
+    return "" if org_id == DEFAULT_ORG_ID else f"{org_id}."
+
+
+async def _known(connection: Connection, org_id: UUID, job_id: int | None) -> list[asyncpg.Record]:
     rows: list[asyncpg.Record] = []
     while True:
-        page = await tables.list_tables(
-            connection, job_id=job_id, after=rows[-1]["table_name"] if rows else "", limit=PAGE
-        )
+        after = rows[-1]["table_name"] if rows else ""
+        page = await tables.list_tables(connection, org_id, job_id=job_id, after=after, limit=PAGE)
         rows += page
         if len(page) < PAGE:
             return rows
+
+
+async def _there(client: Client) -> dict[str, Mapping[str, Any]]:
+    answer: Any = await client.read_text(client.layout.listing(_TABLES), {"named": NAMED})
+    return {row["name"]: row for row in answer.to_pylist() if '"aaiclick": "session"' not in row["comment"]}
+
+
+async def _places(connection: Connection, client: Client) -> dict[UUID, Client | None]:
+    """Where the tables of each org are; nowhere, if it should have some and its database is gone."""
+    nowhere: dict[UUID, Client | None] = dict.fromkeys(await tables.orgs_with_tables(connection))
+    return nowhere | await tenant_clients(client)
 
 
 def _entry(table: str, known: asyncpg.Record | None, there: Mapping[str, Any] | None) -> Entry:
@@ -117,19 +135,26 @@ class Disagreement:
 
 
 async def disagreements(connection: Connection, client: Client, *, orphan_seconds: float) -> list[Disagreement]:
-    """Where references and tables do not match. Attempts may hold tables that they are about to create."""
+    """Where references and tables of any org do not match. Attempts may hold tables that they are about to create."""
     found: list[Disagreement] = []
-    for entry in await inventory(connection, client):
-        being_made = all(owner.startswith(("attempt", "session")) for owner in entry.owners)
-        if entry.state == "missing" and not being_made:
-            found.append(Disagreement("I7", entry.table, f"does not exist, but is the {', '.join(entry.owners)}"))
-    unknown = await orphans(connection, client, orphan_seconds)
-    return found + [Disagreement("I8", name, "exists, and nobody knows it") for name in unknown]
+    for org_id, place in (await _places(connection, client)).items():
+        where = "" if place is client else f"{tenant_target(client.target, org_id).database}."
+        for entry in await inventory(connection, place, org_id=org_id):
+            being_made = all(owner.startswith(("attempt", "session")) for owner in entry.owners)
+            if entry.state == "missing" and not being_made:
+                finding = f"does not exist, but is the {', '.join(entry.owners)}"
+                found.append(Disagreement("I7", where + entry.table, finding))
+        unknown = [] if place is None else await orphans(connection, place, orphan_seconds)
+        found += [Disagreement("I8", where + name, "exists, and nobody knows it") for name in unknown]
+    return found
 
 
 async def forget_missing_names(connection: Connection, client: Client) -> int:
     """Names whose table was deleted by a context that does not speak to PostgreSQL are let go; returns how many."""
-    missing = [entry for entry in await inventory(connection, client) if entry.state == "missing" and entry.name]
-    for entry in missing:
-        await tables.unname_table(connection, entry.table)
-    return len(missing)
+    count = 0
+    for org_id, place in (await _places(connection, client)).items():
+        for entry in await inventory(connection, place, org_id=org_id) if place else ():
+            if entry.state == "missing" and entry.name:
+                await tables.unname_table(connection, _prefix(org_id) + entry.table)
+                count += 1
+    return count

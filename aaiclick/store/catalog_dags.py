@@ -239,8 +239,3 @@ async def datasets_named(
 
 async def serving_datasets(connection: Connection, org_id: UUID, dag_name: str) -> list[asyncpg.Record]:
     return await connection.fetch(statement("serving_datasets"), org_id, dag_name)
-
-
-async def database_now(connection: Connection) -> datetime:
-    now: datetime = await connection.fetchval(statement("database_now"))
-    return now

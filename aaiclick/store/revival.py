@@ -16,6 +16,7 @@ from uuid import UUID
 from aaiclick import faults
 from aaiclick.errors import NotFoundError
 from aaiclick.store.claims import notify_ready
+from aaiclick.store.clock import clock
 from aaiclick.store.deadlocks import again
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from aaiclick.store.engine import Connection
 
-REDRIVEN_AT_ONCE = 10_000
+AT_ONCE = 10_000
+"""Dead letters in one transaction."""
 
 
 async def retry_failed_tasks(
@@ -41,7 +43,7 @@ async def retry_failed_tasks(
             if not rows and await connection.fetchrow(statement("job_head"), job_id) is None:
                 raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
             roots = [row["id"] for row in rows if cancelled or row["status"] != "CANCELLED"]
-            return await _revive(connection, job_id, roots, 0.0, now)
+            return await _revive(connection, job_id, roots, now)
 
     return await again(work)
 
@@ -53,28 +55,51 @@ async def redrive(
     org_id: UUID | None = None,
     type: str | None = None,  # noqa: A002  (the column's name)
     fingerprint: str | None = None,
-    limit: int = REDRIVEN_AT_ONCE,
+    limit: int | None = AT_ONCE,
     per_second: float | None = None,
     now: datetime | None = None,
 ) -> set[int]:
-    """Start over dead letters: these, or all that match, oldest first; `per_second` spreads them over time."""
+    """Start over dead letters: these, or all that match, oldest first; `per_second` spreads them over time. Without a
+    limit it goes on, some at a time, until none is left that was dead when it began.
+    """
     ids = None if task_ids is None else list(task_ids)
-    rows = await connection.fetch(statement("dead_letters"), org_id, type, fingerprint, ids, limit)
+    began = await clock(connection, now) if limit is None else None
+    spacing = 1.0 / per_second if per_second else 0.0
+    begun = 0
+    back: set[int] = set()
+    while rows := await connection.fetch(
+        statement("dead_letters"), org_id, type, fingerprint, ids, AT_ONCE if limit is None else limit, began
+    ):
+        for job_id, roots in _by_job(rows).items():
+            back |= await _redrive(connection, job_id, roots, now, spacing, begun)
+            begun += len(roots)
+        if limit is not None:
+            break
+    return back
+
+
+def _by_job(rows: Sequence[asyncpg.Record]) -> dict[int | None, list[int]]:
     by_job: dict[int | None, list[int]] = defaultdict(list)
     for row in rows:
         by_job[row["job_id"]].append(row["id"])
-    spacing = 1.0 / per_second if per_second else 0.0
-    back: set[int] = set()
-    for job_id, roots in by_job.items():
+    return by_job
 
-        async def work(job_id: int | None = job_id, roots: list[int] = roots) -> set[int]:
-            async with faults.transaction(connection, "redrive"):
-                if job_id is not None:
-                    await connection.execute(statement("lock_job"), job_id)
-                return await _revive(connection, job_id, roots, spacing, now)
 
-        back |= await again(work)
-    return back
+async def _redrive(
+    connection: Connection,
+    job_id: int | None,
+    roots: Sequence[int],
+    now: datetime | None,
+    spacing: float,
+    behind: int,
+) -> set[int]:
+    async def work() -> set[int]:
+        async with faults.transaction(connection, "redrive"):
+            if job_id is not None:
+                await connection.execute(statement("lock_job"), job_id)
+            return await _revive(connection, job_id, roots, now, spacing, behind)
+
+    return await again(work)
 
 
 async def discard(
@@ -84,20 +109,32 @@ async def discard(
     org_id: UUID | None = None,
     type: str | None = None,  # noqa: A002  (the column's name)
     fingerprint: str | None = None,
-    limit: int = REDRIVEN_AT_ONCE,
+    limit: int | None = AT_ONCE,
 ) -> set[int]:
-    """Give dead letters up: these, or all that match. They have failed for good; their jobs do not change."""
+    """Give dead letters up: these, or all that match. They have failed for good; their jobs do not change. Without a
+    limit it goes on, some at a time, until none is left.
+    """
     ids = None if task_ids is None else list(task_ids)
-    rows = await connection.fetch(statement("discard"), org_id, type, fingerprint, ids, limit)
-    return {row["id"] for row in rows}
+    at_once = AT_ONCE if limit is None else limit
+    gone: set[int] = set()
+    while rows := await connection.fetch(statement("discard"), org_id, type, fingerprint, ids, at_once):
+        gone |= {row["id"] for row in rows}
+        if limit is not None:
+            break
+    return gone
 
 
 async def _revive(
-    connection: Connection, job_id: int | None, roots: Sequence[int], spacing: float, now: datetime | None
+    connection: Connection,
+    job_id: int | None,
+    roots: Sequence[int],
+    now: datetime | None,
+    spacing: float = 0.0,
+    behind: int = 0,
 ) -> set[int]:
     if not roots:
         return set()
-    rows = await connection.fetch(statement("revive"), list(roots), job_id, spacing, now)
+    rows = await connection.fetch(statement("revive"), list(roots), job_id, spacing, now, behind)
     if job_id is not None:
         await connection.execute(statement("unmark_groups"), job_id, [*roots, job_id])
         await _doom_again(connection, job_id, now)

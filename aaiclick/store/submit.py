@@ -13,6 +13,7 @@ from aaiclick import faults
 from aaiclick.errors import LeaseLost, LimitError, NotFoundError, SubmitError
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.claims import notify_ready
+from aaiclick.store.clock import clock
 from aaiclick.store.leases import Lease
 from aaiclick.store.plan import Counters, Known, NewGroup, NewTask, Plan, count, refuse_cycle
 from aaiclick.store.propagate import settle
@@ -301,7 +302,7 @@ async def _insert(
 async def _insert_groups(
     connection: Connection, job_id: int, plan: Plan, counters: Counters, adder: Adder | None, now: datetime | None
 ) -> None:
-    moment: datetime = await connection.fetchval(statement("clock"), now)
+    moment = await clock(connection, now)
     rows = [
         (group.id, job_id, group.parent_group_id, group.name, counters.unmet[group.id], counters.open[group.id],
          moment if group.id in counters.completed else None, adder.task_id if adder is not None else None)

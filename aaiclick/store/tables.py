@@ -249,19 +249,11 @@ async def forget_tables(connection: Connection, names: Sequence[str]) -> None:
 
 
 async def list_tables(
-    connection: Connection,
-    *,
-    job_id: int | None = None,
-    names: Sequence[str] | None = None,
-    after: str = "",
-    limit: int = 1_000,
+    connection: Connection, org_id: UUID, *, job_id: int | None = None, after: str = "", limit: int = 1_000
 ) -> list[asyncpg.Record]:
-    """Known tables with their owners (JSON text), by name; the last name is the `after` of the next page."""
-    return await connection.fetch(
-        statement("list_tables"), job_id, None if names is None else list(names), after, limit
-    )
+    """Known tables of an org with their owners (JSON text), by name; the last name is the `after` of the next page."""
+    return await connection.fetch(statement("list_tables"), job_id, org_id, after, limit)
 
 
-async def clock(connection: Connection) -> datetime:
-    """The database's time."""
-    return await connection.fetchval(statement("clock"), None)
+async def orgs_with_tables(connection: Connection) -> set[UUID]:
+    return {row["org_id"] for row in await connection.fetch(statement("orgs_with_tables"))}

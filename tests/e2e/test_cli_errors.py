@@ -44,6 +44,17 @@ def test_a_host_that_has_no_address(aaiclick, no_traceback):
     no_traceback(aaiclick("migrate", POSTGRES_HOST="nowhere.invalid"), 5, "nowhere.invalid:5432 does not answer")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [*COMMANDS, ["down"], ["migrate", "current"], ["background", "start"]],
+    ids=" ".join,
+)
+def test_what_needs_the_databases_is_refused_beside_a_server(aaiclick, no_traceback, tmp_path, command):
+    result = aaiclick(*command, AAICLICK_SERVER="http://127.0.0.1:1")
+    no_traceback(result, 2, f"'{command[0]}", "needs the databases themselves", "Unset AAICLICK_SERVER")
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_wrong_password(aaiclick, no_traceback, aaiclick_postgres):
     url = f"postgresql://{aaiclick_postgres.user}:hunter2@/{aaiclick_postgres.database}?host={aaiclick_postgres.host}"
     result = aaiclick("migrate", AAICLICK_DATABASE_URL=url)
@@ -126,7 +137,7 @@ def test_a_module_that_no_worker_can_import(aaiclick, no_traceback, aaiclick_pos
         "worker", "start", "--import", "nosuch.module", "--processes", "1",
         AAICLICK_DATABASE_URL=aaiclick_postgres.dsn, AAICLICK_CLICKHOUSE_URL=aaiclick_clickhouse.url,
     )  # fmt: skip
-    no_traceback(result, 1, "The module 'nosuch.module' cannot be imported", "Correct --import")
+    no_traceback(result, 2, "The module 'nosuch.module' cannot be imported", "Correct --import")
 
 
 def test_a_worker_does_not_migrate_a_server(aaiclick, no_traceback, aaiclick_stack):

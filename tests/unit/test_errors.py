@@ -5,11 +5,30 @@ import pickle
 import pytest
 
 from aaiclick import errors
+from aaiclick.catalog import errors as of_the_catalogue
+from aaiclick.data import errors as of_data
 from aaiclick.errors import AaiclickError
 
+EXIT_CODES = {
+    1: """AaiclickError SchemaError ConflictError LeaseLost DeployError DataError StaleObjectError ObjectExistsError
+        ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError IngestError QueryError""",
+    2: """SettingsError HomeError EntrypointError SubmitError CycleError LimitError ScheduleError RequestError
+        CatalogError DagError OperatorError DatasetError QueryRefusedError LineageError
+        NoContextError WhereError ForbiddenAddressError""",
+    3: "NotFoundError UnknownTableError ObjectNotFoundError",
+    4: "UnauthorisedError ForbiddenError",
+    5: "StackError UnreachableError UnansweredError UnsupportedServerError",
+}
+"""What a script can tell from how a command ended."""
 
-def every_error():
-    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AaiclickError)]
+
+def every_error(*modules):
+    return [
+        kind
+        for module in modules or (errors,)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, AaiclickError)
+    ]
 
 
 @pytest.mark.parametrize("kind", every_error())
@@ -28,4 +47,8 @@ def test_an_error_survives_another_process(kind):
 @pytest.mark.parametrize("kind", every_error())
 def test_the_tree_at_the_top_names_every_error(kind):
     assert kind.__name__ in (errors.__doc__ or "")
-    assert kind.exit_code in (1, 2, 3, 4, 5)
+
+
+def test_every_error_has_the_exit_code_of_the_table():
+    found = {kind.__name__: kind.exit_code for kind in every_error(errors, of_the_catalogue, of_data)}
+    assert found == {name: code for code, names in EXIT_CODES.items() for name in names.split()}

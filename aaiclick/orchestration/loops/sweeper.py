@@ -29,6 +29,7 @@ from aaiclick.orchestration.loops.periodic import Periodic
 from aaiclick.orchestration.loops.sessions import SILENT_SECONDS, live_sessions
 from aaiclick.snowflake import extract_timestamp
 from aaiclick.store import tables
+from aaiclick.store.clock import clock
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
@@ -70,8 +71,7 @@ class TableSweeper(Periodic):
         """One pass; returns how many tables it dropped."""
         async with self._servers() as (connection, client):
             total = 0
-            for org_id, database in (await tenant_databases(client)).items():
-                of_org = client if database == client.target.database else await _connect(client, database)
+            for org_id, of_org in (await tenant_clients(client)).items():
                 found = await orphans(connection, of_org, self.max_age_seconds)
                 for start in range(0, len(found), NAMES_AT_ONCE):
                     mine = await tables.mark_orphans(connection, found[start : start + NAMES_AT_ONCE], org_id)
@@ -81,22 +81,21 @@ class TableSweeper(Periodic):
             return total
 
 
-async def tenant_databases(client: Client) -> dict[UUID, str]:
+async def tenant_clients(client: Client) -> dict[UUID, Client]:
     """The databases of all orgs, by the org."""
     own = client.target.database
     answer: Any = await client.read_text(_DATABASES, {"own": own})
     names: list[str] = answer.column(0).to_pylist()
-    return {DEFAULT_ORG_ID: own} | {UUID(hex=name.removeprefix(f"{own}_")): name for name in names}
-
-
-async def _connect(client: Client, database: str) -> Client:
-    return await connect(client.target.with_database(database))
+    others = {
+        UUID(hex=name.removeprefix(f"{own}_")): await connect(client.target.with_database(name)) for name in names
+    }
+    return {DEFAULT_ORG_ID: client} | others
 
 
 async def orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
     """Tables that are ours, old and unknown."""
     found = await _listed(client)
-    old = old_tables(found, await tables.clock(connection), max_age_seconds)
+    old = old_tables(found, await clock(connection), max_age_seconds)
     unknown: list[str] = []
     for start in range(0, len(old), NAMES_AT_ONCE):
         part = old[start : start + NAMES_AT_ONCE]

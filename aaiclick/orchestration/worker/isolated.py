@@ -34,7 +34,7 @@ from aaiclick.orchestration.worker.executor import (
     make_running,
 )
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.orders import Setup
+from aaiclick.orchestration.worker.orders import Setup, in_words
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.orchestration.worker.template import Template, TemplateLostError, serve
 from aaiclick.store.leases import CRASHED, Claim, Failure
@@ -122,7 +122,8 @@ class Isolation:
             await child.end()
             return ending_outcome(running)
         if answer is None:
-            how = _exit(await child.end())
+            code = await child.end()
+            how = "its template" if code is None else in_words(code)
             return failed(running, f"The process of this task ended with {how}.", CRASHED, permanent=False)
         if len(self._idle) < KEPT or self._places.locked():  # others may wait for it
             self._idle.append(child)
@@ -196,12 +197,6 @@ def _lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _exit(code: int | None) -> str:
-    if code is None:
-        return "its template"
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 # --- the child ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import contextvars
 import io
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ T = TypeVar("T")
 LIMIT_BYTES = 10_000_000
 FLUSH_SECONDS = 0.2
 PIECE_CHARACTERS = 1_000_000
+
+_HEADING = re.compile(r"=== attempt (\d+), ")
 
 _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaiclick_task_log", default=None)
 
@@ -229,18 +232,31 @@ def _submit_in_context(
     return _plain_submit(pool, function, *arguments, **named)
 
 
-def read_log(path: Path, attempt: int | None = None) -> str:
-    """A task's log, or the part of one attempt."""
-    text = path.read_text(errors="replace")
-    return text if attempt is None else attempt_of(text, attempt)
+class Excerpt:
+    """Of a log that comes in pieces, what one attempt wrote, line by line; all of it as it comes, if none is named."""
 
+    def __init__(self, attempt: int | None = None) -> None:
+        self._attempt = attempt
+        self._current = 0
+        self._unfinished = ""
 
-def attempt_of(text: str, attempt: int) -> str:
-    """The part of a log that one attempt wrote."""
-    parts: dict[int, list[str]] = {}
-    current: list[str] = []
-    for line in text.splitlines(keepends=True):
-        if line.startswith("=== attempt "):
-            current = parts.setdefault(int(line.split()[2].rstrip(",")), [])
-        current.append(line)
-    return "".join(parts.get(attempt, []))
+    @property
+    def is_over(self) -> bool:
+        """Whether a later attempt has begun."""
+        return self._attempt is not None and self._current > self._attempt
+
+    def feed(self, piece: str) -> str:
+        if self._attempt is None:
+            return piece
+        lines = (self._unfinished + piece).splitlines(keepends=True)
+        self._unfinished = lines.pop() if lines and not lines[-1].endswith("\n") else ""
+        return "".join(line for line in lines if self._has(line))
+
+    def rest(self) -> str:
+        """The last line, which may have no end."""
+        return self._unfinished if self._has(self._unfinished) else ""
+
+    def _has(self, line: str) -> bool:
+        if heading := _HEADING.match(line):
+            self._current = int(heading[1])
+        return self._current == self._attempt

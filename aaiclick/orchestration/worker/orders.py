@@ -20,6 +20,11 @@ UNFIT = 78
 """Exit code of a process that cannot do what it is asked to, now or later: starting it again is no use."""
 
 
+def in_words(code: int) -> str:
+    """How a process ended."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
 @dataclass(frozen=True)
 class Setup:
     """Where the work and the data are, where logs go, and which code may run."""

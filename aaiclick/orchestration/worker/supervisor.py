@@ -40,7 +40,7 @@ from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
-from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup
+from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup, in_words
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import supervision
@@ -239,7 +239,7 @@ class Supervisor:
             if code == FINISHED or child.drained:
                 return
             if not self._stopping.is_set():
-                _logger.warning("A process ended by %s. A new one takes its place, and its tasks.", _ended(code))
+                _logger.warning("A process ended by %s. A new one takes its place, and its tasks.", in_words(code))
             failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
             with contextlib.suppress(TimeoutError):
                 pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]
@@ -266,7 +266,7 @@ class Supervisor:
 
     async def _settle(self, child: Child, code: int) -> None:
         """A process has ended: what it still held goes back, and whoever did it pays if we know."""
-        crashed = None if code == FINISHED or child.overdue else _ended(code)
+        crashed = None if code == FINISHED or child.overdue else in_words(code)
         await self._births.do(lambda line: line.settle(child.worker_id, child.overdue, crashed))
 
     def _hang_up(self) -> None:
@@ -370,10 +370,6 @@ class Supervisor:
     async def _overdue(self, line: Line) -> list[supervision.Overdue]:
         duty = self._plan.duty
         return await line.overdue(list(self._children), duty.grace_seconds, duty.task_timeout_seconds)
-
-
-def _ended(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _signal(process: Process, sign: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""The dag commands with --org: what they do for one organisation, the other does not see."""
+"""The dag and datasets commands with --org: what they do for one organisation, the other does not see."""
 
 from __future__ import annotations
 
@@ -68,6 +68,10 @@ def test_every_command_works_for_the_organisation_that_it_names(command, aaiclic
     assert command("dag", "versions", "-o", "json", org="default") == []
     ran = command("dag", "run", "shop", "-o", "json")
     assert {each["status"] for each in (ran, *ran["tasks"])} == {"COMPLETED"}
+    assert command("datasets", "query", "SELECT count() AS days FROM shop.daily", "-o", "json") == [{"days": 2}]
+    ask(aaiclick_postgres, "UPDATE dataset_versions SET rows = NULL")
+    shown = command("datasets", "show", "shop.daily", "-o", "json")
+    assert [line["name"] for line in shown if line["what"] == "rows"] == [2]
     days = ["--from", "2026-01-01", "--to", "2026-01-02", "--dry-run", "-o", "json"]
     assert command("dag", "backfill", "shop", "--job", "fetch", *days)["count"] == 2
     assert command("dag", "backfill", "shop", "--job", "daily", *days)["before"] == 2

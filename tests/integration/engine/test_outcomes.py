@@ -149,6 +149,39 @@ async def test_redrive_can_be_spread_over_time(engine: Engine) -> None:
     assert len(await engine.claim()) == 1
 
 
+async def test_redrive_without_a_limit_goes_on_until_none_is_left(engine: Engine, monkeypatch) -> None:
+    monkeypatch.setattr("aaiclick.store.revival.AT_ONCE", 2)
+    await engine.submit("a b c", job="one", max_attempts=1)
+    await engine.submit("d e", job="two", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    assert len(await control.redrive(engine.db, limit=2)) == 2
+    assert len(await control.redrive(engine.db, limit=None, per_second=1)) == 3
+    await engine.check()
+    assert len(await engine.claim()) == 3  # the two that were first, and the first of the rest
+    engine.shift = timedelta(seconds=1)
+    assert len(await engine.claim()) == 1
+    engine.shift = timedelta(seconds=2)
+    assert len(await engine.claim()) == 1
+
+
+async def test_redrive_without_a_limit_leaves_alone_what_dies_meanwhile(engine: Engine) -> None:
+    await engine.submit("a", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    await engine.db.execute("UPDATE tasks SET completed_at = now() + interval '1 minute'")
+    assert await control.redrive(engine.db, limit=None) == set()
+    assert len(await control.redrive(engine.db)) == 1
+
+
+async def test_dead_letters_are_given_up_until_none_is_left(engine: Engine, monkeypatch) -> None:
+    monkeypatch.setattr("aaiclick.store.revival.AT_ONCE", 2)
+    await engine.submit("a b c", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    assert len(await control.discard(engine.db, limit=1)) == 1
+    assert len(await control.discard(engine.db, limit=None)) == 2
+    assert await engine.status("a", "b", "c") == "FAILED FAILED FAILED"
+    await engine.check()
+
+
 async def test_what_another_failure_still_stops_stays_cancelled(engine: Engine) -> None:
     await engine.submit("a b c d", "", "a>c b>c c>d", max_attempts=1)
     claims = {claim.type: claim for claim in await engine.claim()}

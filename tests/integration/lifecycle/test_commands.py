@@ -5,16 +5,20 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.data import DataContext, create_object_from_value
+from aaiclick.data.client import Client, connect
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration import create_job, create_task, run_job_test
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.tenants import Tenants
 from tests.hatchery import HATCHERY
 from tests.integration.lifecycle.conftest import new_table, until
 
@@ -42,15 +46,57 @@ async def job(servers):
     return made
 
 
+class Neighbour:
+    """Another organisation, with a result and a named Object in its own database."""
+
+    def __init__(self, servers, client: Client) -> None:
+        self.org_id, self.result = uuid4(), new_table()
+        self._servers, self.client = servers, client
+
+    @property
+    def database(self) -> str:
+        return self.client.target.database
+
+    async def settle(self) -> None:
+        self.client = await connect(await Tenants(self._servers.clickhouse).ready(self.org_id))
+        for table in (self.result, "named_kept"):
+            await self.client.run(f"CREATE TABLE {table} (aai_id UInt64) ENGINE = Memory")
+        names = {self.result: ("RESULT", 1, ""), f"{self.org_id}.named_kept": ("NAME", 0, "kept")}
+        for known, (owner, owner_id, name) in names.items():
+            await self._servers.db.execute(
+                "INSERT INTO table_refcounts (table_name, org_id) VALUES ($1, $2)", known, self.org_id
+            )
+            await self._servers.db.execute(
+                "INSERT INTO table_references (table_name, owner, owner_id, name) VALUES ($1, $2, $3, $4)",
+                known, owner, owner_id, name,
+            )  # fmt: skip
+
+    async def leave(self) -> None:
+        await self._servers.client.run(f"DROP DATABASE IF EXISTS {self.database} SYNC")
+
+
+@pytest.fixture
+async def neighbour(servers) -> AsyncIterator[Neighbour]:
+    made = Neighbour(servers, servers.client)
+    await made.settle()
+    yield made
+    await made.leave()
+
+
 async def test_every_list_that_is_empty_says_so(servers):
     lists = ("jobs", "queues", "workers", "dlq", "types", "key", "user", "role", "data", "datasets")
-    others = (["dlq", "ls", "--group"], ["dag", "versions"], ["tasks", "ls", "7"])
+    others = (["dlq", "ls", "--group"], ["dag", "versions"])
     for line in (*([name, "ls"] for name in lists), *others):
         shown = await asyncio.to_thread(CliRunner().invoke, cli, line, standalone_mode=False)
         assert shown.exception is None, (line, shown.exception)
         assert (shown.stdout, shown.stderr.count("\n")) == ("", 1), line
         assert shown.stderr != "Nothing to show.\n", line
         assert await said(*line) == []
+
+
+async def test_a_job_whose_tasks_were_all_shown_has_no_more(servers, job):
+    (task,) = await said("tasks", "ls", str(job.id))
+    assert await said("tasks", "ls", str(job.id), "--after", task["id"]) == []
 
 
 async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
@@ -96,6 +142,30 @@ async def test_doctor_finds_tables_that_are_missing_and_tables_that_nobody_needs
     assert checks["tables"]["state"] == "failed"
     assert result in checks["tables"]["detail"]
     assert checks["invariants"]["state"] == "ok"
+
+
+async def test_objects_of_another_organisation_are_sought_in_its_own_database(servers, neighbour):
+    assert await disagreements(servers.db, servers.client, orphan_seconds=3600) == []
+    assert await said("data", "ls") == []
+    assert {line["check"]: line["state"] for line in await said("doctor")}["tables"] == "ok"
+    orphan = new_table(4000)
+    await neighbour.client.run(f"CREATE TABLE {orphan} (aai_id UInt64) ENGINE = Memory")
+    for table in (neighbour.result, "named_kept"):
+        await neighbour.client.run(f"DROP TABLE {table} SYNC")
+    found = await disagreements(servers.db, servers.client, orphan_seconds=3600)
+    assert {(each.invariant, each.table) for each in found} == {
+        ("I7", f"{neighbour.database}.{neighbour.result}"),
+        ("I7", f"{neighbour.database}.named_kept"),
+        ("I8", f"{neighbour.database}.{orphan}"),
+    }
+    assert (await said("data", "gc"))["lost_names"] == 1
+    assert await servers.counts() == {neighbour.result: 1}
+
+
+async def test_what_an_organisation_without_a_database_should_have_is_missing(servers, neighbour):
+    await neighbour.leave()
+    found = await disagreements(servers.db, servers.client, orphan_seconds=3600)
+    assert sorted(each.invariant for each in found) == ["I7", "I7"]
 
 
 async def test_doctor_repairs_what_is_safe(servers):

@@ -13,6 +13,7 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -87,6 +88,38 @@ def test_a_command_prints_the_same_from_afar(command, work, line: str) -> None:
     assert far.exception is None, far.exception
     assert far.stdout == near.stdout
     assert far.stdout
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+def test_one_attempt_is_followed_to_the_end_of_its_task(command, site, monkeypatch, role) -> None:
+    writer = site.as_("operator-writer")
+    [task] = writer.post("/v1/tasks", json={"items": [{"type": "followed"}]}).json()["ids"]
+    log = site.logs / f"{task}.log"
+    steps = iter(["=== attempt 1, T ===\none\n=== att", "empt 2, T ===\ntwo\n", "three"])
+
+    def go_on(_seconds: float) -> None:
+        """What happens while nothing is read."""
+        step = next(steps, None)
+        if step is None:
+            writer.post(f"/v1/tasks/{task}/cancel").raise_for_status()
+        else:
+            with log.open("a") as stream:
+                stream.write(step)
+
+    monkeypatch.setattr("aaiclick.cli.tasks.time", SimpleNamespace(sleep=go_on))
+    followed = command("logs", task, "--follow", "--attempt", "2", role=role)
+    assert followed.exception is None, followed.exception
+    assert followed.stdout == "=== attempt 2, T ===\ntwo\nthree"
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+def test_what_has_said_nothing_is_said_to_have(command, site, work, role) -> None:
+    [silent] = site.as_("operator-writer").post("/v1/tasks", json={"items": [{"type": "silent"}]}).json()["ids"]
+    for words, whose in (([silent], f"Task {silent}"), ([work["TASK"], "--attempt", "9"], "Attempt 9 of task")):
+        heard = command("logs", *words, role=role)
+        assert (heard.exception, heard.stdout) == (None, "")
+        assert heard.stderr.startswith(whose)
+        assert "has said nothing" in heard.stderr
 
 
 def test_a_task_is_shown_from_afar(command, work) -> None:
@@ -226,6 +259,38 @@ def test_what_is_done_beside_the_databases_is_recorded_as_over_http(command, sit
     assert len(near) == 10
     for deed in ("cancel", "release", "pause", "resume", "retry"):
         assert command("jobs", deed, "404", role=None).exception.exit_code == 3, deed
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+@pytest.mark.parametrize(
+    ("words", "status"), [(["redrive", "--rate", "1000"], "PENDING"), (["redrive"], "PENDING"), (["discard"], "FAILED")]
+)
+def test_dead_letters_are_handled_until_none_is_left(command, site, monkeypatch, role, words, status) -> None:
+    for batch in ("aaiclick.store.revival.AT_ONCE", "aaiclick.cli.dlq.AT_ONCE"):
+        monkeypatch.setattr(batch, 2)
+    items = [{"type": "handled"}] * 5
+    ids = [int(each) for each in site.as_("operator-writer").post("/v1/tasks", json={"items": items}).json()["ids"]]
+    site.sql(
+        "UPDATE tasks SET status = 'DEAD_LETTER', readiness = NULL, completed_at = now(), attempt = 1,"
+        " failures = 1, error_fingerprint = 'H' WHERE id = ANY ($1) RETURNING id",
+        ids,
+    )
+    one = command("dlq", words[0], str(ids[0]), role=role)
+    assert one.stderr.startswith("1 tasks")
+    rest = command("dlq", *words, "--type", "handled", role=role)
+    assert rest.exception is None, rest.exception
+    assert "4 tasks" in rest.stderr
+    assert ("There may be more" in rest.stderr) == (role is not None and "--rate" in words)
+    assert command("dlq", words[0], "--fingerprint", "H", role=role).stderr.startswith("0 tasks")
+    assert {row["status"] for row in site.sql("SELECT status::text FROM tasks WHERE id = ANY ($1)", ids)} == {status}
+    assert "Name ids, or give --all" in str(command("dlq", words[0], role=role).exception)
+
+
+@pytest.mark.parametrize(
+    "words", [["--type", "t"], ["--fingerprint", "F"], ["--limit", "1"]], ids=lambda words: words[0]
+)
+def test_groups_of_dead_letters_are_of_all(command, words) -> None:
+    assert f"{words[0]} chooses dead letters" in str(command("dlq", "ls", "--group", *words, role=None).exception)
 
 
 def test_what_needs_the_databases_says_so(command) -> None:

@@ -6,8 +6,10 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from aaiclick.orchestration.worker import logs
-from aaiclick.orchestration.worker.logs import TaskLog, captured_output, read_log, set_log
+from aaiclick.orchestration.worker.logs import Excerpt, TaskLog, captured_output, set_log
 
 
 async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
@@ -62,14 +64,22 @@ def test_a_log_is_capped_and_says_so(tmp_path, monkeypatch):
     assert "9900 bytes past the limit of 100 were dropped" in log.path.read_text()
 
 
-def test_attempts_share_a_file_and_can_be_told_apart(tmp_path):
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_attempts_share_a_file_and_can_be_told_apart(tmp_path, size):
     for attempt in (1, 2, 3):
         log = TaskLog(tmp_path, 7, attempt)
         log.write(f"this is {attempt}\n")
         log.close()
-    assert read_log(tmp_path / "7.log").count("=== attempt") == 3
-    assert read_log(tmp_path / "7.log", attempt=2).splitlines()[1:] == ["this is 2"]
-    assert read_log(tmp_path / "7.log", attempt=9) == ""
+    log = (tmp_path / "7.log").read_text() + "=== attempt what?"
+
+    def read(attempt: int | None) -> str:
+        excerpt = Excerpt(attempt)
+        return "".join(excerpt.feed(log[start : start + size]) for start in range(0, len(log), size)) + excerpt.rest()
+
+    assert read(None) == log
+    assert read(2).splitlines()[1:] == ["this is 2"]
+    assert read(3).splitlines()[1:] == ["this is 3", "=== attempt what?"]
+    assert read(9) == ""
 
 
 def test_anything_can_be_printed(tmp_path):

@@ -1,0 +1,1 @@
+SELECT DISTINCT org_id FROM table_refcounts
