@@ -30,10 +30,10 @@ def background() -> None:
               help="How often released tables are dropped.")  # fmt: skip
 @click.option("--sweep-seconds", type=click.FloatRange(0.1), default=300.0, show_default=True,
               help="How often tables that nobody knows are looked for.")  # fmt: skip
-@click.option("--max-age", type=click.FloatRange(0), default=3600.0, show_default=True,
+@click.option("--max-age-seconds", type=click.FloatRange(0), default=3600.0, show_default=True,
               help="Seconds that such a table must have existed.")  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input ends.")
-def start(cleanup_seconds: float, sweep_seconds: float, max_age: float, with_parent: bool) -> None:
+def start(cleanup_seconds: float, sweep_seconds: float, max_age_seconds: float, with_parent: bool) -> None:
     """Run cleanup and sweeper until SIGTERM or Ctrl-C. Several, here or on other machines, do no harm."""
     if remote.is_remote():
         remote.refuse("'background start'")
@@ -46,7 +46,7 @@ def start(cleanup_seconds: float, sweep_seconds: float, max_age: float, with_par
             return
         postgres, clickhouse = find_both(settings)
         cleanup = PgCleanupWorker(cleanup_seconds, postgres=postgres, clickhouse=clickhouse)
-        sweeper = TableSweeper(max_age, sweep_seconds, postgres=postgres, clickhouse=clickhouse)
+        sweeper = TableSweeper(max_age_seconds, sweep_seconds, postgres=postgres, clickhouse=clickhouse)
         asyncio.run(_run(postgres, clickhouse, cleanup, sweeper, with_parent))
 
 

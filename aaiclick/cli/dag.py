@@ -17,6 +17,7 @@ from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
+from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.jobs import find_job, job_facts
@@ -25,16 +26,12 @@ from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, of_org, reach
 from aaiclick.cli.watching import see_through
-from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import EXIT_FAILED, NotFoundError
-from aaiclick.local import clickhouse_target
 from aaiclick.orchestration import JobStatus, OrchContext
-from aaiclick.orchestration.tenants import Tenants
 from aaiclick.store import catalog_dags, catalog_sources, reads
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
-    from aaiclick.data.client import Client as DataClient
     from aaiclick.store.engine import Connection
 
 MANY = 1_000
@@ -329,7 +326,7 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        plan = await backfills.plan(connection, lambda: _clickhouse(org_id), org_id, name, job, first, last)
+        plan = await backfills.plan(connection, lambda: clickhouse_of(org_id), org_id, name, job, first, last)
         if dry_run:
             return _filled(plan, [])
         async with connection.transaction():
@@ -360,10 +357,6 @@ def _filled(plan: backfills.Plan, jobs: list[int]) -> Row:
         "steps": [{"name": each.name, "status": each.status, "job_id": _text_id(each.job_id)} for each in plan.steps],
         "job_ids": [str(job_id) for job_id in jobs],
     }
-
-
-async def _clickhouse(org_id: UUID) -> DataClient:
-    return await connect_clickhouse(await Tenants(await clickhouse_target()).ready(org_id))
 
 
 def _step_line(step: Row, dry_run: bool) -> Row:

@@ -24,7 +24,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.local import find_both
 from aaiclick.orchestration.inventory import Entry, forget_missing_names, inventory
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper, made_at_ms, orphans
+from aaiclick.orchestration.loops.sweeper import TableSweeper, made_at_ms, orphans, tenant_clients
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
@@ -202,12 +202,16 @@ def with_servers(work: Callable[[Connection, Client], Awaitable[T]]) -> T:
 
 
 async def _doomed(connection: Connection, client: Client, max_age_seconds: float) -> list[dict[str, Any]]:
-    unused = [entry.table for entry in await inventory(connection, client) if entry.state == "unused"]
-    unknown = await orphans(connection, client, max_age_seconds)
-    return [
-        *({"table": name, "why": "nothing refers to it"} for name in unused),
-        *({"table": name, "why": "nobody knows it, and it is old"} for name in unknown),
-    ]
+    doomed: list[dict[str, Any]] = []
+    for org_id, of_org in (await tenant_clients(client)).items():
+        unused = [
+            entry.table for entry in await inventory(connection, of_org, org_id=org_id) if entry.state == "unused"
+        ]
+        why = dict.fromkeys(unused, "nothing refers to it") | dict.fromkeys(
+            await orphans(connection, of_org, max_age_seconds), "nobody knows it, and it is old"
+        )
+        doomed += [{"database": of_org.target.database, "table": name, "why": words} for name, words in why.items()]
+    return doomed
 
 
 async def _find(connection: Connection, client: Client, name: str) -> Entry:

@@ -35,7 +35,9 @@ def dlq() -> None:
 @click.option("--type", "task_type", default=None, help="Only of this type.")
 @click.option("--fingerprint", default=None, help="Only with this error.")
 @click.option("--group", is_flag=True, help="One line for each kind of error.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many to list, at most."
+)
 @output_option
 def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, output: str) -> None:
     """List dead letters, newest first."""

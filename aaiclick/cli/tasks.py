@@ -44,7 +44,9 @@ def tasks() -> None:
 @tasks.command()
 @click.argument("job_id", type=int)
 @click.option("--after", type=int, default=0, help="Continue a listing: the last id of the page before.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many to list, at most."
+)
 @output_option
 def ls(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in the order they were made."""
