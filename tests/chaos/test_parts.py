@@ -16,6 +16,7 @@ import pytest
 from aaiclick.chaos import history
 from aaiclick.chaos.checker import WATCH, judge
 from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.run import look
 from aaiclick.chaos.schedule import INTERVALS, schedule
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.snowflake import get_snowflake_id
@@ -103,8 +104,8 @@ async def test_a_cut_is_felt_and_a_new_connection_works(echo, mode):
 class Scene:
     """A database and histories in which one thing after the other is wrong."""
 
-    def __init__(self, db, client, directory) -> None:
-        self.db, self._client, self.directory = db, client, directory
+    def __init__(self, db, client, directory, targets) -> None:
+        self.db, self._client, self.directory, self._targets = db, client, directory, targets
 
     async def task(self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID) -> int:
         task_id = get_snowflake_id()
@@ -133,15 +134,44 @@ class Scene:
         history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
         history.note(self.directory, "clients", heard="items", ids={key: task_id})
 
+    async def job(self, *, over=True) -> int:
+        job_id = get_snowflake_id()
+        await self.db.execute(
+            "INSERT INTO jobs (id, org_id, name, status, completed_at)"
+            " VALUES ($1, $2, 'j', $3::text::job_status, CASE WHEN $4 THEN now() END)",
+            job_id, DEFAULT_ORG_ID, "COMPLETED" if over else "PENDING", over,
+        )  # fmt: skip
+        return job_id
+
+    async def table(self, *, held_by=None) -> str:
+        """In ClickHouse, and in PostgreSQL as well if it is held by a job; made a second ago."""
+        name = f"t{get_snowflake_id() - (1000 << 22)}"
+        await self._client.run(f"CREATE TABLE {name} (aai_id UInt64) ENGINE = Memory")
+        if held_by is not None:
+            await self.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", name)
+            await self.db.execute(
+                "INSERT INTO table_references (table_name, owner, owner_id, job_id) VALUES ($1, 'JOB', $2, $2)",
+                name, held_by,
+            )  # fmt: skip
+        return name
+
+    async def drop(self, table) -> None:
+        await self._client.run(f"DROP TABLE {table} SYNC")
+
     async def verdict(self):
         return await judge(self.db, self._client, self.directory)
+
+    async def look(self, *, calm=False):
+        """As a run does at its end."""
+        return await look(*self._targets, self.directory, calm=calm)
 
 
 @pytest.fixture
 async def scene(aaiclick_postgres, aaiclick_clickhouse, tmp_path):
     db = await connect(aaiclick_postgres)
     await db.execute(WATCH)
-    yield Scene(db, await connect_clickhouse(aaiclick_clickhouse), tmp_path)
+    targets = aaiclick_postgres, aaiclick_clickhouse
+    yield Scene(db, await connect_clickhouse(aaiclick_clickhouse), tmp_path, targets)
     await db.close()
 
 
@@ -162,7 +192,7 @@ async def test_each_fault_is_noticed(scene):
     scene.meant("two", await scene.task(key="two"))
     scene.meant("two", 77)
     await scene.db.execute("INSERT INTO chaos.terms VALUES (3, 1), (3, 2)")
-    await scene._client.run(f"CREATE TABLE t{get_snowflake_id() - (5 << 32)} (aai_id UInt64) ENGINE = Memory")
+    await scene.table()
     found = (await scene.verdict()).faults
     assert [each.split(",")[0] for each in found["lost"]] == ["item gone", "item waits"]
     assert len(found["unexpected"]) == 3
@@ -174,17 +204,36 @@ async def test_each_fault_is_noticed(scene):
     assert len(found["orphans"]) == 1
 
 
+async def test_work_that_is_lost_is_told_and_keeps_nobody_from_judging(scene):
+    over, stuck = await scene.job(), await scene.job(over=False)
+    for key, job in (("over", over), ("stuck", stuck)):
+        history.note(scene.directory, "clients", heard="job", key=key, job=job)
+    verdict, _ = await scene.look()
+    assert verdict.lost == [f"job {stuck}: PENDING"]
+
+
+async def test_a_table_that_was_dropped_too_early_is_noticed_before_all_is_let_go_of(scene):
+    job = await scene.job()
+    kept, dropped = await scene.table(held_by=job), await scene.table(held_by=job)
+    await scene.drop(dropped)
+    verdict, swept = await scene.look()
+    assert verdict.violated == [f"I7: {dropped} does not exist, but is the argument in job {job}"]
+    assert (verdict.orphans, swept) == ([], 0), f"{kept} was released"
+
+
+@pytest.mark.parametrize("calm", [True, False])
+async def test_tables_that_nobody_knows_are_a_fault_where_nothing_broke(scene, calm):
+    await scene.table()
+    verdict, swept = await scene.look(calm=calm)
+    assert (verdict.orphans, swept) == ([], 1)
+    assert verdict.violated == (["I8: 1 tables were known to nobody, though nothing broke"] if calm else [])
+
+
 async def test_what_begins_too_early_is_noticed(scene):
     second, first = await scene.task(), await scene.task()
     history.note(scene.directory, "clients", meant="job", key="k", tasks=[first, second], edges=[(first, second)])
     assert (await scene.verdict()).clean, "nobody was told that it was accepted"
-    job = get_snowflake_id()
-    await scene.db.execute(
-        "INSERT INTO jobs (id, org_id, name, status, completed_at) VALUES ($1, $2, 'j', 'COMPLETED', now())",
-        job,
-        DEFAULT_ORG_ID,
-    )
-    history.note(scene.directory, "clients", heard="job", key="k", job=job)
+    history.note(scene.directory, "clients", heard="job", key="k", job=await scene.job())
     verdict = await scene.verdict()
     assert verdict.disordered == [f"task {second} began before task {first} had ended"]
     assert not verdict.lost
