@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from subprocess import PIPE
 
 import pytest
 
-from aaiclick.chaos import history
+from aaiclick.chaos import flow, history
 from aaiclick.chaos.checker import WATCH, judge
+from aaiclick.chaos.load import BODIES
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.run import look
 from aaiclick.chaos.schedule import INTERVALS, schedule
@@ -107,12 +109,14 @@ class Scene:
     def __init__(self, db, client, directory, targets) -> None:
         self.db, self._client, self.directory, self._targets = db, client, directory, targets
 
-    async def task(self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID) -> int:
+    async def task(
+        self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID, of=f"{BODIES}.plain"
+    ) -> int:
         task_id = get_snowflake_id()
         await self.db.execute(
             "INSERT INTO tasks (id, type, status, attempt, idempotency_key, readiness, completed_at)"
-            " VALUES ($1, 'aaiclick.chaos.bodies.plain', 'PENDING', $2, $3, 'READY', NULL)",
-            task_id, attempt, key,
+            " VALUES ($1, $4, 'PENDING', $2, $3, 'READY', NULL)",
+            task_id, attempt, key, of,
         )  # fmt: skip
         if status != "PENDING":
             await self.db.execute(
@@ -134,12 +138,12 @@ class Scene:
         history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
         history.note(self.directory, "clients", heard="items", ids={key: task_id})
 
-    async def job(self, *, over=True) -> int:
+    async def job(self, *, over=True, tasks=0) -> int:
         job_id = get_snowflake_id()
         await self.db.execute(
-            "INSERT INTO jobs (id, org_id, name, status, completed_at)"
-            " VALUES ($1, $2, 'j', $3::text::job_status, CASE WHEN $4 THEN now() END)",
-            job_id, DEFAULT_ORG_ID, "COMPLETED" if over else "PENDING", over,
+            "INSERT INTO jobs (id, org_id, name, status, completed_at, total_tasks)"
+            " VALUES ($1, $2, 'j', $3::text::job_status, CASE WHEN $4 THEN now() END, $5)",
+            job_id, DEFAULT_ORG_ID, "COMPLETED" if over else "PENDING", over, tasks,
         )  # fmt: skip
         return job_id
 
@@ -298,6 +302,95 @@ async def test_who_is_struck_again_before_it_begins_is_counted_by_itself(scene, 
         (scene.directory / name).write_text("\n".join(text) + "\n")
     verdict = await scene.verdict()
     assert (verdict.clean, verdict.recoveries, verdict.struck_again) == (True, [], 1)
+
+
+# --- the reactive DAG -------------------------------------------------------------------------------------------------
+
+A, B, C = [{"id": n, "day": f"2026-01-0{n % 2 + 1}", "amount": 10 * n} for n in (1, 2, 3)]
+SUMS = [{"day": "2026-01-02", "total": 40}, {"day": "2026-01-01", "total": 20}]
+WHOLE = {"chaos.raw": [A, B, C], "chaos.sales": [A, B, C], "daily": SUMS}
+
+
+class Flow:
+    """Two firings, heard of as they should be; `datasets` is what readers see."""
+
+    def __init__(self, scene, monkeypatch) -> None:
+        self.scene, self.datasets = scene, WHOLE
+        monkeypatch.setattr(flow, "_rows", self._rows)
+
+    async def _rows(self, connection, clickhouse, name):
+        return self.datasets[name]
+
+    async def fire(self, key, rows, *, types=("sell", "tidy", "sums"), heard=True) -> None:
+        note = partial(history.note, self.scene.directory, "clients", key=key)
+        note(meant="flow", rows=rows)
+        job = await self.scene.job(tasks=len(types))
+        for each in types:
+            task = await self.scene.task(of=f"chaos.{each}", seen=False)
+            partitions = [rows[0]["day"]] if each == "sums" else None
+            await self.scene.db.execute("UPDATE tasks SET job_id=$2, partitions=$3 WHERE id=$1", task, job, partitions)
+        if heard:
+            note(heard="flow", job=job)
+
+    async def lost(self):
+        verdict = await self.scene.verdict()
+        assert not any(each for kind, each in verdict.faults.items() if kind != "lost")
+        return [re.sub(r"job \d+", "job #", each.removeprefix("I9: ")) for each in verdict.lost]
+
+
+@pytest.fixture
+def reactive(scene, monkeypatch):
+    return Flow(scene, monkeypatch)
+
+
+async def test_sales_that_all_came_in_once_are_well(reactive):
+    await reactive.fire("1", [A, B])
+    await reactive.fire("2", [C], types=("sell", "tidy"))
+    assert await reactive.lost() == [], "somebody else may have summed it up"
+
+
+async def test_sales_of_a_client_who_was_never_answered_may_be_there_or_not(reactive):
+    await reactive.fire("1", [A, B, C])
+    await reactive.fire("2", [{**A, "id": 9}], heard=False)
+    assert await reactive.lost() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        ("chaos.raw", [A, B], ["sale (3, '2026-01-02', 30) is not in the dataset", "came in 0 times, and is tidied 1"]),
+        ("chaos.raw", [A, A, B, C], ["is there 2 times, made 1 times", "came in 2 times, and is tidied 1 times"]),
+        ("chaos.raw", [A, B, {**C, "amount": 31}], ["30) is not in", "31) is there 1", "31) came", "30) came"]),
+        ("chaos.raw", [A, B, {**C, "day": "2026-01-05"}], ["is not in", "is there 1", "came in", "came in"]),
+        ("chaos.sales", [A, B], ["came in 1 times, and is tidied 0 times", "2026-01-02", "2026-01-02"]),
+        ("chaos.sales", [A, B, C, C], ["came in 1 times, and is tidied 2 times", "2026-01-02", "2026-01-02"]),
+        ("daily", SUMS[:1], ["the sum ('2026-01-01', 20) is there 0 times"]),
+        ("daily", [*SUMS, SUMS[0]], ["the sum ('2026-01-02', 40) is there 2 times"]),
+        ("daily", [SUMS[0], {**SUMS[1], "total": 21}], ["20) is there 0 times", "21) is there 1 times"]),
+    ],
+)  # fmt: skip
+async def test_what_is_not_in_a_dataset_as_it_should_be_is_noticed(reactive, name, rows, said):
+    await reactive.fire("1", [A, B, C])
+    reactive.datasets = WHOLE | {name: rows}
+    found = await reactive.lost()
+    assert len(found) == len(said), found
+    assert all(words in each for words, each in zip(said, found, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        (("sell",), ["job # has 0 tasks of chaos.tidy, and not one"]),
+        (("sell", "tidy", "tidy", "sums"), ["job # has 2 tasks of chaos.tidy, and not one"]),
+        (("sell", "tidy", "sums", "sums"), ["job # has 2 tasks of chaos.sums for 2026-01-02"]),
+    ],
+)
+async def test_an_event_that_was_lost_or_heard_twice_is_noticed_though_a_later_one_made_up_for_it(
+    reactive, types, said
+):
+    await reactive.fire("1", [A, B], types=types)
+    await reactive.fire("2", [C])
+    assert await reactive.lost() == said
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------
