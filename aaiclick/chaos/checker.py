@@ -5,8 +5,9 @@
 | I1 | everything that a client was told is there is there, and has ended |
 | I2, I3 | one success of each task and attempt, counted by a trigger of this run; what the doctor finds |
 | I4 | no attempt began before an attempt of each predecessor had ended, by the tasks' own histories |
-| I5 | one task for each key, whatever was said twice |
-| I6, I10, I12 | what the doctor finds; terms of leaders given once; poison among the dead letters and nothing else |
+| I5 | one task for each key and one job for each, with as many tasks as it must have, whatever was said twice |
+| I6, I12 | what the doctor finds; poison among the dead letters and nothing else |
+| I10 | each term given once, and not before the former one was over, by a trigger of this run |
 | I7, I8 | tables and references agree, before anything is let go of and after; after two sweeps nothing is left |
 | I9 | nothing waits in the outbox; every sale that a client was told of is in the reactive DAG's datasets, once |
 | I11 | tasks ran for the org that they were submitted for |
@@ -22,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.chaos import history
 from aaiclick.chaos.flow import differences
 from aaiclick.chaos.history import Seen
-from aaiclick.chaos.load import FILE
+from aaiclick.chaos.load import FILE, JOB_NAME
 from aaiclick.chaos.recoveries import Recovery, explain, recoveries
 from aaiclick.chaos.servers import LEASE_SECONDS
 from aaiclick.data.client import Client
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.store.doctor import check_invariants
+from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -39,12 +41,22 @@ CREATE FUNCTION chaos.outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINE
 BEGIN INSERT INTO chaos.outcomes VALUES (NEW.id, NEW.attempt, NEW.status); RETURN NULL; END $$;
 CREATE TRIGGER chaos_outcome AFTER UPDATE OF status ON tasks FOR EACH ROW
     WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION chaos.outcome();
-CREATE TABLE chaos.terms (term bigint, worker_id bigint);
+CREATE TABLE chaos.terms (term bigint, worker_id bigint, began_at timestamptz DEFAULT clock_timestamp());
 CREATE FUNCTION chaos.term() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN INSERT INTO chaos.terms VALUES (NEW.leader_term, NEW.id); RETURN NULL; END $$;
 CREATE TRIGGER chaos_term AFTER UPDATE ON workers FOR EACH ROW
     WHEN (NEW.is_leader AND (NEW.leader_term IS DISTINCT FROM OLD.leader_term OR NOT OLD.is_leader))
     EXECUTE FUNCTION chaos.term();
+CREATE TABLE chaos.ends (
+    term bigint, until timestamptz, stopped bool, by text, ended_at timestamptz DEFAULT clock_timestamp()
+);
+CREATE FUNCTION chaos.term_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    INSERT INTO chaos.ends VALUES (OLD.leader_term, OLD.leader_until, NEW.status = 'STOPPED', current_query());
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_term_end AFTER UPDATE ON workers FOR EACH ROW
+    WHEN (OLD.is_leader AND NOT NEW.is_leader) EXECUTE FUNCTION chaos.term_end();
 """
 """What the run itself writes down about outcomes and leaders, in the transactions that make them; not among our
 tables, where the wall between organisations would be missed."""
@@ -100,10 +112,11 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     for moment in history.attempts(directory):
         seen[moment.task_id].append(moment)
     rows: dict[int, Any] = {row["id"]: row for row in await connection.fetch(TASKS)}
-    verdict.tasks, verdict.jobs = len(rows), await connection.fetchval("SELECT count(*) FROM jobs")
+    jobs: dict[int, Any] = {row["id"]: row for row in await connection.fetch(JOBS, JOB_NAME)}
+    verdict.tasks, verdict.jobs = len(rows), len(jobs)
     verdict.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
     _judge_items(verdict, meant, rows)
-    _judge_jobs(verdict, meant, rows, {row["id"]: row["status"] for row in await connection.fetch(JOBS)})
+    _judge_jobs(verdict, meant, rows, jobs)
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
@@ -113,8 +126,7 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
         verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
-    for row in await connection.fetch(TERMS):
-        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
+    await _judge_leaders(verdict, connection)
     for row in await connection.fetch("SELECT id FROM outbox WHERE processed_at IS NULL"):
         verdict.outbox_left.append(f"I9: event {row['id']} waits in the outbox")
     found = await violations(connection, clickhouse)
@@ -136,10 +148,26 @@ async def violations(connection: Connection, clickhouse: Client) -> list[str]:
 
 
 TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
-JOBS = "SELECT id, status::text FROM jobs"
+JOBS = """
+    SELECT id, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1::text) + 1)) AS key FROM jobs
+"""
 TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
+EARLY = """
+    SELECT t.term, f.term AS former
+    FROM (SELECT *, lag(term) OVER (ORDER BY term) AS before FROM chaos.terms) AS t
+    JOIN chaos.terms f ON f.term = t.before LEFT JOIN chaos.ends e ON e.term = f.term
+    WHERE e.term IS NULL OR t.began_at < e.ended_at OR (t.began_at < e.until AND NOT e.stopped AND e.by <> $1)
+"""
+"""Terms that began before the former one was over; it may be over early for who has stopped, or resigned ($1)."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER")
+
+
+async def _judge_leaders(verdict: Verdict, connection: Connection) -> None:
+    for row in await connection.fetch(TERMS):
+        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
+    for row in await connection.fetch(EARLY, statement("resign")):
+        verdict.violated.append(f"I10: term {row['term']} began before term {row['former']} was over")
 
 
 def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any]) -> None:
@@ -155,6 +183,12 @@ def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, 
     keys = Counter(row["idempotency_key"] for row in rows.values() if row["idempotency_key"])
     verdict.duplicated += [f"I5: there are {n} tasks with the key {key}" for key, n in keys.items() if n > 1]
     verdict.unexpected += [f"a task has the key {key}, which nobody used" for key in keys if key not in wanted]
+    alone = {task_id for each in meant if each.get("meant") == "tasks" for task_id in each["ids"]}
+    verdict.unexpected += [
+        f"task {row['id']} has no job and no key, and nobody asked for it"
+        for row in rows.values()
+        if row["job_id"] is None and row["idempotency_key"] is None and row["id"] not in alone
+    ]
     for key, task_id in told.items():
         row, (status, org) = rows.get(task_id), wanted[key]
         if row is None or row["status"] not in ENDED:
@@ -165,24 +199,40 @@ def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, 
             verdict.violated.append(f"I11: item {key} of org {org} belongs to {row['org_id']}")
 
 
-def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, str]) -> None:
-    tasks = {each["key"]: each["tasks"] for each in meant if each.get("meant") == "job"}
+def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, Any]) -> None:
+    wanted = {each["key"]: each for each in meant if each.get("meant") in ("job", "flow")}
+    keys = Counter(job["key"] for job in jobs.values())
+    verdict.duplicated += [f"I5: there are {n} jobs with the key {key}" for key, n in keys.items() if n > 1]
+    verdict.unexpected += [f"job {id_} has the key {job['key']}, which nobody used" for id_, job in jobs.items()
+                           if job["key"] not in wanted]  # fmt: skip
     for each in meant:
         if each.get("heard") not in ("job", "flow"):
             continue
-        status = jobs.get(each["job"])
+        status = jobs[each["job"]]["status"] if each["job"] in jobs else None
         if status not in ENDED:
             verdict.lost.append(f"job {each['job']}: {status or 'is not there'}")
         elif status != "COMPLETED":
             verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {status}")
-        for task_id in tasks.get(each["key"], ()):
+        for task_id in wanted[each["key"]].get("tasks", ()):
             row = rows.get(task_id)
             if row is None or row["status"] not in ENDED:
                 verdict.lost.append(f"task {task_id} of job {each['job']}: {row['status'] if row else 'is not there'}")
+    _judge_sizes(verdict, meant, wanted, Counter(row["job_id"] for row in rows.values()))
+
+
+def _judge_sizes(
+    verdict: Verdict, meant: list[dict[str, Any]], wanted: dict[str, Any], sizes: Counter[int | None]
+) -> None:
+    """Tasks that a job was given, and that its tasks have added: all of them, each once."""
+    for each in meant:
+        if each.get("heard") == "job" and sizes[each["job"]] != (total := wanted[each["key"]]["total"]):
+            found = verdict.lost if sizes[each["job"]] < total else verdict.duplicated
+            found.append(f"job {each['job']} ({each['key']}) has {sizes[each['job']]} tasks, and not {total}")
 
 
 def _judge_seen(verdict: Verdict, seen: dict[int, list[Seen]], rows: dict[int, Any]) -> None:
     """Every accepted attempt ran to its end, and everything that ran was asked for, by the org that asked."""
+    verdict.unexpected += [f"task {task_id} ran, and is not there" for task_id in seen if task_id not in rows]
     for task_id, row in rows.items():
         ran = seen.get(task_id, [])
         noted = row["type"].startswith("aaiclick.chaos.bodies.")

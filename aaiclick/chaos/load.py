@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE = "clients"
+JOB_NAME = "chaos "
 BODIES = "aaiclick.chaos.bodies"
 RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
 ATTEMPTS = 100
@@ -173,15 +174,15 @@ class Client:
         handle = map_rows(f"{BODIES}.doubled", made, chunk_rows=rows // chunks + 1, options=options)
         handle.max_attempts, handle.retry_policy = ATTEMPTS, RETRY
         looked = self._task("check", rows=handle, times=2, count=rows)
-        await self._job(key, [made, handle, looked], [made, looked], [(made.id, looked.id)])
-        return chunks + 4
+        added = math.ceil(rows / (rows // chunks + 1)) + 1  # one for each chunk, and one that puts them together
+        return await self._job(key, [made, handle, looked], [made, handle, looked], [(made.id, looked.id)], added=added)
 
     async def _grow(self, key: str) -> int:
         """A task that adds tasks."""
-        grown = self._task("grow", width=self.rng.randint(1, 10))
-        last = self._task("plain")
+        width = self.rng.randint(1, 10)
+        grown, last = self._task("grow", width=width), self._task("plain")
         grown >> last  # pyright: ignore[reportUnusedExpression]
-        return await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)]) + 5
+        return await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)], added=width)
 
     async def _flow(self, key: str) -> int:
         """The source of the reactive DAG fires."""
@@ -195,7 +196,7 @@ class Client:
             for n in range(self.rng.randint(1, SALES))
         ]
         note(self.history, FILE, meant="flow", key=key, rows=rows)
-        trigger = {"kind": "manual", "payload": {"rows": rows}}
+        trigger = {"kind": "manual", "payload": {"rows": rows, "key": key}}
 
         async def fire() -> int:
             async with self._connection() as connection:
@@ -210,15 +211,19 @@ class Client:
             f"{BODIES}.{body}", {"history": str(self.history), **arguments}, max_attempts=ATTEMPTS, retry_policy=RETRY
         )
 
-    async def _job(self, key: str, nodes: list[Task | Group], tasks: list[Task], edges: list[tuple[int, int]]) -> int:
-        note(self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges)
+    async def _job(
+        self, key: str, nodes: list[Task | Group], tasks: list[Task], edges: list[tuple[int, int]], added: int = 0
+    ) -> int:
+        """`added` are those that its tasks add."""
+        total = len(tasks) + added
+        note(self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges, total=total)
 
         async def create() -> int:
-            return (await create_job(f"chaos {key}", nodes, idempotency_key=key)).id
+            return (await create_job(f"{JOB_NAME}{key}", nodes, idempotency_key=key)).id
 
         job_id = await self._insist(create)
         note(self.history, FILE, heard="job", key=key, job=job_id)
-        return len(tasks)
+        return total
 
     async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:

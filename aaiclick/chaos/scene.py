@@ -18,7 +18,8 @@ import psutil
 from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.checker import WATCH
 from aaiclick.chaos.flow import DAG, JOBS, NAME
-from aaiclick.chaos.load import BODIES, CLIENTS, RETRY, Client, Pace
+from aaiclick.chaos.history import note
+from aaiclick.chaos.load import BODIES, CLIENTS, FILE, RETRY, Client, Pace
 from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
@@ -148,6 +149,7 @@ class Scene:
                 while await connection.fetchval(AT_WORK) < self._wanted + SERVED_WORKERS:
                     arguments = json.dumps({"history": str(self.history), "seconds": 0.2})
                     made = [NewTask(get_snowflake_id(), PLAIN, PLAIN, arguments) for _ in range(count)]
+                    note(self.history, FILE, meant="tasks", ids=[task.id for task in made])
                     await enqueue_tasks(connection, made)
                     self.warmed_up_by += len(made)
                     await asyncio.sleep(1.0)

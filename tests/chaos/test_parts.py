@@ -22,6 +22,7 @@ from aaiclick.chaos.run import look
 from aaiclick.chaos.schedule import INTERVALS, schedule
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import workers
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
 
@@ -110,14 +111,25 @@ class Scene:
         self.db, self._client, self.directory, self._targets = db, client, directory, targets
 
     async def task(
-        self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID, of=f"{BODIES}.plain"
+        self,
+        *,
+        status="COMPLETED",
+        attempt=1,
+        key=None,
+        seen=True,
+        org=DEFAULT_ORG_ID,
+        of="plain",
+        job=None,
+        asked=True,
     ) -> int:
         task_id = get_snowflake_id()
         await self.db.execute(
-            "INSERT INTO tasks (id, type, status, attempt, idempotency_key, readiness, completed_at)"
-            " VALUES ($1, $4, 'PENDING', $2, $3, 'READY', NULL)",
-            task_id, attempt, key, of,
+            "INSERT INTO tasks (id, type, status, attempt, idempotency_key, readiness, completed_at, job_id)"
+            " VALUES ($1, $4, 'PENDING', $2, $3, 'READY', NULL, $5)",
+            task_id, attempt, key, of if "." in of else f"{BODIES}.{of}", job,
         )  # fmt: skip
+        if key is None and asked:
+            history.note(self.directory, "clients", meant="tasks", ids=[task_id])
         if status != "PENDING":
             await self.db.execute(
                 "UPDATE tasks SET status = $2, readiness = NULL, completed_at = now() WHERE id = $1", task_id, status
@@ -138,13 +150,20 @@ class Scene:
         history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
         history.note(self.directory, "clients", heard="items", ids={key: task_id})
 
-    async def job(self, *, over=True, tasks=0) -> int:
+    async def job(self, key="j", *, over=True, tasks=0, total=None, fired=False) -> int:
+        """One that a client meant and heard of; with that many tasks more than `total`, if that is given."""
         job_id = get_snowflake_id()
         await self.db.execute(
-            "INSERT INTO jobs (id, org_id, name, status, completed_at, total_tasks)"
-            " VALUES ($1, $2, 'j', $3::text::job_status, CASE WHEN $4 THEN now() END, $5)",
+            "INSERT INTO jobs (id, org_id, name, status, completed_at, total_tasks, trigger)"
+            " VALUES ($1, $2, $6, $3::text::job_status, CASE WHEN $4 THEN now() END, $5, $7)",
             job_id, DEFAULT_ORG_ID, "COMPLETED" if over else "PENDING", over, tasks,
+            "chaos.sell" if fired else f"chaos {key}", json.dumps({"payload": {"key": key}}) if fired else None,
         )  # fmt: skip
+        if not fired:
+            total = tasks if total is None else total
+            history.note(self.directory, "clients", meant="job", key=key, tasks=[], edges=[], total=total)
+            history.note(self.directory, "clients", heard="job", key=key, job=job_id)
+        return job_id
         return job_id
 
     async def table(self, *, held_by=None) -> str:
@@ -209,9 +228,8 @@ async def test_each_fault_is_noticed(scene):
 
 
 async def test_work_that_is_lost_is_told_and_keeps_nobody_from_judging(scene):
-    over, stuck = await scene.job(), await scene.job(over=False)
-    for key, job in (("over", over), ("stuck", stuck)):
-        history.note(scene.directory, "clients", heard="job", key=key, job=job)
+    await scene.job("over")
+    stuck = await scene.job("stuck", over=False)
     verdict, _ = await scene.look()
     assert verdict.lost == [f"job {stuck}: PENDING"]
 
@@ -233,11 +251,80 @@ async def test_tables_that_nobody_knows_are_a_fault_where_nothing_broke(scene, c
     assert verdict.violated == (["I8: 1 tables were known to nobody, though nothing broke"] if calm else [])
 
 
+async def test_a_job_has_as_many_tasks_as_it_must_have(scene):
+    """Also those that its tasks add, which only their number tells."""
+    for key, tasks in (("grown", 3), ("short", 2), ("twice", 5)):
+        job = await scene.job(key, tasks=tasks, total=3)
+        for _ in range(tasks):
+            await scene.task(job=job)
+    found = (await scene.verdict()).faults
+    assert [re.sub(r"job \d+ ", "", each) for each in found["lost"]] == ["(short) has 2 tasks, and not 3"]
+    assert [re.sub(r"job \d+ ", "", each) for each in found["duplicated"]] == ["(twice) has 5 tasks, and not 3"]
+
+
+@pytest.mark.parametrize("fired", [True, False])
+async def test_two_jobs_for_one_key_are_noticed(scene, fired):
+    history.note(scene.directory, "clients", meant="flow", key="said twice", rows=[])
+    for _ in range(2):
+        await scene.job("said twice", fired=fired)
+    assert (await scene.verdict()).duplicated == ["I5: there are 2 jobs with the key said twice"]
+
+
+async def test_work_that_nobody_asked_for_is_noticed(scene):
+    alone = await scene.task(asked=False)
+    unheard_of = await scene.job("nobody's", fired=True)
+    history.note_attempt(str(scene.directory), "begin", 4711, 1, str(DEFAULT_ORG_ID))
+    assert (await scene.verdict()).unexpected == [
+        f"task {alone} has no job and no key, and nobody asked for it",
+        f"job {unheard_of} has the key nobody's, which nobody used",
+        "task 4711 ran, and is not there",
+    ]
+
+
+# --- leaders ----------------------------------------------------------------------------------------------------------
+
+TAKEN_AWAY = "UPDATE workers SET is_leader = false, leader_until = NULL WHERE id = $1"
+
+
+async def worker(db, number) -> int:
+    await db.execute("INSERT INTO workers (id, pid, hostname, queues) VALUES ($1, 1, 'h', '{default}')", number)
+    return number
+
+
+async def stopped(db, number):
+    await db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 hour' WHERE id = $1", number)
+    await workers.stop_dead_workers(db, timeout_seconds=60)
+
+
+async def ran_out(db, number):
+    await db.execute("UPDATE workers SET leader_until = now() WHERE id = $1", number)
+
+
+@pytest.mark.parametrize("end", [workers.resign, stopped, ran_out])
+async def test_terms_that_follow_each_other_are_well(scene, end):
+    first, second = await worker(scene.db, 1), await worker(scene.db, 2)
+    for leader in (first, second):
+        assert await workers.lead(scene.db, leader, term_seconds=60) is not None
+        await end(scene.db, leader)
+    assert (await scene.verdict()).clean
+
+
+async def test_a_term_that_begins_before_the_former_is_over_is_noticed(scene):
+    first, second = await worker(scene.db, 1), await worker(scene.db, 2)
+    former = await workers.lead(scene.db, first, term_seconds=60)
+    await scene.db.execute(TAKEN_AWAY, first)
+    assert (await scene.verdict()).clean, "nobody else leads"
+    term = await workers.lead(scene.db, second, term_seconds=60)
+    assert (await scene.verdict()).violated == [f"I10: term {term} began before term {former} was over"]
+
+
 async def test_what_begins_too_early_is_noticed(scene):
     second, first = await scene.task(), await scene.task()
-    history.note(scene.directory, "clients", meant="job", key="k", tasks=[first, second], edges=[(first, second)])
+    pair = {"tasks": [first, second], "edges": [(first, second)], "total": 2}
+    history.note(scene.directory, "clients", meant="job", key="k", **pair)
     assert (await scene.verdict()).clean, "nobody was told that it was accepted"
-    history.note(scene.directory, "clients", heard="job", key="k", job=await scene.job())
+    job = await scene.job("k", tasks=2)
+    await scene.db.execute("UPDATE tasks SET job_id = $1", job)
     verdict = await scene.verdict()
     assert verdict.disordered == [f"task {second} began before task {first} had ended"]
     assert not verdict.lost
@@ -324,11 +411,11 @@ class Flow:
     async def fire(self, key, rows, *, types=("sell", "tidy", "sums"), heard=True) -> None:
         note = partial(history.note, self.scene.directory, "clients", key=key)
         note(meant="flow", rows=rows)
-        job = await self.scene.job(tasks=len(types))
+        job = await self.scene.job(key, tasks=len(types), fired=True)
         for each in types:
-            task = await self.scene.task(of=f"chaos.{each}", seen=False)
+            task = await self.scene.task(of=f"chaos.{each}", seen=False, job=job)
             partitions = [rows[0]["day"]] if each == "sums" else None
-            await self.scene.db.execute("UPDATE tasks SET job_id=$2, partitions=$3 WHERE id=$1", task, job, partitions)
+            await self.scene.db.execute("UPDATE tasks SET partitions = $2 WHERE id = $1", task, partitions)
         if heard:
             note(heard="flow", job=job)
 
