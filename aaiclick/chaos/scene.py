@@ -114,7 +114,7 @@ class Scene:
         await self.replace_dead()
         for number in range(CLIENTS):
             rng = random.Random(f"{self._seed}/client {number}")  # noqa: S311
-            way = await Way.make(self.servers)
+            way = await Way.make(self.servers, data=False)
             self.clients.append(Client(number, rng, way, self.history, orgs, self._pace))
         self._beside = [asyncio.create_task(self._mind()), asyncio.create_task(self._count())]
 
@@ -195,7 +195,7 @@ class Scene:
 
     async def _add_worker(self, *, served: bool, clock_seconds: float, full_disk: bool) -> None:
         self._started += 1
-        way = await Way.make(self.servers, self.server.port if served else None)
+        way = await Way.make(self.servers, self.server.port if served else None, data=not served)
         of = self._started, self.directory, way, self._variables
         worker = ServedWorker(*of, self._key) if served else Worker(*of)
         worker.start(clock_seconds=clock_seconds, full_disk=full_disk)

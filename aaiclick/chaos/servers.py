@@ -76,29 +76,30 @@ class Servers:
 
 @dataclass(eq=False)
 class Way:
-    """How one process reaches the servers; `queue` is PostgreSQL, or the API server for those who go there."""
+    """How one process reaches the servers that it uses; `queue` is PostgreSQL, or the API server for those who go
+    there.
+    """
 
-    queue: Proxy
-    clickhouse: Proxy
+    lines: dict[str, Proxy]
     to_postgres: PostgresTarget
     to_clickhouse: ClickHouseTarget
 
     @classmethod
-    async def make(cls, servers: Servers, api_port: int | None = None) -> Way:
+    async def make(cls, servers: Servers, api_port: int | None = None, *, data: bool = True) -> Way:
+        """With `data` also to ClickHouse."""
         queue = servers.proxy_of("postgres") if api_port is None else Proxy(("127.0.0.1", api_port))
-        clickhouse = servers.proxy_of("clickhouse")
-        await queue.start()
-        await clickhouse.start()
+        lines = {"queue": queue} | ({"clickhouse": servers.proxy_of("clickhouse")} if data else {})
+        for proxy in lines.values():
+            await proxy.start()
         return cls(
-            queue,
-            clickhouse,
+            lines,
             replace(servers.postgres, host="127.0.0.1", port=queue.port, options=(("sslmode", "disable"),)),
-            replace(servers.clickhouse, port=clickhouse.port),
+            replace(servers.clickhouse, port=lines["clickhouse"].port if data else 0),
         )
 
     async def close(self) -> None:
-        await self.queue.stop()
-        await self.clickhouse.stop()
+        for proxy in self.lines.values():
+            await proxy.stop()
 
 
 class Program:
@@ -239,7 +240,10 @@ class ServedWorker(Worker):
     def _variables(self, logs: Path) -> dict[str, str]:
         hidden = ("AAICLICK_DATABASE_URL", "AAICLICK_CLICKHOUSE_URL")
         known = {name: value for name, value in super()._variables(logs).items() if name not in hidden}
-        return known | {"AAICLICK_SERVER": f"http://127.0.0.1:{self.way.queue.port}", "AAICLICK_API_KEY": self._key}
+        return known | {
+            "AAICLICK_SERVER": f"http://127.0.0.1:{self.way.lines['queue'].port}",
+            "AAICLICK_API_KEY": self._key,
+        }
 
 
 def _mount(directory: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from aaiclick.chaos.history import note
-from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
+from aaiclick.chaos.proxy import AT_ONCE, MODES
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import Strike
 from aaiclick.chaos.servers import LEASE_SECONDS, ServedWorker, Way, Worker
@@ -100,19 +100,23 @@ class Strikes:
         return f"{name}: {'killed' if killed else 'was down'}"
 
     async def _strike_network(self, strike: Strike) -> str:
-        """Somebody's way to a server."""
+        """Somebody's way to a server, one that is good at the moment."""
         rng = strike.rng()
-        ways = [("client", client.number, client.way) for client in self._scene.clients]
-        ways += [("worker", worker.number, worker.way) for worker in self._scene.workers]
-        ways.append(("server", 1, self._scene.server.way))
-        who, number, way = rng.choice(ways)
-        server, mode = rng.choice(("queue", "queue", "clickhouse")), rng.choice(MODES)
+        who, way = rng.choice(self._ways())
+        server = rng.choice([each for each in ("queue", "queue", "clickhouse") if each in way.lines])
+        proxy, mode = way.lines[server], rng.choice(MODES)
         if mode == "forgotten" and (server != "queue" or way not in self._patient()):
             mode = "reset"
-        proxy: Proxy = getattr(way, server)
         seconds = rng.uniform(0.5, 1.5 * LEASE_SECONDS)
         self._later(proxy.strike(mode, seconds))
-        return f"network: {mode} between {who} {number} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+        return f"network: {mode} between {who} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+
+    def _ways(self) -> list[tuple[str, Way]]:
+        """Who has one, and no trouble on it yet."""
+        ways = [(f"client {client.number}", client.way) for client in self._scene.clients]
+        ways += [(f"worker {worker.number}", worker.way) for worker in self._scene.workers]
+        ways.append(("server 1", self._scene.server.way))
+        return [(who, way) for who, way in ways if all(each.mode == "pass" for each in way.lines.values())] or ways
 
     def _patient(self) -> list[Way]:
         """Those who notice that an answer does not come though the network takes everything: workers on PostgreSQL."""

@@ -9,8 +9,10 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,12 +21,15 @@ from aaiclick.chaos.checker import WATCH, judge
 from aaiclick.chaos.load import BODIES
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.run import look
-from aaiclick.chaos.schedule import INTERVALS, schedule
+from aaiclick.chaos.schedule import INTERVALS, Strike, schedule
+from aaiclick.chaos.servers import Way
+from aaiclick.chaos.strikes import Strikes
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import workers
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
 
@@ -99,6 +104,47 @@ async def test_a_cut_is_felt_and_a_new_connection_works(echo, mode):
     reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     assert await say(writer, reader) == b"hello"
     writer.close()
+
+
+async def test_a_second_strike_does_not_end_the_first(echo):
+    first = asyncio.create_task(echo.strike("blackhole", 60))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(echo.strike("reset", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    writer.write(b"hello")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(5), 0.2)
+    assert (echo.mode, second.done()) == ("blackhole", False)
+    first.cancel()
+    await asyncio.wait([first, second])
+    assert echo.mode == "pass"
+    writer.close()
+
+
+async def test_only_ways_that_somebody_uses_are_struck():
+    servers = SimpleNamespace(
+        postgres=PostgresTarget("h", 1, "u", "d"), clickhouse=ClickHouseTarget("h", 1, "u", "d"),
+        proxy_of=lambda _: Proxy(("127.0.0.1", 1)),
+    )  # fmt: skip
+    client, served = await Way.make(servers, data=False), await Way.make(servers, 80, data=False)
+    worker, server = await Way.make(servers), await Way.make(servers)
+    scene = SimpleNamespace(
+        clients=[SimpleNamespace(number=1, way=client)], server=SimpleNamespace(way=server),
+        workers=[SimpleNamespace(number=1, way=worker), SimpleNamespace(number=2, way=served)],
+    )  # fmt: skip
+    struck = Counter()
+    for dice in range(200):
+        said = []
+        await Strikes(scene, said.append).run([Strike(0.0, "network", dice)])
+        struck[said[0].split("between ")[1].split(" for")[0]] += 1
+    assert set(struck) == {
+        "client 1 and queue", "worker 1 and queue", "worker 1 and clickhouse", "worker 2 and queue",
+        "server 1 and queue", "server 1 and clickhouse",
+    }  # fmt: skip
+    worker.lines["clickhouse"].mode = "latency"
+    assert "worker 1" not in dict(Strikes(scene, print)._ways()), "who is in trouble already"
+    for way in (client, served, worker, server):
+        await way.close()
 
 
 # --- the checker ------------------------------------------------------------------------------------------------------
