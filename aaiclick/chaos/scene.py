@@ -193,28 +193,35 @@ class Scene:
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    async def _add_worker(self, *, served: bool, clock_seconds: float, full_disk: bool) -> None:
+    async def _add_worker(self, *, served: bool, clock_seconds: float, full_disk: bool) -> Worker:
         self._started += 1
         way = await Way.make(self.servers, self.server.port if served else None, data=not served)
         of = self._started, self.directory, way, self._variables
         worker = ServedWorker(*of, self._key) if served else Worker(*of)
         worker.start(clock_seconds=clock_seconds, full_disk=full_disk)
         self.workers.append(worker)
-        if full_disk and not worker.has_full_disk:
-            self.skipped.add("disk: no right to mount a small one")
+        return worker
 
-    async def replace_dead(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
+    async def replace_dead(self) -> None:
         """As many workers as there should be, and the API server."""
         async with self.changing:
-            for worker in [each for each in self.workers if not each.alive]:
-                self.workers.remove(worker)
-                self.dead.append(worker)
-            if not self.server.alive:
-                self.server.start()
-            served = sum(isinstance(each, ServedWorker) for each in self.workers)
-            missing = [False] * (self._wanted - len(self.workers) + served)
-            for kind in [*missing, *[True] * (SERVED_WORKERS - served)]:
-                await self._add_worker(served=kind, clock_seconds=clock_seconds, full_disk=full_disk)
+            await self.fill()
+
+    async def fill(
+        self, *, without: Worker | None = None, clock_seconds: float = 0.0, full_disk: bool = False
+    ) -> list[Worker]:
+        """The same for who holds `changing`; returns the workers that it started."""
+        for worker in [each for each in self.workers if each is without or not each.alive]:
+            self.workers.remove(worker)
+            self.dead.append(worker)
+        if not self.server.alive:
+            self.server.start()
+        served = sum(isinstance(each, ServedWorker) for each in self.workers)
+        missing = [False] * (self._wanted - len(self.workers) + served)
+        return [
+            await self._add_worker(served=kind, clock_seconds=clock_seconds, full_disk=full_disk)
+            for kind in [*missing, *[True] * (SERVED_WORKERS - served)]
+        ]
 
     async def _mind(self) -> None:
         """What every installation has: somebody who starts workers again. One that finds no PostgreSQL ends at once."""

@@ -29,13 +29,22 @@ LEASE_SECONDS = 5.0
 CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
-CLOCK = """import os, time
+CLOCK = """import ctypes, datetime, gc, os, time
 _shift = float(os.environ["CHAOS_CLOCK"])
 _time, _time_ns = time.time, time.time_ns
 time.time = lambda: _time() + _shift
 time.time_ns = lambda: _time_ns() + int(_shift * 1e9)
+def _wrong(right, by=datetime.timedelta(seconds=_shift)):
+    return classmethod(lambda cls, *zone, **zones: right.__get__(None, cls)(*zone, **zones) + by)
+_methods = gc.get_referents(datetime.datetime.__dict__)[0]
+for _name in ("now", "utcnow"):
+    _methods[_name] = _wrong(_methods[_name])
+ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 """
-"""A wall clock that is wrong, for every Python process below."""
+"""A wall clock that is wrong, for every Python process below.
+
+`datetime.now` asks the system and not `time.time`. It is changed in the class itself: drivers written in C know that
+class, and no other that would take its place."""
 
 
 class Servers:
@@ -123,10 +132,7 @@ class Program:
             self._disk = logs
         environment = {**os.environ, **self._variables(logs)}
         if clock_seconds:
-            (self._directory / "clock").mkdir(exist_ok=True)
-            (self._directory / "clock" / "sitecustomize.py").write_text(CLOCK)
-            paths = [str(self._directory / "clock"), environment.get("PYTHONPATH", "")]
-            environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(clock_seconds)}
+            environment |= wrong_clock(self._directory, clock_seconds)
         with (self._directory / f"{self.name}{self.number}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aaiclick", *self._command()],
@@ -244,6 +250,14 @@ class ServedWorker(Worker):
             "AAICLICK_SERVER": f"http://127.0.0.1:{self.way.lines['queue'].port}",
             "AAICLICK_API_KEY": self._key,
         }
+
+
+def wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
+    """The environment of a process whose clock is wrong by that much."""
+    (directory / "clock").mkdir(exist_ok=True)
+    (directory / "clock" / "sitecustomize.py").write_text(CLOCK)
+    paths = [str(directory / "clock"), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(seconds)}
 
 
 def _mount(directory: Path) -> bool:

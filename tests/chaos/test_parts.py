@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from aaiclick.chaos.load import BODIES
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.run import look
 from aaiclick.chaos.schedule import INTERVALS, Strike, schedule
-from aaiclick.chaos.servers import Way
+from aaiclick.chaos.servers import Way, wrong_clock
 from aaiclick.chaos.strikes import Strikes
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.snowflake import get_snowflake_id
@@ -145,6 +146,62 @@ async def test_only_ways_that_somebody_uses_are_struck():
     assert "worker 1" not in dict(Strikes(scene, print)._ways()), "who is in trouble already"
     for way in (client, served, worker, server):
         await way.close()
+
+
+# --- other faults -----------------------------------------------------------------------------------------------------
+
+CLOCKS = """
+import datetime, pickle, time
+from datetime import UTC
+clocks = time.time(), time.time_ns() / 1e9, datetime.datetime.now(UTC).timestamp(), datetime.datetime.now().timestamp()
+there = pickle.loads(pickle.dumps(datetime.datetime.now(tz=UTC))).timestamp()
+print(*clocks, datetime.datetime.utcnow().replace(tzinfo=UTC).timestamp(), datetime.datetime.today().timestamp(), there)
+"""
+
+
+@pytest.mark.parametrize("shift", [86_400.0, -3_600.0])
+def test_a_clock_that_is_wrong_is_wrong_for_all_who_ask(tmp_path, shift):
+    started = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CLOCKS],
+        env={**os.environ, **wrong_clock(tmp_path, shift)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = [float(each) for each in started.stdout.split()]
+    assert [each - shift for each in told] == pytest.approx([time.time()] * 7, abs=60), started.stderr
+
+
+class Still(Strikes):
+    """Nothing waits."""
+
+    def __init__(self, workers=(), *, disk=False) -> None:
+        self.said = []
+        self.disk = disk
+        changing = asyncio.Lock()
+        scene = SimpleNamespace(workers=list(workers), frozen=set(), skipped=set(), changing=changing, fill=self._fill)
+        super().__init__(scene, self.said.append)
+        self.scene = scene
+
+    async def _fill(self, **_):
+        return [SimpleNamespace(has_full_disk=self.disk)]
+
+    def _kill(self, kind, victims):
+        """Nobody is there."""
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_a_disk_that_could_not_be_mounted_is_no_strike(able):
+    strikes = Still([SimpleNamespace(alive=True, number=1, processes=list)], disk=able)
+    await strikes.run([Strike(0.0, "disk", 1)])
+    assert strikes.counts == ({"disk": 1} if able else {})
+    assert strikes.scene.skipped == (set() if able else {"disk: no right to mount a small one"})
+
+
+@pytest.mark.parametrize("kind", ["worker", "zombie", "clock"])
+async def test_what_hits_nobody_is_no_strike(kind, monkeypatch):
+    monkeypatch.setattr("aaiclick.chaos.strikes.AGAIN_SECONDS", 0)
+    strikes = Still()
+    await strikes.run([Strike(0.0, kind, 1)])
+    assert strikes.counts == {}
+    assert strikes.said == [f"   0.0 s  {kind}: no worker was there"]
 
 
 # --- the checker ------------------------------------------------------------------------------------------------------
