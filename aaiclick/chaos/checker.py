@@ -4,7 +4,7 @@
 |---|---|
 | I1 | everything that a client was told is there is there, and has ended |
 | I2, I3 | one success of each task and attempt, counted by a trigger of this run; what the doctor finds |
-| I4 | no attempt began before an attempt of each predecessor had ended, by the tasks' own histories |
+| I4 | no attempt began before one of each predecessor had ended, or before its time, by the tasks' own histories |
 | I5 | one task for each key and one job for each, with as many tasks as it must have, whatever was said twice |
 | I6, I12 | what the doctor finds; poison among the dead letters and nothing else |
 | I10 | each term given once, and not before the former one was over, by a trigger of this run |
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.chaos import history
 from aaiclick.chaos.flow import differences
 from aaiclick.chaos.history import Seen
-from aaiclick.chaos.load import FILE, JOB_NAME
+from aaiclick.chaos.load import FILE, JOB_NAME, POISON_ATTEMPTS
 from aaiclick.chaos.recoveries import Recovery, explain, recoveries
 from aaiclick.chaos.servers import LEASE_SECONDS
 from aaiclick.data.client import Client
@@ -116,9 +116,12 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     verdict.tasks, verdict.jobs = len(rows), len(jobs)
     verdict.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
     _judge_items(verdict, meant, rows)
+    _judge_posted(verdict, meant, rows)
+    _judge_redriven(verdict, meant, rows)
     _judge_jobs(verdict, meant, rows, jobs)
     _judge_seen(verdict, seen, rows)
     _judge_order(verdict, meant, seen, rows)
+    _judge_times(verdict, meant, seen)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
     strikes = history.notes(directory, "strikes")
     verdict.recoveries, verdict.struck_again = await recoveries(connection, seen, strikes)
@@ -149,7 +152,8 @@ async def violations(connection: Connection, clickhouse: Client) -> list[str]:
 
 TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
 JOBS = """
-    SELECT id, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1::text) + 1)) AS key FROM jobs
+    SELECT id, org_id::text, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
+    FROM jobs
 """
 TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
@@ -183,12 +187,6 @@ def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, 
     keys = Counter(row["idempotency_key"] for row in rows.values() if row["idempotency_key"])
     verdict.duplicated += [f"I5: there are {n} tasks with the key {key}" for key, n in keys.items() if n > 1]
     verdict.unexpected += [f"a task has the key {key}, which nobody used" for key in keys if key not in wanted]
-    alone = {task_id for each in meant if each.get("meant") == "tasks" for task_id in each["ids"]}
-    verdict.unexpected += [
-        f"task {row['id']} has no job and no key, and nobody asked for it"
-        for row in rows.values()
-        if row["job_id"] is None and row["idempotency_key"] is None and row["id"] not in alone
-    ]
     for key, task_id in told.items():
         row, (status, org) = rows.get(task_id), wanted[key]
         if row is None or row["status"] not in ENDED:
@@ -197,6 +195,43 @@ def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, 
             verdict.unexpected.append(f"item {key}, task {task_id} is {row['status']}: {row['error']}")
         elif row["org_id"] != org:
             verdict.violated.append(f"I11: item {key} of org {org} belongs to {row['org_id']}")
+
+
+def _judge_posted(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any]) -> None:
+    """Items that have no key of their own: those that clients heard of, and no others."""
+    heard = {each["key"]: each["ids"] for each in meant if each.get("heard") == "posted"}
+    told = {task_id for ids in heard.values() for task_id in ids}
+    for task_id in told:
+        status = rows[task_id]["status"] if task_id in rows else "is not there"
+        if status not in ENDED:
+            verdict.lost.append(f"item {task_id}: {status}")
+        elif status != "COMPLETED":
+            verdict.unexpected.append(f"item {task_id} is {status}")
+    told |= {task_id for each in meant if each.get("meant") == "tasks" for task_id in each["ids"]}
+    others = [id_ for id_, row in rows.items() if row["job_id"] is None and row["idempotency_key"] is None]
+    strange = [task_id for task_id in others if task_id not in told]
+    unanswered = sum(each["count"] for each in meant if each.get("meant") == "posted" and each["key"] not in heard)
+    if len(strange) > unanswered:  # of those who were never answered, some may be there
+        verdict.unexpected += [f"task {id_} has no job and no key, and nobody asked for it" for id_ in strange]
+
+
+def _judge_redriven(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any]) -> None:
+    """What was dead and got another chance has used it."""
+    chances = Counter(task_id for each in meant if each.get("heard") == "redriven" for task_id in each["ids"])
+    for task_id, more in chances.items():
+        attempts = rows[task_id]["attempt"] if task_id in rows else 0
+        if attempts < (1 + more) * POISON_ATTEMPTS:
+            verdict.lost.append(f"task {task_id} was given {more} more chances, and ran {attempts} times in all")
+
+
+def _judge_times(verdict: Verdict, meant: list[dict[str, Any]], seen: dict[int, list[Seen]]) -> None:
+    """Nothing began before its time."""
+    ids = {key: id_ for each in meant if each.get("heard") == "items" for key, id_ in each["ids"].items()}
+    for each in meant:
+        for key in each.get("later", ()):
+            began = min((m.at for m in seen.get(ids.get(key, 0), ()) if m.event == "begin"), default=each["not_before"])
+            if began < each["not_before"]:
+                verdict.disordered.append(f"item {key} began {each['not_before'] - began:.2f} s before its time")
 
 
 def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, Any]) -> None:
@@ -208,12 +243,14 @@ def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, A
     for each in meant:
         if each.get("heard") not in ("job", "flow"):
             continue
-        status = jobs[each["job"]]["status"] if each["job"] in jobs else None
-        if status not in ENDED:
-            verdict.lost.append(f"job {each['job']}: {status or 'is not there'}")
-        elif status != "COMPLETED":
-            verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {status}")
-        for task_id in wanted[each["key"]].get("tasks", ()):
+        job, asked = jobs.get(each["job"]), wanted[each["key"]]
+        if job is None or job["status"] not in ENDED:
+            verdict.lost.append(f"job {each['job']}: {job['status'] if job else 'is not there'}")
+        elif job["status"] not in asked.get("ends", ("COMPLETED",)):
+            verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {job['status']}")
+        elif job["org_id"] != asked.get("org", job["org_id"]):
+            verdict.violated.append(f"I11: job {each['job']} of org {asked['org']} belongs to {job['org_id']}")
+        for task_id in asked.get("tasks", ()):
             row = rows.get(task_id)
             if row is None or row["status"] not in ENDED:
                 verdict.lost.append(f"task {task_id} of job {each['job']}: {row['status'] if row else 'is not there'}")

@@ -20,6 +20,7 @@ from aaiclick.chaos.checker import WATCH
 from aaiclick.chaos.flow import DAG, JOBS, NAME
 from aaiclick.chaos.history import note
 from aaiclick.chaos.load import BODIES, CLIENTS, FILE, RETRY, Client, Pace
+from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
@@ -104,7 +105,7 @@ class Scene:
             async with OrchContext(target=self.servers.postgres):
                 for job in JOBS:
                     await set_retry_policy(f"{NAME}.{job}", RetryPolicy(**RETRY))
-            made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker"])
+            made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker", "writer"])
             self._key = made.text
         finally:
             await connection.close()
@@ -115,7 +116,8 @@ class Scene:
         for number in range(CLIENTS):
             rng = random.Random(f"{self._seed}/client {number}")  # noqa: S311
             way = await Way.make(self.servers, data=False)
-            self.clients.append(Client(number, rng, way, self.history, orgs, self._pace))
+            await way.add("server", Proxy(("127.0.0.1", self.server.port)))
+            self.clients.append(Client(number, rng, way, self.history, orgs, self._pace, self._key))
         self._beside = [asyncio.create_task(self._mind()), asyncio.create_task(self._count())]
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:

@@ -106,6 +106,11 @@ class Way:
             replace(servers.clickhouse, port=lines["clickhouse"].port if data else 0),
         )
 
+    async def add(self, name: str, proxy: Proxy) -> None:
+        """One more line."""
+        self.lines[name] = proxy
+        await proxy.start()
+
     async def close(self) -> None:
         for proxy in self.lines.values():
             await proxy.stop()

@@ -130,7 +130,7 @@ class Strikes:
         """Somebody's way to a server, one that is good at the moment."""
         rng = strike.rng()
         who, way = rng.choice(self._ways())
-        server = rng.choice([each for each in ("queue", "queue", "clickhouse") if each in way.lines])
+        server = rng.choice([each for each in ("queue", "queue", "clickhouse", "server") if each in way.lines])
         proxy, mode = way.lines[server], rng.choice(MODES)
         if mode == "forgotten" and (server != "queue" or way not in self._patient()):
             mode = "reset"

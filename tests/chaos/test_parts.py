@@ -253,7 +253,7 @@ class Scene:
         history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
         history.note(self.directory, "clients", heard="items", ids={key: task_id})
 
-    async def job(self, key="j", *, over=True, tasks=0, total=None, fired=False) -> int:
+    async def job(self, key="j", *, over=True, tasks=0, total=None, fired=False, **more) -> int:
         """One that a client meant and heard of; with that many tasks more than `total`, if that is given."""
         job_id = get_snowflake_id()
         await self.db.execute(
@@ -264,7 +264,7 @@ class Scene:
         )  # fmt: skip
         if not fired:
             total = tasks if total is None else total
-            history.note(self.directory, "clients", meant="job", key=key, tasks=[], edges=[], total=total)
+            history.note(self.directory, "clients", meant="job", key=key, tasks=[], edges=[], total=total, **more)
             history.note(self.directory, "clients", heard="job", key=key, job=job_id)
         return job_id
         return job_id
@@ -382,6 +382,52 @@ async def test_work_that_nobody_asked_for_is_noticed(scene):
         f"job {unheard_of} has the key nobody's, which nobody used",
         "task 4711 ran, and is not there",
     ]
+
+
+async def test_items_that_were_posted_are_there_once_and_done(scene):
+    """They have no key of their own."""
+    posted = partial(history.note, scene.directory, "clients")
+    done, dead, waits = [await scene.task(asked=False, status=each) for each in ("COMPLETED", "DEAD_LETTER", "PENDING")]
+    posted(meant="posted", key="1", count=4)
+    posted(heard="posted", key="1", ids=[done, dead, waits, 4711])
+    found = (await scene.verdict()).faults
+    assert sorted(found["lost"]) == sorted([f"item {waits}: PENDING", "item 4711: is not there"])
+    assert found["unexpected"] == [f"item {dead} is DEAD_LETTER"]
+    await scene.task(asked=False)
+    assert len((await scene.verdict()).unexpected) == 2, "it was done twice"
+    posted(meant="posted", key="2", count=1)
+    assert len((await scene.verdict()).unexpected) == 1, "or it is the one of which nobody was told"
+
+
+async def test_another_chance_that_was_not_used_is_noticed(scene):
+    used, not_used = [await scene.task(status="DEAD_LETTER", attempt=each, seen=False) for each in (6, 5)]
+    history.note(scene.directory, "clients", heard="redriven", ids=[used, not_used])
+    assert (await scene.verdict()).lost == [f"task {not_used} was given 1 more chances, and ran 5 times in all"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 1.0])
+async def test_what_begins_before_its_time_is_noticed(scene, seconds):
+    scene.meant("later", await scene.task(key="later"))
+    history.note(scene.directory, "clients", later=["later", "unheard of"], not_before=time.monotonic() + seconds)
+    assert len((await scene.verdict()).disordered) == (seconds > 0)
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "CANCELLED", "FAILED"])
+async def test_a_job_ends_as_it_may(scene, status):
+    job = await scene.job("j", ends=["COMPLETED", "CANCELLED"])
+    if status != "COMPLETED":
+        tasks = {"FAILED": "failed_tasks", "CANCELLED": "cancelled_tasks"}[status]
+        of = {"FAILED": "DEAD_LETTER"}.get(status, status)
+        await scene.db.execute(f"UPDATE jobs SET status = $1::text::job_status, total_tasks = 1, {tasks} = 1", status)
+        await scene.task(job=job, status=of, seen=False)
+    found = await scene.verdict()
+    assert (found.unexpected == [f"job {job} (j) is FAILED"]) == (status == "FAILED")
+    assert found.violated == []
+
+
+async def test_a_job_of_another_org_is_noticed(scene):
+    job = await scene.job("theirs", org="other")
+    assert (await scene.verdict()).violated == [f"I11: job {job} of org other belongs to {DEFAULT_ORG_ID}"]
 
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
