@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aaiclick.chaos.checker import MOST_RECOVERY_SECONDS, Verdict, judge, violations
+from aaiclick.chaos.checker import judge, violations
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import schedule
 from aaiclick.chaos.strikes import Strikes
+from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import click
 import uvloop
 
-from aaiclick.chaos.checker import MOST_RECOVERY_SECONDS
 from aaiclick.chaos.run import LEAST_RATIO, Order, Report, run
 from aaiclick.chaos.schedule import INTERVALS
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, PER_SECOND, Soaked, Trend, soak
+from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED
 
