@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aaiclick.chaos.checker import judge, violations
 from aaiclick.chaos.scene import Scene
@@ -137,22 +137,32 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
             await scene.calm()
             rested = await _wait(scene, load, time.monotonic() + REST_SECONDS)
         seconds = time.monotonic() - began
-        load.cancel()
-        await asyncio.gather(load, return_exceptions=True)
+        refused = await end_load(load)
         say(f"{'At rest' if rested else 'Not at rest'} after {seconds:.1f} s; looking at what is there.")
-        return replace(await _judge(scene, strikes, seconds, rested), began=began)
+        report = await _judge(scene, strikes, seconds, rested)
+        report.verdict.unexpected += refused
+        return replace(report, began=began)
 
 
 async def _wait(scene: Scene, load: asyncio.Task[None], deadline: float) -> bool:
     """Until all is submitted and done, or the time is over; whether all is done."""
     while (left := deadline - time.monotonic()) > 0:
         if load.done():
-            load.result()
             if await scene.rests(min(left, 1.0)):
                 return True
         else:
             await asyncio.wait([load], timeout=min(left, 1.0))
     return False
+
+
+async def end_load(load: asyncio.Task[None]) -> list[str]:
+    """Clients submit no more; what one was told that it could not expect, such as that its job is not there."""
+    load.cancel()
+    await asyncio.wait([load])
+    if load.cancelled() or load.exception() is None:
+        return []
+    errors = cast("ExceptionGroup[Exception]", load.exception()).exceptions
+    return [f"a client was told: {type(error).__name__}: {error}" for error in errors]
 
 
 async def _judge(scene: Scene, strikes: Strikes, seconds: float, rested: bool) -> Report:

@@ -164,8 +164,10 @@ class Scene:
             await connection.close()
 
     async def load(self, tasks: int) -> None:
-        """Submit about that many tasks; ends when all are accepted."""
-        await asyncio.gather(*(client.submit(tasks // CLIENTS) for client in self.clients))
+        """Submit about that many tasks; ends when all are accepted, or when a client hears what it cannot expect."""
+        async with asyncio.TaskGroup() as together:
+            for client in self.clients:
+                together.create_task(client.submit(tasks // CLIENTS))
 
     async def rests(self, seconds: float) -> bool:
         """Whether nothing is left to be done within some time."""

@@ -15,9 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.run import end_load
+from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import INTERVALS, Strike, schedule
 from aaiclick.chaos.servers import Way, wrong_clock
 from aaiclick.chaos.strikes import Strikes
+from aaiclick.errors import NotFoundError
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
@@ -193,6 +196,30 @@ async def test_what_hits_nobody_is_no_strike(kind, monkeypatch):
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------
+
+
+class Refused:
+    """A client whose job is gone; the other one waits for ever."""
+
+    def __init__(self, *, waits) -> None:
+        self._waits = waits
+
+    async def submit(self, tasks) -> None:
+        if self._waits:
+            await asyncio.sleep(600)
+        raise NotFoundError("There is no job 7.", remedy="Look.")
+
+
+async def test_what_a_client_could_not_expect_is_told_and_keeps_nobody_from_judging():
+    scene = SimpleNamespace(clients=[Refused(waits=True), Refused(waits=False)])
+    load = asyncio.create_task(Scene.load(scene, 100))
+    await asyncio.wait([load], timeout=10)
+    [told] = await end_load(load)
+    assert told.startswith("a client was told: NotFoundError: There is no job 7.")
+    waiting = asyncio.create_task(Scene.load(SimpleNamespace(clients=[Refused(waits=True)]), 100))
+    await asyncio.sleep(0)
+    assert await end_load(waiting) == []
+
 
 IN_THE_BACKGROUND = """
 import asyncio, signal
