@@ -8,6 +8,8 @@ flow       a reactive DAG, and what must be in its datasets
 bodies     what the tasks do
 history    what clients and tasks saw, in files outside of all this
 checker    histories against PostgreSQL and ClickHouse
+expected   … and what must be so of tasks and jobs
+verdict    what it comes to
 scene      an installation of a run's own, with workers and clients
 strikes    each kind of fault, done to it
 run        all of it, beside a calm run

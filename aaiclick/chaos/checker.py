@@ -4,33 +4,36 @@
 |---|---|
 | I1 | everything that a client was told is there is there, and has ended |
 | I2, I3 | one success of each task and attempt, counted by a trigger of this run; what the doctor finds |
-| I4 | no attempt began before an attempt of each predecessor had ended, by the tasks' own histories |
-| I5 | one task for each key, whatever was said twice |
-| I6, I10, I12 | what the doctor finds; terms of leaders given once; poison among the dead letters and nothing else |
-| I7, I8 | tables and references agree; after two sweeps nothing is left |
+| I4 | no attempt began before one of each predecessor had ended, or before its time, by the tasks' own histories |
+| I5 | one task for each key and one job for each, with as many tasks as it must have, whatever was said twice |
+| I6, I12 | what the doctor finds; poison among the dead letters and nothing else |
+| I10 | each term given once, and not before the former one was over, by a trigger of this run |
+| I7, I8 | tables and references agree, before anything is let go of and after; after two sweeps nothing is left |
 | I9 | nothing waits in the outbox; every sale that a client was told of is in the reactive DAG's datasets, once |
 | I11 | tasks ran for the org that they were submitted for |
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.chaos import history
+from aaiclick.chaos import expected, history
 from aaiclick.chaos.flow import differences
 from aaiclick.chaos.history import Seen
-from aaiclick.chaos.load import FILE
-from aaiclick.chaos.recoveries import Recovery, explain, recoveries
-from aaiclick.chaos.servers import LEASE_SECONDS
+from aaiclick.chaos.load import FILE, JOB_NAME
+from aaiclick.chaos.recoveries import explain, recoveries
+from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
 from aaiclick.data.client import Client
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.store.doctor import check_invariants
+from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
+
+GRACE_SECONDS = 30.0
 
 WATCH = """
 CREATE SCHEMA chaos;
@@ -39,56 +42,25 @@ CREATE FUNCTION chaos.outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINE
 BEGIN INSERT INTO chaos.outcomes VALUES (NEW.id, NEW.attempt, NEW.status); RETURN NULL; END $$;
 CREATE TRIGGER chaos_outcome AFTER UPDATE OF status ON tasks FOR EACH ROW
     WHEN (NEW.status = 'COMPLETED') EXECUTE FUNCTION chaos.outcome();
-CREATE TABLE chaos.terms (term bigint, worker_id bigint);
+CREATE TABLE chaos.terms (term bigint, worker_id bigint, began_at timestamptz DEFAULT clock_timestamp());
 CREATE FUNCTION chaos.term() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN INSERT INTO chaos.terms VALUES (NEW.leader_term, NEW.id); RETURN NULL; END $$;
 CREATE TRIGGER chaos_term AFTER UPDATE ON workers FOR EACH ROW
     WHEN (NEW.is_leader AND (NEW.leader_term IS DISTINCT FROM OLD.leader_term OR NOT OLD.is_leader))
     EXECUTE FUNCTION chaos.term();
+CREATE TABLE chaos.ends (
+    term bigint, until timestamptz, stopped bool, by text, ended_at timestamptz DEFAULT clock_timestamp()
+);
+CREATE FUNCTION chaos.term_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    INSERT INTO chaos.ends VALUES (OLD.leader_term, OLD.leader_until, NEW.status = 'STOPPED', current_query());
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_term_end AFTER UPDATE ON workers FOR EACH ROW
+    WHEN (OLD.is_leader AND NOT NEW.is_leader) EXECUTE FUNCTION chaos.term_end();
 """
 """What the run itself writes down about outcomes and leaders, in the transactions that make them; not among our
 tables, where the wall between organisations would be missed."""
-
-
-FAULTS = (
-    "lost", "unexpected", "duplicated", "accepted twice", "disordered", "orphans", "outbox left", "violated",
-)  # fmt: skip
-
-
-MOST_RECOVERY_SECONDS = LEASE_SECONDS + 5.0
-
-
-@dataclass
-class Verdict:
-    """What was found; everything but the figures should be empty."""
-
-    lost: list[str] = field(default_factory=list[str])
-    unexpected: list[str] = field(default_factory=list[str])
-    duplicated: list[str] = field(default_factory=list[str])
-    accepted_twice: list[str] = field(default_factory=list[str])
-    disordered: list[str] = field(default_factory=list[str])
-    orphans: list[str] = field(default_factory=list[str])
-    outbox_left: list[str] = field(default_factory=list[str])
-    violated: list[str] = field(default_factory=list[str])
-    recovered: int = 0
-    tasks: int = 0
-    jobs: int = 0
-    recoveries: list[Recovery] = field(default_factory=list[Recovery])
-    """Tasks of killed processes that began again, the quickest first."""
-    slow: list[str] = field(default_factory=list[str])
-    """Where the time of those that took too long went."""
-    struck_again: int = 0
-    """Those of a killed process whose next attempt was struck, too, before it began."""
-    ends: list[float] = field(default_factory=list[float])
-    """When attempts came to their end, by the clock of the histories."""
-
-    @property
-    def faults(self) -> dict[str, list[str]]:
-        return {name: getattr(self, name.replace(" ", "_")) for name in FAULTS}
-
-    @property
-    def clean(self) -> bool:
-        return not any(self.faults.values())
 
 
 async def judge(connection: Connection, clickhouse: Client, directory: Path) -> Verdict:
@@ -99,12 +71,16 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     for moment in history.attempts(directory):
         seen[moment.task_id].append(moment)
     rows: dict[int, Any] = {row["id"]: row for row in await connection.fetch(TASKS)}
-    verdict.tasks, verdict.jobs = len(rows), await connection.fetchval("SELECT count(*) FROM jobs")
+    jobs: dict[int, Any] = {row["id"]: row for row in await connection.fetch(JOBS, JOB_NAME)}
+    verdict.tasks, verdict.jobs = len(rows), len(jobs)
     verdict.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
-    _judge_items(verdict, meant, rows)
-    _judge_jobs(verdict, meant, rows, {row["id"]: row["status"] for row in await connection.fetch(JOBS)})
-    _judge_seen(verdict, seen, rows)
-    _judge_order(verdict, meant, seen, rows)
+    expected.judge_items(verdict, meant, rows)
+    expected.judge_posted(verdict, meant, rows)
+    expected.judge_redriven(verdict, meant, rows)
+    expected.judge_jobs(verdict, meant, rows, jobs)
+    expected.judge_seen(verdict, seen, rows)
+    expected.judge_order(verdict, meant, seen, rows)
+    expected.judge_times(verdict, meant, seen)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
     strikes = history.notes(directory, "strikes")
     verdict.recoveries, verdict.struck_again = await recoveries(connection, seen, strikes)
@@ -112,90 +88,45 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
     for row in await connection.fetch(TWICE):
         verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
-    for row in await connection.fetch(TERMS):
-        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
-    for finding in await check_invariants(connection, grace_seconds=30):
-        verdict.violated.append(f"{finding.invariant}: {finding.kind} {finding.id}: {finding.finding}")
+    await _judge_leaders(verdict, connection)
     for row in await connection.fetch("SELECT id FROM outbox WHERE processed_at IS NULL"):
         verdict.outbox_left.append(f"I9: event {row['id']} waits in the outbox")
-    for finding in await disagreements(connection, clickhouse, orphan_seconds=0):
-        (verdict.orphans if finding.invariant == "I8" else verdict.violated).append(
-            f"{finding.invariant}: {finding.table} {finding.finding}"
-        )
+    found = await violations(connection, clickhouse)
+    verdict.orphans += [each for each in found if each.startswith("I8")]
+    verdict.violated += [each for each in found if not each.startswith("I8")]
     return verdict
 
 
+async def violations(connection: Connection, clickhouse: Client) -> list[str]:
+    """What the doctor finds, in both databases."""
+    found = [
+        f"{each.invariant}: {each.kind} {each.id}: {each.finding}"
+        for each in await check_invariants(connection, grace_seconds=GRACE_SECONDS)
+    ]
+    return found + [
+        f"{each.invariant}: {each.table} {each.finding}"
+        for each in await disagreements(connection, clickhouse, orphan_seconds=0)
+    ]
+
+
 TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
-JOBS = "SELECT id, status::text FROM jobs"
+JOBS = """
+    SELECT id, org_id::text, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
+    FROM jobs
+"""
 TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
-ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER")
+EARLY = """
+    SELECT t.term, f.term AS former
+    FROM (SELECT *, lag(term) OVER (ORDER BY term) AS before FROM chaos.terms) AS t
+    JOIN chaos.terms f ON f.term = t.before LEFT JOIN chaos.ends e ON e.term = f.term
+    WHERE e.term IS NULL OR t.began_at < e.ended_at OR (t.began_at < e.until AND NOT e.stopped AND e.by <> $1)
+"""
+"""Terms that began before the former one was over; it may be over early for who has stopped, or resigned ($1)."""
 
 
-def _judge_items(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any]) -> None:
-    wanted: dict[str, tuple[str, str]] = {}
-    told: dict[str, int] = {}
-    for each in meant:
-        if each.get("meant") == "items":
-            wanted |= {key: (status, each["org"]) for key, status in each["keys"].items()}
-        if each.get("heard") == "items":
-            for key, task_id in each["ids"].items():
-                if told.setdefault(key, task_id) != task_id:
-                    verdict.duplicated.append(f"I5: item {key} was said to be task {told[key]} and task {task_id}")
-    keys = Counter(row["idempotency_key"] for row in rows.values() if row["idempotency_key"])
-    verdict.duplicated += [f"I5: there are {n} tasks with the key {key}" for key, n in keys.items() if n > 1]
-    verdict.unexpected += [f"a task has the key {key}, which nobody used" for key in keys if key not in wanted]
-    for key, task_id in told.items():
-        row, (status, org) = rows.get(task_id), wanted[key]
-        if row is None or row["status"] not in ENDED:
-            verdict.lost.append(f"item {key}, task {task_id}: {row['status'] if row else 'is not there'}")
-        elif row["status"] != status:
-            verdict.unexpected.append(f"item {key}, task {task_id} is {row['status']}: {row['error']}")
-        elif row["org_id"] != org:
-            verdict.violated.append(f"I11: item {key} of org {org} belongs to {row['org_id']}")
-
-
-def _judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, str]) -> None:
-    tasks = {each["key"]: each["tasks"] for each in meant if each.get("meant") == "job"}
-    for each in meant:
-        if each.get("heard") not in ("job", "flow"):
-            continue
-        status = jobs.get(each["job"])
-        if status not in ENDED:
-            verdict.lost.append(f"job {each['job']}: {status or 'is not there'}")
-        elif status != "COMPLETED":
-            verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {status}")
-        for task_id in tasks.get(each["key"], ()):
-            row = rows.get(task_id)
-            if row is None or row["status"] not in ENDED:
-                verdict.lost.append(f"task {task_id} of job {each['job']}: {row['status'] if row else 'is not there'}")
-
-
-def _judge_seen(verdict: Verdict, seen: dict[int, list[Seen]], rows: dict[int, Any]) -> None:
-    """Every accepted attempt ran to its end, and everything that ran was asked for, by the org that asked."""
-    for task_id, row in rows.items():
-        ran = seen.get(task_id, [])
-        noted = row["type"].startswith("aaiclick.chaos.bodies.")
-        ended = any(each.event == "end" and each.attempt == row["attempt"] for each in ran)
-        if noted and row["status"] == "COMPLETED" and not ended:
-            verdict.unexpected.append(f"task {task_id} is completed by attempt {row['attempt']}, which never ended")
-        if any(each.org_id != row["org_id"] for each in ran):
-            verdict.violated.append(f"I11: task {task_id} of org {row['org_id']} ran for another")
-        last = max((each.attempt for each in ran), default=0)
-        if last > row["attempt"]:
-            verdict.violated.append(f"I2: task {task_id} ran as attempt {last}, and says {row['attempt']}")
-
-
-def _judge_order(
-    verdict: Verdict, meant: list[dict[str, Any]], seen: dict[int, list[Seen]], rows: dict[int, Any]
-) -> None:
-    heard = {each["key"] for each in meant if each.get("heard") == "job"}
-    for each in meant:
-        if each.get("meant") != "job" or each["key"] not in heard:
-            continue
-        for before, after in each["edges"]:
-            accepted = rows[before]["attempt"] if before in rows else 0
-            ended = [m.at for m in seen.get(before, ()) if m.event == "end" and m.attempt == accepted]
-            began = [m.at for m in seen.get(after, ()) if m.event == "begin"]
-            if began and (not ended or min(began) < max(ended)):
-                verdict.disordered.append(f"task {after} began before task {before} had ended")
+async def _judge_leaders(verdict: Verdict, connection: Connection) -> None:
+    for row in await connection.fetch(TERMS):
+        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
+    for row in await connection.fetch(EARLY, statement("resign")):
+        verdict.violated.append(f"I10: term {row['term']} began before term {row['former']} was over")

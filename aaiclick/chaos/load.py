@@ -10,9 +10,11 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -20,12 +22,17 @@ from uuid import UUID
 from aaiclick.chaos.flow import NAME, TASKS
 from aaiclick.chaos.history import note
 from aaiclick.chaos.servers import Way
+from aaiclick.client import AsyncClient, calls
+from aaiclick.errors import ConflictError
 from aaiclick.operators import map as map_rows
-from aaiclick.orchestration import Group, OrchContext, Task, create_job, lifecycle
+from aaiclick.orchestration import Group, OrchContext, Task, cancel_job, create_job, lifecycle
+from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store import control
 from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.plan import NewTask
+from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
@@ -34,16 +41,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE = "clients"
+JOB_NAME = "chaos "
 BODIES = "aaiclick.chaos.bodies"
 RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
 ATTEMPTS = 100
 POISON_ATTEMPTS = 3
 ITEMS = 50
+POSTED = 10
+LATER_SECONDS = 1.0
+DONE, CANCELLED, POISON = "COMPLETED", "CANCELLED", "DEAD_LETTER"
 SALES = 20
 CLIENTS = 2
 WAIT_SECONDS = 20.0
-AWAY = (*lifecycle.AWAY, TimeoutError)
-"""The answer did not come: nobody knows whether it was done."""
+AWAY = (*lifecycle.AWAY, TimeoutError, ConflictError)
+"""The answer did not come: nobody knows whether it was done. Or the first request is still being answered."""
 
 
 @dataclass
@@ -86,12 +97,19 @@ class Client:
     history: Path
     orgs: list[UUID]
     pace: Pace
+    key: str = field(repr=False)
     submitted: int = 0
+    _poison: list[int] = field(default_factory=list[int])
     _context: OrchContext = field(init=False)
+    _server: AsyncClient = field(init=False)
 
     async def submit(self, tasks: int) -> None:
         """Work of about that many tasks."""
-        async with OrchContext(target=self.way.to_postgres) as self._context:
+        url = f"http://127.0.0.1:{self.way.lines['server'].port}"
+        async with (
+            OrchContext(target=self.way.to_postgres) as self._context,
+            AsyncClient(url, self.key, timeout_seconds=WAIT_SECONDS / 4) as self._server,
+        ):
             while self.submitted < tasks:
                 kind = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
                 made = await getattr(self, f"_{kind}")(f"{self.number}-{self.submitted}")
@@ -101,11 +119,13 @@ class Client:
     # --- kinds of work ------------------------------------------------------------------------------------------------
 
     async def _items(self, key: str) -> int:
-        """Queue items of one org, some of which fail; now and then everything is said twice."""
+        """Queue items of one org, some of which fail, some for later; now and then everything is said twice."""
         org = self.rng.choice(self.orgs)
         plans = [(f"{key}-{i}", *self._item()) for i in range(ITEMS)]
+        later = {name for name, _, _ in plans if self.rng.random() < 0.05}
+        run_at = datetime.now(UTC) + timedelta(seconds=LATER_SECONDS)
         note(
-            self.history, FILE, meant="items", org=str(org),
+            self.history, FILE, meant="items", org=str(org), later=sorted(later), not_before=_later(),
             keys={name: POISON if body == "poison" else DONE for name, body, _ in plans},
         )  # fmt: skip
         for _ in range(2 if self.rng.random() < 0.1 else 1):
@@ -114,12 +134,35 @@ class Client:
                     get_snowflake_id(), f"{BODIES}.{body}", f"{BODIES}.{body}", json.dumps(arguments),
                     retry_policy=json.dumps(RETRY), idempotency_key=name,
                     max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
+                    available_at=run_at if name in later else None,
                 )
                 for name, body, arguments in plans
             ]  # fmt: skip
             ids = await self._insist(lambda made=made: self._enqueue(made, org))
             note(self.history, FILE, heard="items", ids=dict(zip((name for name, _, _ in plans), ids, strict=True)))
+            self._poison += [id_ for id_, (_, body, _) in zip(ids, plans, strict=True) if body == "poison"]
         return ITEMS
+
+    async def _posted(self, key: str) -> int:
+        """Items through the API server. Nothing but the Idempotency-Key says that they were sent before."""
+        note(self.history, FILE, meant="posted", key=key, count=POSTED)
+        item = {"type": f"{BODIES}.plain", "entrypoint": f"{BODIES}.plain", "payload": {"history": str(self.history)}}
+        call = calls.post("/v1/tasks", {"items": [{**item, "max_attempts": ATTEMPTS}] * POSTED}, once=True)
+        answer = await self._insist(lambda: self._server.call(call))
+        note(self.history, FILE, heard="posted", key=key, ids=[int(each) for each in answer["ids"]])
+        return POSTED
+
+    async def _redrive(self, _: str) -> int:
+        """Another chance for what never works, as far as it is dead by now."""
+
+        async def again() -> set[int]:
+            async with self._connection() as connection:
+                return await control.redrive(connection, task_ids=self._poison)
+
+        back = await self._insist(again)
+        note(self.history, FILE, heard="redriven", ids=sorted(back))
+        self._poison = [task_id for task_id in self._poison if task_id not in back]
+        return 1
 
     def _item(self) -> tuple[str, dict[str, object]]:
         luck, history = self.rng.random(), str(self.history)
@@ -156,14 +199,24 @@ class Client:
         layers = [[source], *([each for each in g.members if isinstance(each, Task)] for g in groups), [sink]]
         edges = [(a.id, b.id) for left, right in itertools.pairwise(layers) for a in left for b in right]
         edges += [(g.members[-2].id, g.members[-1].id) for g in groups]
-        return await self._job(key, [*tasks, *groups, sink], [*tasks, sink], edges)
+        return (await self._job(key, [*tasks, *groups, sink], [*tasks, sink], edges))[0]
+
+    async def _cancelled(self, key: str) -> int:
+        """A chain of which nobody wants the end any more."""
+        first, second = self._task("plain", seconds=0.1), self._task("plain", seconds=0.1)
+        first >> second  # pyright: ignore[reportUnusedExpression]
+        nodes, edges = [first, second], [(first.id, second.id)]
+        total, job_id = await self._job(key, [*nodes], nodes, edges, ends=[DONE, CANCELLED])
+        await asyncio.sleep(0.2 * self.rng.random())
+        await self._insist(lambda: cancel_job(job_id))
+        return total
 
     async def _objects(self, key: str) -> int:
         """A table handed from task to task."""
         rows = self.rng.randint(1, 2000)
         made = self._task("make", rows=rows)
         looked = self._task("check", rows=made, times=1, count=rows)
-        return await self._job(key, [made, looked], [made, looked], [(made.id, looked.id)])
+        return (await self._job(key, [made, looked], [made, looked], [(made.id, looked.id)]))[0]
 
     async def _map(self, key: str) -> int:
         """A map over the table of another task, and somebody who looks at all of it."""
@@ -173,15 +226,16 @@ class Client:
         handle = map_rows(f"{BODIES}.doubled", made, chunk_rows=rows // chunks + 1, options=options)
         handle.max_attempts, handle.retry_policy = ATTEMPTS, RETRY
         looked = self._task("check", rows=handle, times=2, count=rows)
-        await self._job(key, [made, handle, looked], [made, looked], [(made.id, looked.id)])
-        return chunks + 4
+        added = math.ceil(rows / (rows // chunks + 1)) + 1  # one for each chunk, and one that puts them together
+        nodes = [made, handle, looked]
+        return (await self._job(key, [*nodes], nodes, [(made.id, looked.id)], added=added))[0]
 
     async def _grow(self, key: str) -> int:
         """A task that adds tasks."""
-        grown = self._task("grow", width=self.rng.randint(1, 10))
-        last = self._task("plain")
+        width = self.rng.randint(1, 10)
+        grown, last = self._task("grow", width=width), self._task("plain")
         grown >> last  # pyright: ignore[reportUnusedExpression]
-        return await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)]) + 5
+        return (await self._job(key, [grown, last], [grown, last], [(grown.id, last.id)], added=width))[0]
 
     async def _flow(self, key: str) -> int:
         """The source of the reactive DAG fires."""
@@ -195,7 +249,7 @@ class Client:
             for n in range(self.rng.randint(1, SALES))
         ]
         note(self.history, FILE, meant="flow", key=key, rows=rows)
-        trigger = {"kind": "manual", "payload": {"rows": rows}}
+        trigger = {"kind": "manual", "payload": {"rows": rows, "key": key}}
 
         async def fire() -> int:
             async with self._connection() as connection:
@@ -210,15 +264,36 @@ class Client:
             f"{BODIES}.{body}", {"history": str(self.history), **arguments}, max_attempts=ATTEMPTS, retry_policy=RETRY
         )
 
-    async def _job(self, key: str, nodes: list[Task | Group], tasks: list[Task], edges: list[tuple[int, int]]) -> int:
-        note(self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges)
-
-        async def create() -> int:
-            return (await create_job(f"chaos {key}", nodes, idempotency_key=key)).id
-
-        job_id = await self._insist(create)
+    async def _job(
+        self,
+        key: str,
+        nodes: list[Task | Group],
+        tasks: list[Task],
+        edges: list[tuple[int, int]],
+        *,
+        added: int = 0,
+        ends: Sequence[str] = (DONE,),
+    ) -> tuple[int, int]:
+        """Of some org; it `ends` as one of these, and its tasks add `added`. Returns how many that are, and its id."""
+        total, org = len(tasks) + added, self.rng.choice(self.orgs)
+        note(
+            self.history, FILE, meant="job", key=key, tasks=[task.id for task in tasks], edges=edges, total=total,
+            ends=ends, org=str(org),
+        )  # fmt: skip
+        make = partial(self._create if org == DEFAULT_ORG_ID else self._create_for, f"{JOB_NAME}{key}", key, nodes)
+        job_id = await self._insist(lambda: make(org))
         note(self.history, FILE, heard="job", key=key, job=job_id)
-        return len(tasks)
+        return total, job_id
+
+    async def _create(self, name: str, key: str, nodes: list[Task | Group], _: UUID) -> int:
+        return (await create_job(name, nodes, idempotency_key=key)).id
+
+    async def _create_for(self, name: str, key: str, nodes: list[Task | Group], org: UUID) -> int:
+        """As the API server does for who has a key of that org."""
+        plan, names = make_plan(closure(nodes))
+        async with self._connection() as connection:
+            job = NewJob(get_snowflake_id(), name, org, idempotency_key=key)
+            return await submit_job(connection, job, plan, names)
 
     async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:
@@ -230,6 +305,12 @@ class Client:
                 await asyncio.sleep(0.1 + 0.2 * self.rng.random())
 
 
-DONE, POISON = "COMPLETED", "DEAD_LETTER"
-SHARES = {"items": 6, "dag": 20, "objects": 4, "map": 1, "grow": 2, "flow": 1}
+def _later() -> float:
+    """When what is for later may begin at the earliest, by the clock of histories; it is not that of PostgreSQL."""
+    return time.monotonic() + LATER_SECONDS - 0.1
+
+
+SHARES = {
+    "items": 6, "posted": 2, "redrive": 1, "dag": 20, "cancelled": 2, "objects": 4, "map": 1, "grow": 2, "flow": 1,
+}  # fmt: skip
 """Kind of work → how often it comes; by tasks, items and DAGs are half each."""

@@ -99,6 +99,7 @@ class Proxy:
     _server: asyncio.Server | None = None
     _passing: asyncio.Event = field(default_factory=asyncio.Event)
     _calls: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _struck: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
         self._passing.set()
@@ -114,7 +115,11 @@ class Proxy:
         self.cut()
 
     async def strike(self, mode: str, seconds: float) -> None:
-        """Be bad for a while."""
+        """Be bad for a while; two of these come one after the other."""
+        async with self._struck:
+            await self._strike(mode, seconds)
+
+    async def _strike(self, mode: str, seconds: float) -> None:
         self.mode, self.delay_seconds = mode, 0.02 + 0.08 * random.random()  # noqa: S311
         if mode == "reset":
             self.cut()

@@ -12,21 +12,28 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from aaiclick.chaos.checker import MOST_RECOVERY_SECONDS, Verdict, judge
+from aaiclick.chaos.checker import judge, violations
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import schedule
 from aaiclick.chaos.strikes import Strikes
+from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.scratch import scratch_directory
 from aaiclick.store.engine import connect
 from aaiclick.store.tables import release_jobs
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
+
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
 
 REST_SECONDS = 300.0
 """How long everything may take to come to rest once the faults have ended."""
 LEAST_RATIO = 0.5
+OVER = "SELECT id FROM jobs WHERE completed_at IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -130,17 +137,17 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
             await scene.calm()
             rested = await _wait(scene, load, time.monotonic() + REST_SECONDS)
         seconds = time.monotonic() - began
-        load.cancel()
-        await asyncio.gather(load, return_exceptions=True)
+        refused = await end_load(load)
         say(f"{'At rest' if rested else 'Not at rest'} after {seconds:.1f} s; looking at what is there.")
-        return replace(await _judge(scene, strikes, seconds, rested), began=began)
+        report = await _judge(scene, strikes, seconds, rested)
+        report.verdict.unexpected += refused
+        return replace(report, began=began)
 
 
 async def _wait(scene: Scene, load: asyncio.Task[None], deadline: float) -> bool:
     """Until all is submitted and done, or the time is over; whether all is done."""
     while (left := deadline - time.monotonic()) > 0:
         if load.done():
-            load.result()
             if await scene.rests(min(left, 1.0)):
                 return True
         else:
@@ -148,17 +155,50 @@ async def _wait(scene: Scene, load: asyncio.Task[None], deadline: float) -> bool
     return False
 
 
+async def end_load(load: asyncio.Task[None]) -> list[str]:
+    """Clients submit no more; what one was told that it could not expect, such as that its job is not there."""
+    load.cancel()
+    await asyncio.wait([load])
+    if load.cancelled() or load.exception() is None:
+        return []
+    errors = cast("ExceptionGroup[Exception]", load.exception()).exceptions
+    return [f"a client was told: {type(error).__name__}: {error}" for error in errors]
+
+
 async def _judge(scene: Scene, strikes: Strikes, seconds: float, rested: bool) -> Report:
     left = await scene.stop_workers()
-    postgres, clickhouse = scene.servers.postgres, scene.servers.clickhouse
+    verdict, swept = await look(
+        scene.servers.postgres, scene.servers.clickhouse, scene.history, calm=not strikes.counts
+    )
+    verdict.violated += [f"process {pid} outlived its worker" for pid in left]
+    return Report(verdict, strikes.counts, seconds, rested, swept, scene.warmed_up_by, scene.skipped)
+
+
+async def look(
+    postgres: PostgresTarget, clickhouse: ClickHouseTarget, history: Path, *, calm: bool
+) -> tuple[Verdict, int]:
+    """Judge what is there, and how many tables nobody knew.
+
+    What every job holds is let go of on the way, to see that nothing is left then. A table that was dropped too early
+    shows only before that.
+    """
     connection = await connect(postgres)
     try:
-        await release_jobs(connection, [row["id"] for row in await connection.fetch("SELECT id FROM jobs")])
-        await PgCleanupWorker(reclaim_seconds=0, postgres=postgres, clickhouse=clickhouse).run_once()
-        sweeper = TableSweeper(0, postgres=postgres, clickhouse=clickhouse)
-        swept = sum([await sweeper.run_once() for _ in range(2)])
-        verdict = await judge(connection, await connect_clickhouse(clickhouse), scene.history)
-        verdict.violated += [f"process {pid} outlived its worker" for pid in left]
+        client = await connect_clickhouse(clickhouse)
+        before = [each for each in await violations(connection, client) if not each.startswith("I8")]
+        swept = await _let_go(connection, postgres, clickhouse)
+        verdict = await judge(connection, client, history)
     finally:
         await connection.close()
-    return Report(verdict, strikes.counts, seconds, rested, swept, scene.warmed_up_by, scene.skipped)
+    if calm and swept:
+        before.append(f"I8: {swept} tables were known to nobody, though nothing broke")
+    verdict.violated = list(dict.fromkeys([*before, *verdict.violated]))
+    return verdict, swept
+
+
+async def _let_go(connection: Connection, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> int:
+    """Jobs that are over hold nothing any more, and what nobody holds is dropped; returns what nobody knew."""
+    await release_jobs(connection, [row["id"] for row in await connection.fetch(OVER)])
+    await PgCleanupWorker(reclaim_seconds=0, postgres=postgres, clickhouse=clickhouse).run_once()
+    sweeper = TableSweeper(0, postgres=postgres, clickhouse=clickhouse)
+    return sum([await sweeper.run_once() for _ in range(2)])

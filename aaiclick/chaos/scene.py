@@ -18,7 +18,9 @@ import psutil
 from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.checker import WATCH
 from aaiclick.chaos.flow import DAG, JOBS, NAME
-from aaiclick.chaos.load import BODIES, CLIENTS, RETRY, Client, Pace
+from aaiclick.chaos.history import note
+from aaiclick.chaos.load import BODIES, CLIENTS, FILE, RETRY, Client, Pace
+from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
@@ -103,7 +105,7 @@ class Scene:
             async with OrchContext(target=self.servers.postgres):
                 for job in JOBS:
                     await set_retry_policy(f"{NAME}.{job}", RetryPolicy(**RETRY))
-            made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker"])
+            made = await create_key(connection, org_id=DEFAULT_ORG_ID, name="chaos", scopes=["worker", "writer"])
             self._key = made.text
         finally:
             await connection.close()
@@ -113,8 +115,9 @@ class Scene:
         await self.replace_dead()
         for number in range(CLIENTS):
             rng = random.Random(f"{self._seed}/client {number}")  # noqa: S311
-            way = await Way.make(self.servers)
-            self.clients.append(Client(number, rng, way, self.history, orgs, self._pace))
+            way = await Way.make(self.servers, data=False)
+            await way.add("server", Proxy(("127.0.0.1", self.server.port)))
+            self.clients.append(Client(number, rng, way, self.history, orgs, self._pace, self._key))
         self._beside = [asyncio.create_task(self._mind()), asyncio.create_task(self._count())]
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:
@@ -148,6 +151,7 @@ class Scene:
                 while await connection.fetchval(AT_WORK) < self._wanted + SERVED_WORKERS:
                     arguments = json.dumps({"history": str(self.history), "seconds": 0.2})
                     made = [NewTask(get_snowflake_id(), PLAIN, PLAIN, arguments) for _ in range(count)]
+                    note(self.history, FILE, meant="tasks", ids=[task.id for task in made])
                     await enqueue_tasks(connection, made)
                     self.warmed_up_by += len(made)
                     await asyncio.sleep(1.0)
@@ -160,8 +164,10 @@ class Scene:
             await connection.close()
 
     async def load(self, tasks: int) -> None:
-        """Submit about that many tasks; ends when all are accepted."""
-        await asyncio.gather(*(client.submit(tasks // CLIENTS) for client in self.clients))
+        """Submit about that many tasks; ends when all are accepted, or when a client hears what it cannot expect."""
+        async with asyncio.TaskGroup() as together:
+            for client in self.clients:
+                together.create_task(client.submit(tasks // CLIENTS))
 
     async def rests(self, seconds: float) -> bool:
         """Whether nothing is left to be done within some time."""
@@ -191,28 +197,35 @@ class Scene:
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    async def _add_worker(self, *, served: bool, clock_seconds: float, full_disk: bool) -> None:
+    async def _add_worker(self, *, served: bool, clock_seconds: float, full_disk: bool) -> Worker:
         self._started += 1
-        way = await Way.make(self.servers, self.server.port if served else None)
+        way = await Way.make(self.servers, self.server.port if served else None, data=not served)
         of = self._started, self.directory, way, self._variables
         worker = ServedWorker(*of, self._key) if served else Worker(*of)
         worker.start(clock_seconds=clock_seconds, full_disk=full_disk)
         self.workers.append(worker)
-        if full_disk and not worker.has_full_disk:
-            self.skipped.add("disk: no right to mount a small one")
+        return worker
 
-    async def replace_dead(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
+    async def replace_dead(self) -> None:
         """As many workers as there should be, and the API server."""
         async with self.changing:
-            for worker in [each for each in self.workers if not each.alive]:
-                self.workers.remove(worker)
-                self.dead.append(worker)
-            if not self.server.alive:
-                self.server.start()
-            served = sum(isinstance(each, ServedWorker) for each in self.workers)
-            missing = [False] * (self._wanted - len(self.workers) + served)
-            for kind in [*missing, *[True] * (SERVED_WORKERS - served)]:
-                await self._add_worker(served=kind, clock_seconds=clock_seconds, full_disk=full_disk)
+            await self.fill()
+
+    async def fill(
+        self, *, without: Worker | None = None, clock_seconds: float = 0.0, full_disk: bool = False
+    ) -> list[Worker]:
+        """The same for who holds `changing`; returns the workers that it started."""
+        for worker in [each for each in self.workers if each is without or not each.alive]:
+            self.workers.remove(worker)
+            self.dead.append(worker)
+        if not self.server.alive:
+            self.server.start()
+        served = sum(isinstance(each, ServedWorker) for each in self.workers)
+        missing = [False] * (self._wanted - len(self.workers) + served)
+        return [
+            await self._add_worker(served=kind, clock_seconds=clock_seconds, full_disk=full_disk)
+            for kind in [*missing, *[True] * (SERVED_WORKERS - served)]
+        ]
 
     async def _mind(self) -> None:
         """What every installation has: somebody who starts workers again. One that finds no PostgreSQL ends at once."""

@@ -29,13 +29,22 @@ LEASE_SECONDS = 5.0
 CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
-CLOCK = """import os, time
+CLOCK = """import ctypes, datetime, gc, os, time
 _shift = float(os.environ["CHAOS_CLOCK"])
 _time, _time_ns = time.time, time.time_ns
 time.time = lambda: _time() + _shift
 time.time_ns = lambda: _time_ns() + int(_shift * 1e9)
+def _wrong(right, by=datetime.timedelta(seconds=_shift)):
+    return classmethod(lambda cls, *zone, **zones: right.__get__(None, cls)(*zone, **zones) + by)
+_methods = gc.get_referents(datetime.datetime.__dict__)[0]
+for _name in ("now", "utcnow"):
+    _methods[_name] = _wrong(_methods[_name])
+ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 """
-"""A wall clock that is wrong, for every Python process below."""
+"""A wall clock that is wrong, for every Python process below.
+
+`datetime.now` asks the system and not `time.time`. It is changed in the class itself: drivers written in C know that
+class, and no other that would take its place."""
 
 
 class Servers:
@@ -76,29 +85,35 @@ class Servers:
 
 @dataclass(eq=False)
 class Way:
-    """How one process reaches the servers; `queue` is PostgreSQL, or the API server for those who go there."""
+    """How one process reaches the servers that it uses; `queue` is PostgreSQL, or the API server for those who go
+    there.
+    """
 
-    queue: Proxy
-    clickhouse: Proxy
+    lines: dict[str, Proxy]
     to_postgres: PostgresTarget
     to_clickhouse: ClickHouseTarget
 
     @classmethod
-    async def make(cls, servers: Servers, api_port: int | None = None) -> Way:
+    async def make(cls, servers: Servers, api_port: int | None = None, *, data: bool = True) -> Way:
+        """With `data` also to ClickHouse."""
         queue = servers.proxy_of("postgres") if api_port is None else Proxy(("127.0.0.1", api_port))
-        clickhouse = servers.proxy_of("clickhouse")
-        await queue.start()
-        await clickhouse.start()
+        lines = {"queue": queue} | ({"clickhouse": servers.proxy_of("clickhouse")} if data else {})
+        for proxy in lines.values():
+            await proxy.start()
         return cls(
-            queue,
-            clickhouse,
+            lines,
             replace(servers.postgres, host="127.0.0.1", port=queue.port, options=(("sslmode", "disable"),)),
-            replace(servers.clickhouse, port=clickhouse.port),
+            replace(servers.clickhouse, port=lines["clickhouse"].port if data else 0),
         )
 
+    async def add(self, name: str, proxy: Proxy) -> None:
+        """One more line."""
+        self.lines[name] = proxy
+        await proxy.start()
+
     async def close(self) -> None:
-        await self.queue.stop()
-        await self.clickhouse.stop()
+        for proxy in self.lines.values():
+            await proxy.stop()
 
 
 class Program:
@@ -122,10 +137,7 @@ class Program:
             self._disk = logs
         environment = {**os.environ, **self._variables(logs)}
         if clock_seconds:
-            (self._directory / "clock").mkdir(exist_ok=True)
-            (self._directory / "clock" / "sitecustomize.py").write_text(CLOCK)
-            paths = [str(self._directory / "clock"), environment.get("PYTHONPATH", "")]
-            environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(clock_seconds)}
+            environment |= wrong_clock(self._directory, clock_seconds)
         with (self._directory / f"{self.name}{self.number}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aaiclick", *self._command()],
@@ -239,7 +251,18 @@ class ServedWorker(Worker):
     def _variables(self, logs: Path) -> dict[str, str]:
         hidden = ("AAICLICK_DATABASE_URL", "AAICLICK_CLICKHOUSE_URL")
         known = {name: value for name, value in super()._variables(logs).items() if name not in hidden}
-        return known | {"AAICLICK_SERVER": f"http://127.0.0.1:{self.way.queue.port}", "AAICLICK_API_KEY": self._key}
+        return known | {
+            "AAICLICK_SERVER": f"http://127.0.0.1:{self.way.lines['queue'].port}",
+            "AAICLICK_API_KEY": self._key,
+        }
+
+
+def wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
+    """The environment of a process whose clock is wrong by that much."""
+    (directory / "clock").mkdir(exist_ok=True)
+    (directory / "clock" / "sitecustomize.py").write_text(CLOCK)
+    paths = [str(directory / "clock"), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(seconds)}
 
 
 def _mount(directory: Path) -> bool:

@@ -32,12 +32,17 @@ ENDLESS = 10**9
 PER_SECOND = 60.0
 """Tasks a second, well below what two cores can do: a load that follows the machine's mood would grow with it."""
 
+LEAST_SHARE = 0.9
+"""Of the tasks that were asked for, to be completed."""
+
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 TUPLES = """
     SELECT sum(n_dead_tup)::float8 AS dead, sum(n_live_tup)::float8 AS live FROM pg_stat_user_tables
     WHERE schemaname = 'public'
 """
 """Not what the checker of chaos writes down beside it."""
+COMPLETED = "SELECT count(*) FROM chaos.outcomes"
+"""Also those that are forgotten by now."""
 TABLES = "SELECT count() AS n FROM system.tables WHERE database NOT IN ('system', 'information_schema')"
 
 
@@ -83,11 +88,24 @@ class Soaked:
     trends: list[Trend]
     seconds: float
     tasks: int
+    """Completed."""
+
+    per_second: float
+    """Asked for."""
 
     @property
     def judged(self) -> bool:
         """Whether it was long enough for a line to tell anything."""
         return self.seconds >= LEAST_SECONDS
+
+    @property
+    def least_tasks(self) -> int:
+        return int(LEAST_SHARE * self.per_second * self.seconds)
+
+    @property
+    def kept_up(self) -> bool:
+        """Whether the load was there: what stands still does not grow."""
+        return not self.judged or self.tasks >= self.least_tasks
 
     @property
     def flat(self) -> bool:
@@ -113,7 +131,7 @@ async def soak(
         Scene(directory, workers, seed, keep_seconds=KEEP_SECONDS, per_second=per_second) as scene,
     ):
         await scene.warm_up()
-        began = time.monotonic()
+        began, before = time.monotonic(), await _completed(scene)
         load = asyncio.create_task(scene.load(ENDLESS))
         samples: list[tuple[float, Sample]] = []
         try:
@@ -127,7 +145,9 @@ async def soak(
         finally:
             load.cancel()
             await asyncio.gather(load, return_exceptions=True)
-        return Soaked(trends(samples), time.monotonic() - began, sum(each.submitted for each in scene.clients))
+        return Soaked(
+            trends(samples), time.monotonic() - began, await _completed(scene) - before, per_second=per_second
+        )
 
 
 def trends(samples: Sequence[tuple[float, Sample]]) -> list[Trend]:
@@ -145,16 +165,16 @@ def _trend(kind: str, of: str, points: list[tuple[float, float]]) -> Trend:
     return Trend(kind, of, values[0], values[-1], gained, 3600 * slope, gained > allowed)
 
 
+async def _completed(scene: Scene) -> int:
+    connection = await connect(scene.servers.postgres)
+    try:
+        return await connection.fetchval(COMPLETED)
+    finally:
+        await connection.close()
+
+
 async def _sample(scene: Scene) -> Sample:
-    found: Sample = {}
-    for name, processes in await asyncio.to_thread(_processes, scene):
-        figures: list[tuple[int, int]] = []
-        for each in processes:
-            with contextlib.suppress(psutil.Error):  # a server's child may have ended by now
-                figures.append((each.memory_full_info().uss, each.num_fds()))
-        if figures:
-            found["memory", name] = sum(memory for memory, _ in figures) / 1e6
-            found["file handles", name] = sum(handles for _, handles in figures)
+    found = await asyncio.to_thread(_of_processes, scene)
     connection = await connect(scene.servers.postgres)
     try:
         found["connections", "PostgreSQL"] = float(await connection.fetchval(CONNECTIONS))
@@ -169,17 +189,38 @@ async def _sample(scene: Scene) -> Sample:
     return found
 
 
-def _processes(scene: Scene) -> list[tuple[str, list[psutil.Process]]]:
-    """Ours one by one: those that are there throughout have the same name each time. A server's together."""
-    found: list[tuple[str, list[psutil.Process]]] = []
+def _of_processes(scene: Scene) -> Sample:
+    """Of each that is there throughout, and of each role on average: one that is replaced midway counts in that."""
+    found: Sample = {}
+    roles: dict[tuple[str, str], list[float]] = {}
+    for role, name, processes in _processes(scene):
+        figures: list[tuple[int, int]] = []
+        for each in processes:
+            with contextlib.suppress(psutil.Error):  # a server's child may have ended by now
+                figures.append((each.memory_full_info().uss, each.num_fds()))
+        if figures:
+            found["memory", name] = sum(memory for memory, _ in figures) / 1e6
+            found["file handles", name] = sum(handles for _, handles in figures)
+            for kind in ("memory", "file handles") if role else ():
+                roles.setdefault((kind, role), []).append(found[kind, name])
+    return {(kind, f"each {role}"): statistics.fmean(figures) for (kind, role), figures in roles.items()} | found
+
+
+def _processes(scene: Scene) -> list[tuple[str, str, list[psutil.Process]]]:
+    """Role, name and processes. Ours one by one: those that are there throughout have the same name each time. A
+    database's together, which keeps its name.
+    """
+    found: list[tuple[str, str, list[psutil.Process]]] = []
     for program in (*scene.workers, scene.server):
         for n, process in enumerate(program.processes()):
-            role = "process" if n else "supervisor" if program in scene.workers else "itself"
-            found.append((f"{program.name} {program.number}, {role} {process.pid}", [process]))
+            part = "process" if n else "supervisor" if program in scene.workers else "itself"
+            found.append(
+                (f"{program.name} {part}", f"{program.name} {program.number}, {part} {process.pid}", [process])
+            )
     for name, pid in scene.servers.pids().items():
         with contextlib.suppress(psutil.Error):
             server = psutil.Process(pid)
-            found.append((name, [server, *server.children(recursive=True)]))
+            found.append(("", name, [server, *server.children(recursive=True)]))
     return found
 
 
@@ -194,6 +235,7 @@ def _log_bytes(directory: Path) -> int:
 
 def _said(sample: Sample) -> str:
     sums: dict[str, float] = {}
-    for (kind, _), figure in sample.items():
-        sums[kind] = sums.get(kind, 0.0) + figure
+    for (kind, of), figure in sample.items():
+        if not of.startswith("each "):
+            sums[kind] = sums.get(kind, 0.0) + figure
     return ", ".join(f"{kind} {figure:,.0f}" for kind, figure in sums.items())

@@ -12,16 +12,28 @@ from typing import Any
 import psutil
 
 from aaiclick.chaos.history import note
-from aaiclick.chaos.proxy import AT_ONCE, MODES, Proxy
+from aaiclick.chaos.proxy import AT_ONCE, MODES
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import Strike
 from aaiclick.chaos.servers import LEASE_SECONDS, ServedWorker, Way, Worker
 from aaiclick.orchestration.transport.line import GONE
 from aaiclick.store.engine import connect
 
+TRIES = 4
+AGAIN_SECONDS = 0.5
+NO_MOUNT = "no right to mount a small one"
+
+
+class Missed(Exception):  # noqa: N818
+    """Nobody was struck. A moment later somebody may be there (`again`)."""
+
+    def __init__(self, reason: str, *, again: bool = True) -> None:
+        super().__init__(reason)
+        self.again = again
+
 
 class Strikes:
-    """Does what a schedule says."""
+    """Does what a schedule says, and counts what it did."""
 
     def __init__(self, scene: Scene, say: Callable[[str], None]) -> None:
         self._scene = scene
@@ -35,23 +47,37 @@ class Strikes:
         try:
             for strike in strikes:
                 await asyncio.sleep(max(0.0, strike.at_seconds - (time.monotonic() - began)))
-                what = await getattr(self, f"_strike_{strike.kind}")(strike)
-                self.counts[strike.kind] += 1
-                self._say(f"{strike.at_seconds:6.1f} s  {what}")
+                self._say(f"{strike.at_seconds:6.1f} s  {await self._strike(strike)}")
         finally:
             for task in self._pending:
                 task.cancel()
             await asyncio.gather(*self._pending, return_exceptions=True)
 
-    def _choose(self, strike: Strike) -> Worker | None:
+    async def _strike(self, strike: Strike) -> str:
+        """Says what it did; what hits nobody is tried again for a moment, and does not count."""
+        what = ""
+        for _ in range(TRIES):
+            try:
+                what = await getattr(self, f"_strike_{strike.kind}")(strike)
+            except Missed as missed:
+                what = f"{strike.kind}: {missed}"
+                if not missed.again:
+                    break
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                self.counts[strike.kind] += 1
+                break
+        return what
+
+    def _choose(self, strike: Strike) -> Worker:
         able = [each for each in self._scene.workers if each.alive and each.number not in self._scene.frozen]
-        return strike.rng().choice(able) if able else None
+        if not able:
+            raise Missed("no worker was there")
+        return strike.rng().choice(able)
 
     async def _strike_worker(self, strike: Strike) -> str:
         """Its process, its supervisor, or both."""
         worker = self._choose(strike)
-        if worker is None:
-            return "worker: nobody was there to be killed"
         supervisor, *others = worker.processes() or [None]
         victims = {"process": others, "supervisor": [supervisor], "all": [supervisor, *others]}
         which = strike.rng().choice(list(victims))
@@ -61,6 +87,8 @@ class Strikes:
         return f"worker {worker.number}: {which} killed"
 
     def _kill(self, kind: str, victims: list[psutil.Process]) -> None:
+        if not victims:
+            raise Missed("there was no process to kill")
         for victim in victims:
             with contextlib.suppress(psutil.Error):
                 victim.kill()
@@ -69,8 +97,6 @@ class Strikes:
     async def _strike_zombie(self, strike: Strike) -> str:
         """Frozen for longer than its lease, then let go on."""
         worker = self._choose(strike)
-        if worker is None:
-            return "zombie: nobody was there to be frozen"
         frozen = worker.processes()
         for process in frozen:
             with contextlib.suppress(psutil.Error):
@@ -96,23 +122,28 @@ class Strikes:
         return await self._kill_server("clickhouse")
 
     async def _kill_server(self, name: str) -> str:
-        killed = await asyncio.to_thread(self._scene.servers.kill, name)
-        return f"{name}: {'killed' if killed else 'was down'}"
+        if not await asyncio.to_thread(self._scene.servers.kill, name):
+            raise Missed("was down")
+        return f"{name}: killed"
 
     async def _strike_network(self, strike: Strike) -> str:
-        """Somebody's way to a server."""
+        """Somebody's way to a server, one that is good at the moment."""
         rng = strike.rng()
-        ways = [("client", client.number, client.way) for client in self._scene.clients]
-        ways += [("worker", worker.number, worker.way) for worker in self._scene.workers]
-        ways.append(("server", 1, self._scene.server.way))
-        who, number, way = rng.choice(ways)
-        server, mode = rng.choice(("queue", "queue", "clickhouse")), rng.choice(MODES)
+        who, way = rng.choice(self._ways())
+        server = rng.choice([each for each in ("queue", "queue", "clickhouse", "server") if each in way.lines])
+        proxy, mode = way.lines[server], rng.choice(MODES)
         if mode == "forgotten" and (server != "queue" or way not in self._patient()):
             mode = "reset"
-        proxy: Proxy = getattr(way, server)
         seconds = rng.uniform(0.5, 1.5 * LEASE_SECONDS)
         self._later(proxy.strike(mode, seconds))
-        return f"network: {mode} between {who} {number} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+        return f"network: {mode} between {who} and {server} for {0 if mode in AT_ONCE else seconds:.1f} s"
+
+    def _ways(self) -> list[tuple[str, Way]]:
+        """Who has one, and no trouble on it yet."""
+        ways = [(f"client {client.number}", client.way) for client in self._scene.clients]
+        ways += [(f"worker {worker.number}", worker.way) for worker in self._scene.workers]
+        ways.append(("server 1", self._scene.server.way))
+        return [(who, way) for who, way in ways if all(each.mode == "pass" for each in way.lines.values())] or ways
 
     def _patient(self) -> list[Way]:
         """Those who notice that an answer does not come though the network takes everything: workers on PostgreSQL."""
@@ -135,7 +166,7 @@ class Strikes:
                 connection.terminate()
         leader = next((each for each in self._scene.workers if each.pid == pid), None)
         if leader is None:
-            return "leader: there was none"
+            raise Missed("there was none")
         self._kill(strike.kind, leader.processes())
         await asyncio.sleep(0.2)
         await self._scene.replace_dead()
@@ -152,13 +183,12 @@ class Strikes:
 
     async def _exchange(self, strike: Strike, how: str, *, clock_seconds: float = 0.0, full_disk: bool = False) -> str:
         worker = self._choose(strike)
-        if worker is None:
-            return f"{strike.kind}: nobody was there to be replaced"
         async with self._scene.changing:
             self._kill(strike.kind, worker.processes())
-            self._scene.workers.remove(worker)
-            self._scene.dead.append(worker)
-        await self._scene.replace_dead(clock_seconds=clock_seconds, full_disk=full_disk)
+            started = await self._scene.fill(without=worker, clock_seconds=clock_seconds, full_disk=full_disk)
+        if full_disk and not any(each.has_full_disk for each in started):
+            self._scene.skipped.add(f"disk: {NO_MOUNT}")
+            raise Missed(NO_MOUNT, again=False)
         return f"worker {worker.number}: replaced by one with its {how}"
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import click
@@ -30,10 +32,14 @@ from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import engine, migrate
-from aaiclick.store.doctor import INVARIANTS, check_invariants
+from aaiclick.store.doctor import INVARIANTS, check_invariant
 from aaiclick.store.migrations import HEAD
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
+SHOWN = 3
 SMALL_DISK_BYTES = 1_000_000_000
 CLOCK_SECONDS = 2.0
 ORPHAN_SECONDS = 3600.0 + 2 * 300.0
@@ -136,7 +142,7 @@ async def _repair(settings: Settings) -> Finding:
     postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
     connection = await engine.connect(postgres)
     try:
-        reaped = await reaper.run_once(connection)
+        reaped = await _reap_all(connection)
         due = await promoter.run_once(connection)
         dropped = await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once()
         dropped += await TableSweeper(postgres=postgres, clickhouse=clickhouse).run_once()
@@ -150,20 +156,27 @@ async def _repair(settings: Settings) -> Finding:
     )
 
 
-async def _invariants(settings: Settings) -> Finding:
+async def _reap_all(connection: Connection) -> Counter[str]:
+    """Pass after pass, each of which takes so many, until one finds nothing more."""
+    total: Counter[str] = Counter()
+    while any((found := await reaper.run_once(connection)).values()):
+        total.update(found)
+    return total
+
+
+async def _invariant(name: str, settings: Settings) -> Finding:
     connection = await engine.connect(await postgres_target(settings))
     try:
-        found = await check_invariants(connection)
+        checked = await check_invariant(connection, name)
     finally:
         await connection.close()
-    if not found:
-        return Finding("ok", f"{', '.join(INVARIANTS)} hold")
-    first = found[0]
-    return Finding(
-        "failed",
-        f"{len(found)} violations, first {first.invariant}: {first.kind} {first.id}: {first.finding}",
-        f"{first.invariant} says: {INVARIANTS[first.invariant][1]}. This is a defect of aaiclick: please report it.",
-    )
+    says = INVARIANTS[name].says
+    if not checked.count:
+        return Finding("ok", f"holds: {says}")
+    examples = [f"{each.kind} {each.id}: {each.finding}" for each in checked.findings[:SHOWN]]
+    more = ["…"] if checked.count > SHOWN else []
+    detail = f"{checked.count:,} violations of '{says}': {'; '.join([*examples, *more])}"
+    return Finding("failed", detail, INVARIANTS[name].remedy)
 
 
 async def _clickhouse(settings: Settings) -> Finding:
@@ -223,7 +236,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "schema": (_schema, ("postgres",)),
     "clickhouse": (_clickhouse, ("home",)),
     "repair": (_repair, ("schema", "clickhouse")),
-    "invariants": (_invariants, ("schema",)),
+    **{name: (partial(_invariant, name), ("schema",)) for name in INVARIANTS},
     "clocks": (_clocks, ("postgres",)),
     "tables": (_tables, ("schema", "clickhouse")),
     "machine id": (_ids, ()),

@@ -1,26 +1,27 @@
-"""The parts of a chaos run: its schedule, its network, and a checker that notices what it is there to notice."""
+"""The parts of a chaos run: its schedule, its network, its faults and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import re
+import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import pytest
 
-from aaiclick.chaos import history
-from aaiclick.chaos.checker import WATCH, judge
 from aaiclick.chaos.proxy import Proxy
-from aaiclick.chaos.schedule import INTERVALS, schedule
-from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import connect
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.chaos.run import end_load
+from aaiclick.chaos.scene import Scene
+from aaiclick.chaos.schedule import INTERVALS, Strike, schedule
+from aaiclick.chaos.servers import Way, wrong_clock
+from aaiclick.chaos.strikes import Strikes
+from aaiclick.errors import NotFoundError
+from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
 
@@ -97,161 +98,128 @@ async def test_a_cut_is_felt_and_a_new_connection_works(echo, mode):
     writer.close()
 
 
-# --- the checker ------------------------------------------------------------------------------------------------------
+async def test_a_second_strike_does_not_end_the_first(echo):
+    first = asyncio.create_task(echo.strike("blackhole", 60))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(echo.strike("reset", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    writer.write(b"hello")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(5), 0.2)
+    assert (echo.mode, second.done()) == ("blackhole", False)
+    first.cancel()
+    await asyncio.wait([first, second])
+    assert echo.mode == "pass"
+    writer.close()
 
 
-class Scene:
-    """A database and histories in which one thing after the other is wrong."""
-
-    def __init__(self, db, client, directory) -> None:
-        self.db, self._client, self.directory = db, client, directory
-
-    async def task(self, *, status="COMPLETED", attempt=1, key=None, seen=True, org=DEFAULT_ORG_ID) -> int:
-        task_id = get_snowflake_id()
-        await self.db.execute(
-            "INSERT INTO tasks (id, type, status, attempt, idempotency_key, readiness, completed_at)"
-            " VALUES ($1, 'aaiclick.chaos.bodies.plain', 'PENDING', $2, $3, 'READY', NULL)",
-            task_id, attempt, key,
-        )  # fmt: skip
-        if status != "PENDING":
-            await self.db.execute(
-                "UPDATE tasks SET status = $2, readiness = NULL, completed_at = now() WHERE id = $1", task_id, status
-            )
-        if seen:
-            for event in ("begin", "end"):
-                history.note_attempt(str(self.directory), event, task_id, attempt, str(org))
-        return task_id
-
-    async def lost(self, task_id, attempt=1, seconds_ago=0.0) -> None:
-        await self.db.execute(
-            "INSERT INTO task_attempts (task_id, attempt, charged, outcome, ended_at)"
-            " VALUES ($1, $2, true, 'LOST', now() - $3 * interval '1 second')",
-            task_id, attempt, seconds_ago,
-        )  # fmt: skip
-
-    def meant(self, key, task_id, status="COMPLETED", org=DEFAULT_ORG_ID):
-        history.note(self.directory, "clients", meant="items", org=str(org), keys={key: status})
-        history.note(self.directory, "clients", heard="items", ids={key: task_id})
-
-    async def verdict(self):
-        return await judge(self.db, self._client, self.directory)
+async def test_only_ways_that_somebody_uses_are_struck():
+    servers = SimpleNamespace(
+        postgres=PostgresTarget("h", 1, "u", "d"), clickhouse=ClickHouseTarget("h", 1, "u", "d"),
+        proxy_of=lambda _: Proxy(("127.0.0.1", 1)),
+    )  # fmt: skip
+    client, served = await Way.make(servers, data=False), await Way.make(servers, 80, data=False)
+    worker, server = await Way.make(servers), await Way.make(servers)
+    scene = SimpleNamespace(
+        clients=[SimpleNamespace(number=1, way=client)], server=SimpleNamespace(way=server),
+        workers=[SimpleNamespace(number=1, way=worker), SimpleNamespace(number=2, way=served)],
+    )  # fmt: skip
+    struck = Counter()
+    for dice in range(200):
+        said = []
+        await Strikes(scene, said.append).run([Strike(0.0, "network", dice)])
+        struck[said[0].split("between ")[1].split(" for")[0]] += 1
+    assert set(struck) == {
+        "client 1 and queue", "worker 1 and queue", "worker 1 and clickhouse", "worker 2 and queue",
+        "server 1 and queue", "server 1 and clickhouse",
+    }  # fmt: skip
+    worker.lines["clickhouse"].mode = "latency"
+    assert "worker 1" not in dict(Strikes(scene, print)._ways()), "who is in trouble already"
+    for way in (client, served, worker, server):
+        await way.close()
 
 
-@pytest.fixture
-async def scene(aaiclick_postgres, aaiclick_clickhouse, tmp_path):
-    db = await connect(aaiclick_postgres)
-    await db.execute(WATCH)
-    yield Scene(db, await connect_clickhouse(aaiclick_clickhouse), tmp_path)
-    await db.close()
+# --- other faults -----------------------------------------------------------------------------------------------------
+
+CLOCKS = """
+import datetime, pickle, time
+from datetime import UTC
+clocks = time.time(), time.time_ns() / 1e9, datetime.datetime.now(UTC).timestamp(), datetime.datetime.now().timestamp()
+there = pickle.loads(pickle.dumps(datetime.datetime.now(tz=UTC))).timestamp()
+print(*clocks, datetime.datetime.utcnow().replace(tzinfo=UTC).timestamp(), datetime.datetime.today().timestamp(), there)
+"""
 
 
-async def test_each_fault_is_noticed(scene):
-    scene.meant("good", await scene.task(key="good"))
-    scene.meant("bad", await scene.task(key="bad", status="DEAD_LETTER"), "DEAD_LETTER")
-    assert (await scene.verdict()).clean
-
-    scene.meant("gone", 12345)
-    scene.meant("waits", await scene.task(status="PENDING", key="waits"))
-    scene.meant("dead", await scene.task(status="DEAD_LETTER", key="dead"))
-    await scene.task(key="nobody's")
-    unseen = await scene.task(seen=False)
-    scene.meant("foreign", await scene.task(key="foreign"), org="other")
-    stranger = await scene.task(org="other")
-    twice = await scene.task()
-    await scene.db.execute("INSERT INTO chaos.outcomes SELECT * FROM chaos.outcomes WHERE task_id = $1", twice)
-    scene.meant("two", await scene.task(key="two"))
-    scene.meant("two", 77)
-    await scene.db.execute("INSERT INTO chaos.terms VALUES (3, 1), (3, 2)")
-    await scene._client.run(f"CREATE TABLE t{get_snowflake_id() - (5 << 32)} (aai_id UInt64) ENGINE = Memory")
-    found = (await scene.verdict()).faults
-    assert [each.split(",")[0] for each in found["lost"]] == ["item gone", "item waits"]
-    assert len(found["unexpected"]) == 3
-    assert any(f"task {unseen} is completed by attempt 1, which never ended" in each for each in found["unexpected"])
-    assert [each.split(" ")[0] for each in found["duplicated"]] == ["I5:"]
-    assert found["accepted twice"] == [f"task {twice} was completed 2 times"]
-    assert {each[:4] for each in found["violated"]} == {"I10:", "I11:"}
-    assert any(f"task {stranger}" in each for each in found["violated"])
-    assert len(found["orphans"]) == 1
+@pytest.mark.parametrize("shift", [86_400.0, -3_600.0])
+def test_a_clock_that_is_wrong_is_wrong_for_all_who_ask(tmp_path, shift):
+    started = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CLOCKS],
+        env={**os.environ, **wrong_clock(tmp_path, shift)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = [float(each) for each in started.stdout.split()]
+    assert [each - shift for each in told] == pytest.approx([time.time()] * 7, abs=60), started.stderr
 
 
-async def test_what_begins_too_early_is_noticed(scene):
-    second, first = await scene.task(), await scene.task()
-    history.note(scene.directory, "clients", meant="job", key="k", tasks=[first, second], edges=[(first, second)])
-    assert (await scene.verdict()).clean, "nobody was told that it was accepted"
-    job = get_snowflake_id()
-    await scene.db.execute(
-        "INSERT INTO jobs (id, org_id, name, status, completed_at) VALUES ($1, $2, 'j', 'COMPLETED', now())",
-        job,
-        DEFAULT_ORG_ID,
-    )
-    history.note(scene.directory, "clients", heard="job", key="k", job=job)
-    verdict = await scene.verdict()
-    assert verdict.disordered == [f"task {second} began before task {first} had ended"]
-    assert not verdict.lost
+class Still(Strikes):
+    """Nothing waits."""
+
+    def __init__(self, workers=(), *, disk=False) -> None:
+        self.said = []
+        self.disk = disk
+        changing = asyncio.Lock()
+        scene = SimpleNamespace(workers=list(workers), frozen=set(), skipped=set(), changing=changing, fill=self._fill)
+        super().__init__(scene, self.said.append)
+        self.scene = scene
+
+    async def _fill(self, **_):
+        return [SimpleNamespace(has_full_disk=self.disk)]
+
+    def _kill(self, kind, victims):
+        """Nobody is there."""
 
 
-async def test_recovery_counts_from_death_to_the_next_begin(scene):
-    task_id, failed = [await scene.task(attempt=2, seen=False) for _ in range(2)]
-    await scene.lost(task_id)
-    begun = {11: [(task_id, 1, 10.0), (failed, 1, 10.0)], 12: [(task_id, 2, 16.5), (failed, 2, 11.2)]}
-    lines = {
-        **{
-            f"{pid}.tasks": [f"begin {of} {n} {DEFAULT_ORG_ID} {at}" for of, n, at in all_]
-            for pid, all_ in begun.items()
-        },
-        "13.tasks": [f"end {of} 2 {DEFAULT_ORG_ID} 17.0" for of in (task_id, failed)],
-        "strikes": [json.dumps({"kind": "worker", "killed": [11], "at": 11.0})],
-    }
-    for name, text in lines.items():
-        (scene.directory / name).write_text("\n".join(text) + "\n")
-    verdict = await scene.verdict()
-    assert (verdict.clean, verdict.recovered, [each.seconds for each in verdict.recoveries]) == (True, 2, [5.5])
-    assert verdict.struck_again == 0
+@pytest.mark.parametrize("able", [True, False])
+async def test_a_disk_that_could_not_be_mounted_is_no_strike(able):
+    strikes = Still([SimpleNamespace(alive=True, number=1, processes=list)], disk=able)
+    await strikes.run([Strike(0.0, "disk", 1)])
+    assert strikes.counts == ({"disk": 1} if able else {})
+    assert strikes.scene.skipped == (set() if able else {"disk: no right to mount a small one"})
 
 
-async def test_a_slow_recovery_says_where_its_time_went(scene):
-    died = time.monotonic() - 20
-    task_id = await scene.task(attempt=2, seen=False)
-    await scene.db.execute("UPDATE tasks SET claimed_at = now() - interval '8 s' WHERE id = $1", task_id)
-    await scene.lost(task_id, seconds_ago=14.0)
-    lines = {
-        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} {died - 1}"],
-        "12.tasks": [f"{event} {task_id} 2 {DEFAULT_ORG_ID} {died + 12.5}" for event in ("begin", "end")],
-        "strikes": [json.dumps({"kind": "worker", "killed": [11], "at": died})],
-    }
-    for name, text in lines.items():
-        (scene.directory / name).write_text("\n".join(text) + "\n")
-    verdict = await scene.verdict()
-    assert verdict.clean
-    [said] = verdict.slow
-    assert (
-        re.sub(r"\d+\.\d", "#", said)
-        == f"task {task_id}, attempt 1: LOST after # s, claimed after # s, begun after # s"
-    )
-    assert [float(each) for each in re.findall(r"\d+\.\d", said)] == pytest.approx([6.0, 12.0, 12.5], abs=0.5)
-
-
-@pytest.mark.parametrize("again", ["its next attempt never began", "who had it next was frozen"])
-async def test_who_is_struck_again_before_it_begins_is_counted_by_itself(scene, again):
-    last = 3 if again == "its next attempt never began" else 2
-    task_id = await scene.task(attempt=last, seen=False)
-    for attempt in range(1, last):
-        await scene.lost(task_id, attempt)
-    lines = {
-        "11.tasks": [f"begin {task_id} 1 {DEFAULT_ORG_ID} 10.0"],
-        "12.tasks": [f"begin {task_id} {last} {DEFAULT_ORG_ID} 26.5", f"end {task_id} {last} {DEFAULT_ORG_ID} 27.0"],
-        "strikes": [
-            json.dumps({"kind": "worker", "killed": [11], "at": 11.0}),
-            json.dumps({"kind": "zombie", "frozen": [12 if last == 2 else 13], "seconds": 9.0, "at": 17.0}),
-        ],
-    }
-    for name, text in lines.items():
-        (scene.directory / name).write_text("\n".join(text) + "\n")
-    verdict = await scene.verdict()
-    assert (verdict.clean, verdict.recoveries, verdict.struck_again) == (True, [], 1)
+@pytest.mark.parametrize("kind", ["worker", "zombie", "clock"])
+async def test_what_hits_nobody_is_no_strike(kind, monkeypatch):
+    monkeypatch.setattr("aaiclick.chaos.strikes.AGAIN_SECONDS", 0)
+    strikes = Still()
+    await strikes.run([Strike(0.0, kind, 1)])
+    assert strikes.counts == {}
+    assert strikes.said == [f"   0.0 s  {kind}: no worker was there"]
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------
+
+
+class Refused:
+    """A client whose job is gone; the other one waits for ever."""
+
+    def __init__(self, *, waits) -> None:
+        self._waits = waits
+
+    async def submit(self, tasks) -> None:
+        if self._waits:
+            await asyncio.sleep(600)
+        raise NotFoundError("There is no job 7.", remedy="Look.")
+
+
+async def test_what_a_client_could_not_expect_is_told_and_keeps_nobody_from_judging():
+    scene = SimpleNamespace(clients=[Refused(waits=True), Refused(waits=False)])
+    load = asyncio.create_task(Scene.load(scene, 100))
+    await asyncio.wait([load], timeout=10)
+    [told] = await end_load(load)
+    assert told.startswith("a client was told: NotFoundError: There is no job 7.")
+    waiting = asyncio.create_task(Scene.load(SimpleNamespace(clients=[Refused(waits=True)]), 100))
+    await asyncio.sleep(0)
+    assert await end_load(waiting) == []
+
 
 IN_THE_BACKGROUND = """
 import asyncio, signal

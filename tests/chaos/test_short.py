@@ -21,4 +21,7 @@ def test_nothing_is_lost_when_everything_breaks(tmp_path):
     assert {figures[each] for each in bad} == {0}
     assert figures["tasks"] >= 500
     assert figures["recovered"] > 0
-    assert all(kind in figures["faults"] for kind in INTERVALS)
+    counted = {each.split(" ")[0] for each in figures["faults"].split(", ")}
+    skipped = {"disk"} if "Not done: disk" in ran.stderr else set()
+    assert counted | skipped == set(INTERVALS)
+    assert not counted & skipped

@@ -7,12 +7,29 @@ import json
 import os
 import random
 import time
+from dataclasses import dataclass
+from types import SimpleNamespace
 
+import psutil
 import pytest
+from click.testing import CliRunner
 
 from aaiclick.chaos.load import Pace
-from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, trends
+from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, _of_processes, trends
+from aaiclick.cli import chaos
 from tests.hatchery import HATCHERY
+
+
+@dataclass
+class Worker:
+    """A program of one process."""
+
+    number: int
+    pid: int
+    name = "worker"
+
+    def processes(self):
+        return [psutil.Process(self.pid)] if self.pid else []
 
 
 def samples(kind, figure, count=100):
@@ -41,10 +58,32 @@ def test_a_process_that_was_not_there_throughout_is_not_judged():
     assert trends(points) == []
 
 
+def test_a_process_that_was_replaced_midway_counts_in_its_role():
+    scene = SimpleNamespace(workers=[Worker(1, os.getpid())], server=Worker(2, 0), servers=SimpleNamespace(pids=dict))
+    before = _of_processes(scene)
+    scene.workers = [Worker(3, os.getpid())]
+    after = _of_processes(scene)
+    roles = {("memory", "each worker supervisor"), ("file handles", "each worker supervisor")}
+    assert set(before) & set(after) == roles
+
+
 def test_only_a_soak_that_was_long_enough_is_judged():
     grown = trends(samples("memory", lambda n: 100.0 + 5 * n))
-    assert not Soaked(grown, LEAST_SECONDS, 1).flat
-    assert Soaked(grown, LEAST_SECONDS - 1, 1).flat
+    assert not Soaked(grown, LEAST_SECONDS, 1, per_second=1).flat
+    assert Soaked(grown, LEAST_SECONDS - 1, 1, per_second=1).flat
+    assert Soaked(grown, LEAST_SECONDS - 1, 1, per_second=1).kept_up
+
+
+@pytest.mark.parametrize(("tasks", "code", "said"), [
+    (32_400, 0, "nothing grows"), (32_399, 1, "32,399 tasks in 600 s, and not 32,400: too little was done"),
+])  # fmt: skip
+def test_a_soak_in_which_work_stopped_is_no_good(monkeypatch, tasks, code, said):
+    flat = Soaked(trends(samples("memory", lambda _: 100.0)), LEAST_SECONDS, tasks, per_second=60)
+    monkeypatch.setattr(chaos, "soak", lambda *_, **__: None)
+    monkeypatch.setattr(chaos, "_run", lambda _: flat)
+    result = CliRunner().invoke(chaos.soak_command, ["--minutes", "10"], standalone_mode=False)
+    assert result.return_value == code
+    assert said in result.stderr
 
 
 async def test_clients_together_submit_no_more_a_second_than_they_may():

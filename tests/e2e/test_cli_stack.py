@@ -89,7 +89,7 @@ def test_doctor_finds_a_schema_that_is_behind(aaiclick, aaiclick_stack):
         found = {line["check"]: line for line in json.loads(result.stdout)}
         assert found["schema"]["state"] == "failed"
         assert "aaiclick migrate" in found["schema"]["remedy"]
-        assert found["invariants"]["state"] == "skipped"
+        assert found["I1"]["state"] == "skipped"
         assert result.returncode == 1
         assert aaiclick("jobs", "ls", **url).returncode == 1
         assert aaiclick("migrate", **url).returncode == 0
@@ -116,7 +116,9 @@ def test_doctor_finds_a_broken_invariant(aaiclick, aaiclick_postgres, aaiclick_s
 
     aaiclick_stack.run(spoil())
     result = aaiclick("doctor", "-o", "json", AAICLICK_DATABASE_URL=aaiclick_postgres.dsn)
-    found = next(line for line in json.loads(result.stdout) if line["check"] == "invariants")
-    assert found["state"] == "failed"
-    assert "I6" in found["detail"]
+    found = {line["check"]: line for line in json.loads(result.stdout)}
+    assert [name for name, line in found.items() if line["state"] == "failed"] == ["I6"]
+    assert found["I6"]["detail"].startswith("1 violations of 'counters equal a recount")
+    assert "job 1: counts 3/3/0/0, counted 0/0/0/0" in found["I6"]["detail"]
+    assert "aaiclick jobs cancel" in found["I6"]["remedy"]
     assert result.returncode == 1
