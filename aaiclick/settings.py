@@ -21,9 +21,11 @@ from aaiclick.errors import SettingsError
 from aaiclick.targets import (
     ClickHouseTarget,
     PostgresTarget,
+    PrivateHosts,
     RuntimeTarget,
     parse_clickhouse_url,
     parse_postgres_url,
+    parse_private_hosts,
     parse_runtime,
 )
 
@@ -144,6 +146,11 @@ class Settings(BaseSettings):
         "Where datasets may be kept as Parquet, with commas: s3://bucket/prefix/ or /directory/ (of another "
         "organisation: ORG=s3://…)",
     )  # fmt: skip
+    private_hosts: Annotated[PrivateHosts, NoDecode] = _variable(
+        "AAICLICK_PRIVATE_HOSTS", PrivateHosts(),
+        "Servers without a public address that every organisation's DAGs may fetch from, with commas: hosts, addresses "
+        "or networks (10.0.0.0/8)",
+    )  # fmt: skip
     runtime_again_seconds: Seconds = _variable(
         "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which a runtime is told again of a task that nobody took"
     )
@@ -213,6 +220,13 @@ class Settings(BaseSettings):
         if not isinstance(value, str):
             return value
         return tuple(_prefix(entry.strip()) for entry in value.split(",") if entry.strip())
+
+    @field_validator("private_hosts", mode="before")
+    @classmethod
+    def _private_hosts(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        return parse_private_hosts([entry.strip() for entry in value.split(",") if entry.strip()])
 
     @field_validator("runtimes", mode="before")
     @classmethod

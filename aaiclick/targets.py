@@ -6,14 +6,16 @@ What is wrong with an address is said without repeating the password in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}
 _RUNTIME = re.compile(r"lambda|ecs_[a-z0-9_]{1,40}")
+_HOST = re.compile(r"(?=.*[a-z])[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,21 @@ class RuntimeTarget:
         return f"{self.name}{'' if self.org is None else '@' + self.org}={self.place}"
 
 
+@dataclass(frozen=True)
+class PrivateHosts:
+    """Servers of the own network that tasks may fetch from, though no public address leads to them."""
+
+    names: tuple[str, ...] = ()
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def have(self, host: str, address: IPv4Address | IPv6Address) -> bool:
+        """Whether a host may be reached that is at this address."""
+        return host.lower().rstrip(".") in self.names or any(address in network for network in self.networks)
+
+    def __str__(self) -> str:
+        return ",".join((*self.names, *map(str, self.networks)))
+
+
 WorkTarget = PostgresTarget | ServerTarget
 """Where work comes from."""
 
@@ -170,6 +187,21 @@ def parse_clickhouse_url(text: str) -> ClickHouseTarget:
     if any(each.database != first.database or each.cluster not in ("", first.cluster) for each in others):
         raise ValueError("the nodes of a cluster have one database name and one cluster name")
     return replace(first, others=tuple(replace(each, cluster="") for each in others))
+
+
+def parse_private_hosts(entries: Sequence[str]) -> PrivateHosts:
+    """Names of hosts, addresses and networks, told apart; raises ValueError for what is none of them."""
+    names = tuple(entry.lower() for entry in entries if _HOST.fullmatch(entry.lower()))
+    return PrivateHosts(names, tuple(_network(entry) for entry in entries if entry.lower() not in names))
+
+
+def _network(entry: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(entry)
+    except ValueError:
+        raise ValueError(
+            f"{entry!r:.80} is not a host, an address or a network: write for example intranet,10.0.0.0/8,127.0.0.1"
+        ) from None
 
 
 def _parse_node(url: str) -> ClickHouseTarget:

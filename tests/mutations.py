@@ -1,7 +1,8 @@
 """Does a test notice when a guard of the engine is taken away? `python -m tests.mutations [WORDS]`
 
 Each mutation removes one guard from a copy of the package, and runs the tests that stand for it on that copy until one
-fails. A guard that no test misses is printed as such, and the exit code says so. WORDS choose among them.
+fails. Before that they pass on a copy that has it: what fails then, fails for want of the guard. A guard that no test
+misses is printed as such, and the exit code says so. WORDS choose among them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,33 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 ENGINE = "tests/integration/engine"
+CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
+ENDING = "tests/integration/catalog/test_kills.py::test_a_completion_whose_answer_is_lost_leaves_everything_behind_once"
 FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token"
+END = """\
+        async with faults.transaction(connection, "end"):
+            return await _end(connection, successes, failures, releases, alone, now)
+"""
+END_THEN_EMIT = """\
+        class Later:
+            kept = []
+            def __getattr__(self, name):
+                return getattr(connection, name)
+            async def fetchval(self, text, *values):
+                if text != statement("emit_events"):
+                    return await connection.fetchval(text, *values)
+                self.kept.append(values)
+        later = Later()
+        async with faults.transaction(connection, "end"):
+            ended = await _end(later, successes, failures, releases, alone, now)
+        while later.kept:
+            await connection.fetchval(statement("emit_events"), *later.kept.pop())
+        return ended
+"""
 
 
 @dataclass(frozen=True)
@@ -31,6 +56,8 @@ class Mutation:
     tests: tuple[str, ...]
 
 
+WAITED = "+ Timeout +"
+"""What pytest-timeout says of a test that it cannot end but by ending the process."""
 SQL = "aaiclick/store/sql"
 MUTATIONS = (
     Mutation(
@@ -82,12 +109,23 @@ MUTATIONS = (
     ),
     Mutation(
         "the look at a drop that has begun, `hold_tables.sql`", f"{SQL}/hold_tables.sql",
-        "\n      AND dropping_at IS NULL ORDER BY", " ORDER BY", ("tests/integration/lifecycle/test_cleanup.py",),
+        "\n      AND dropping_at IS NULL ORDER BY", " ORDER BY", (CLEANUP,),
     ),
     Mutation(
-        "the second look at the count, `mark_dropping.sql`", f"{SQL}/mark_dropping.sql",
-        "LIMIT $1 FOR UPDATE SKIP LOCKED)) AND refcount <= 0", "LIMIT $1))",
-        ("tests/integration/lifecycle/test_cleanup.py",),
+        "the look at the count, `mark_dropping.sql`", f"{SQL}/mark_dropping.sql",
+        "refcount <= 0\n      AND (dropping_at", "(dropping_at", (CLEANUP,),
+    ),
+    Mutation(
+        "the second look at the count, which is the lock, `mark_dropping.sql`", f"{SQL}/mark_dropping.sql",
+        "FOR UPDATE SKIP LOCKED", "", (f"{CLEANUP}::test_a_reference_to_what_is_being_marked_waits_and_is_refused",),
+    ),
+    Mutation(
+        "the events of a completion", "aaiclick/store/catalog_runs.py", "return await emit(connection, events)",
+        "return await emit(connection, [])", (ENDING,),
+    ),
+    Mutation(
+        "putting events into the outbox in the transaction of the completion", "aaiclick/store/outcomes.py", END,
+        END_THEN_EMIT, (ENDING,),
     ),
     Mutation(
         "the transaction that takes events out of the outbox", "aaiclick/store/catalog_events.py",
@@ -124,36 +162,58 @@ MUTATIONS = (
 def run(mutation: Mutation, directory: Path) -> str | None:
     """The test that fails without the guard, if there is one."""
     copy = directory / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    for name in ("aaiclick", "tests"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
+    make_copy(copy)
     place = copy / mutation.file
     text = place.read_text()
     if mutation.old not in text:
         raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations.py up to date.")
     place.write_text(text.replace(mutation.old, mutation.new))
-    command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *mutation.tests]
     # The databases of one stack are copies of one that was migrated once: another schema needs another stack.
     home = directory / ("home-of-another-schema" if "migrations" in mutation.file else "home")
-    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(home)}
-    ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    if ran.returncode == 0:
+    ran = run_tests(copy, home, mutation.tests)
+    if ran.returncode == pytest.ExitCode.OK:
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) \S+::(.+?)(?: - .*)?$", ran.stdout, re.MULTILINE)
+    failed = re.search(r"^FAILED \S+::(.+?)(?: - .*)?$", ran.stdout, re.MULTILINE)
+    if ran.returncode != pytest.ExitCode.TESTS_FAILED or not (failed or WAITED in ran.stdout + ran.stderr):
+        raise SystemExit(f"Without {mutation.guard}, no test failed; the tests were not run:\n{ran.stdout[-3000:]}")
     if failed:
         return failed.group(1)
     return re.findall(r"^\S+::(.+?)(?: PASSED.*)?$", ran.stdout, re.MULTILINE)[-1]  # it waits for ever, and was killed
 
 
+def check(tests: tuple[str, ...], directory: Path) -> None:
+    """The tests pass as long as all guards are there."""
+    copy = directory / "whole"
+    make_copy(copy)
+    ran = run_tests(copy, directory / "home", tests)
+    if ran.returncode != pytest.ExitCode.OK:
+        raise SystemExit(f"{' '.join(tests)}: fails with all guards there.\n{ran.stdout[-3000:]}")
+
+
+def make_copy(copy: Path) -> None:
+    shutil.rmtree(copy, ignore_errors=True)
+    for name in ("aaiclick", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+
+
+def run_tests(copy: Path, home: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *tests]
+    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(home)}
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+
+
 def main() -> int:
     words = sys.argv[1:]
-    missed = 0
+    missed, checked = 0, set[tuple[str, ...]]()
     print("| taken away | what failed |\n|---|---|")
     with tempfile.TemporaryDirectory(prefix="aaiclick-mutations-", ignore_cleanup_errors=True) as directory:
         for mutation in MUTATIONS:
             if words and not any(word in mutation.guard for word in words):
                 continue
+            if mutation.tests not in checked:
+                check(mutation.tests, Path(directory))
+                checked.add(mutation.tests)
             failed = run(mutation, Path(directory))
             missed += failed is None
             print(f"| {mutation.guard} | {f'`{failed}`' if failed else '**nothing**'} |", flush=True)

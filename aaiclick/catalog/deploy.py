@@ -105,7 +105,7 @@ async def deploy(
 
 async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = DEFAULT_ORG_ID) -> Deployed:
     """Let a version serve whose datasets are filled. Raises DeployError if they are not; then the old one serves on."""
-    async with faults.transaction(connection, "swap"):
+    async with faults.transaction(connection, "finish_deploy"):
         await store.lock_dag(connection, org_id, deployed.dag_name)
         serving = await store.find_version(connection, org_id, deployed.dag_name)
         found = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
@@ -151,7 +151,7 @@ async def roll_back(
     Which one that is, is decided by what serves when it is asked for: two who ask at once go back once.
     """
     target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
-    async with faults.transaction(connection, "swap"):
+    async with faults.transaction(connection, "roll_back"):
         await store.lock_dag(connection, org_id, dag_name)
         before = await store.find_version(connection, org_id, dag_name)
         found = await store.find_version(connection, org_id, dag_name, target)

@@ -1,9 +1,9 @@
 """The guard in front of downloads: no request to a private, local or otherwise special address.
 
 A name is resolved once, every address it has is checked, and the connection goes to exactly those addresses: a name
-that
-changes its mind between the check and the connection gains nothing. Redirects are followed here, each checked like
-the first.
+that changes its mind between the check and the connection gains nothing. Whoever connects reads the URL in the same way
+(`yarl`), so that no spelling is a name here and an address there. Redirects are followed here, each checked like the
+first. AAICLICK_PRIVATE_HOSTS has the exceptions.
 """
 
 from __future__ import annotations
@@ -15,42 +15,52 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from aaiclick.data.errors import ForbiddenAddressError, IngestError
+from aaiclick.settings import get_settings
 
 MAX_REDIRECTS = 5
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def check_address(address: str, host: str) -> None:
-    """Refuse an address that is not a public one."""
-    ip = ipaddress.ip_address(address.split("%")[0])
+    """Refuse an address that is neither a public one nor one of those that the operator allows."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        raise ForbiddenAddressError(f"{host} is no address.", remedy="Write it like 192.0.2.1.") from None
     if isinstance(ip, ipaddress.IPv6Address):
         embedded = (
             ip.ipv4_mapped or ip.sixtofour or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in NAT64 else None)
         )
         ip = embedded or ip
-    if not ip.is_global or ip.is_multicast or ip.is_reserved or ip.is_unspecified:
+    public = ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+    if not public and not get_settings().private_hosts.have(host, ip):
         raise ForbiddenAddressError(
             f"{host} is at {address}, which is not a public address.",
-            remedy="Pass allow_private=True if the server is meant to be reached.",
+            remedy="If the server is meant to be reached, the operator adds it to AAICLICK_PRIVATE_HOSTS where workers "
+            "run (code of your own may say allow_private=True).",
         )
 
 
 def check_url(url: str, allow_private: bool) -> None:
     """Refuse URLs that are not http(s), that carry credentials, or whose host is a forbidden address written out."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ForbiddenAddressError(f"Only http and https URLs are fetched, not {parts.scheme or url[:40]!r}.")
-    if parts.username or parts.password:
-        raise ForbiddenAddressError("The URL carries a user name or password.", remedy="Use a presigned URL.")
-    if allow_private:
-        return
     try:
-        ipaddress.ip_address(parts.hostname.split("%")[0])
+        parts = URL(url)
     except ValueError:
-        return
-    check_address(parts.hostname, parts.hostname)
+        raise ForbiddenAddressError(f"{url[:40]!r} is no URL.") from None
+    if parts.scheme not in ("http", "https") or not parts.raw_host:
+        raise ForbiddenAddressError(f"Only http and https URLs are fetched, not {parts.scheme or url[:40]!r}.")
+    if parts.user or parts.password:
+        raise ForbiddenAddressError("The URL carries a user name or password.", remedy="Use a presigned URL.")
+    if not allow_private and _looks_like_address(parts.raw_host):
+        check_address(parts.raw_host, parts.raw_host)
+
+
+def _looks_like_address(host: str) -> bool:
+    """Whether aiohttp takes it for an address, and asks no resolver."""
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 def without_query(url: str) -> str:
@@ -60,7 +70,7 @@ def without_query(url: str) -> str:
 
 
 class PublicResolver(AbstractResolver):
-    """Resolves names, and refuses those with an address that is not public."""
+    """Resolves names, and refuses those with an address that is not to be reached."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

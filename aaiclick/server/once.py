@@ -16,6 +16,7 @@ from fastapi import Header, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from aaiclick import faults
 from aaiclick.server.problems import MalformedError, RepeatedKeyError
 from aaiclick.server.routing import Call
 from aaiclick.store import idempotency
@@ -40,7 +41,7 @@ async def once(
     if key is not None and not _KEY.fullmatch(key):
         raise MalformedError("The Idempotency-Key is not 1 to 200 visible ASCII characters.", remedy="Use a UUID.")
     route, org = f"{request.method} {request.scope['route'].path}", call.principal.org_id
-    async with call.service.owner() as connection, connection.transaction():
+    async with call.service.owner() as connection, faults.transaction(connection, "once"):
         if key is None:
             return _respond(status, (await work(connection)).model_dump_json())
         body_hash = hashlib.sha256(await request.body()).digest()

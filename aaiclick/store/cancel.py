@@ -27,7 +27,7 @@ async def cancel_job(
     """
 
     async def work() -> bool:
-        async with faults.transaction(connection, "cancel"):
+        async with faults.transaction(connection, "cancel_job"):
             await connection.execute(statement("lock_job"), job_id)
             head = await connection.fetchrow(statement("job_head"), job_id)
             if head is None:
@@ -50,7 +50,7 @@ async def cancel_tasks(connection: Connection, task_ids: Sequence[int], *, now: 
     """Cancel tasks, and with them what can no longer run; returns those that were not over yet."""
 
     async def work() -> set[int]:
-        async with faults.transaction(connection, "cancel"):
+        async with faults.transaction(connection, "cancel_tasks"):
             for row in await connection.fetch(statement("task_jobs"), list(task_ids)):
                 await connection.execute(statement("lock_job"), row["job_id"])
             ended = await connection.fetch(statement("cancel_waiting"), None, sorted(task_ids), now)

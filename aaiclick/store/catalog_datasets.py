@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.errors import NotFoundError
 from aaiclick.store import catalog_events
 from aaiclick.store.statements import statement
@@ -96,7 +97,7 @@ async def column_edges(connection: Connection, datasets: Sequence[UUID]) -> list
 
 async def rematerialize(connection: Connection, org_id: UUID, dataset_id: UUID, name: str) -> int:
     """Make a dataset again, and then everything downstream; returns the job."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "rematerialize"):
         producer = await connection.fetchrow(statement("producer"), dataset_id)
         if producer is None:
             raise no_dataset(name)

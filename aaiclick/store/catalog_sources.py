@@ -83,14 +83,14 @@ async def start_source(
 
 async def pause_dag(connection: Connection, org_id: UUID, dag_name: str) -> None:
     """Start no source of a DAG and none of its tasks; what runs goes on."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "pause_dag"):
         for task_type in await _set_paused(connection, org_id, dag_name, paused=True):
             await pauses.pause_type(connection, task_type, org_id)
 
 
 async def resume_dag(connection: Connection, org_id: UUID, dag_name: str) -> int:
     """Returns how many tasks had been set aside."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "resume_dag"):
         types = await _set_paused(connection, org_id, dag_name, paused=False)
         return sum([await pauses.resume_type(connection, task_type, org_id) for task_type in types])
 

@@ -54,14 +54,18 @@ async def take(
 
 async def note_failure(connection: Connection, task_ids: Sequence[int], error: str) -> None:
     """Telling failed; it is tried again when it would have been told again."""
-    await connection.execute(statement("fail_dispatches"), list(task_ids), error)
+    async with faults.statement("fail_dispatches"):
+        await connection.execute(statement("fail_dispatches"), list(task_ids), error)
 
 
 async def note_refusal(connection: Connection, claim: Claim, error: str) -> None:
     """A runtime did not take a task that was claimed for it and given back."""
-    await connection.execute(statement("note_dispatch"), claim.lease.task_id, claim.org_id, claim.lease.attempt, error)
+    lease = claim.lease
+    async with faults.statement("note_dispatch"):
+        await connection.execute(statement("note_dispatch"), lease.task_id, claim.org_id, lease.attempt, error)
 
 
 async def forget(connection: Connection) -> None:
     """Forget what was told of tasks that have gone on."""
-    await connection.execute(statement("forget_dispatches"), FORGOTTEN_AT_ONCE)
+    async with faults.statement("forget_dispatches"):
+        await connection.execute(statement("forget_dispatches"), FORGOTTEN_AT_ONCE)

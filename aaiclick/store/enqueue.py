@@ -27,13 +27,14 @@ _NONE = Counters.none()
 async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID = DEFAULT_ORG_ID) -> list[int]:
     """Insert `tasks`; returns one id for each: the id of the first with its idempotency key, if it is not the first."""
     if any(task.concurrency_key is not None for task in tasks):
-        async with faults.transaction(connection, "enqueue"):
+        async with faults.transaction(connection, "enqueue_limited"):
             ids = await _insert(connection, tasks, org_id)
             await notify_ready(connection, await admit(connection, ((org_id, task.concurrency_key) for task in tasks)))
         return ids
     if len(tasks) < COPIED_FROM or any(task.idempotency_key is not None for task in tasks):
-        return await _insert(connection, tasks, org_id)
-    async with faults.transaction(connection, "enqueue"):
+        async with faults.statement("enqueue"):
+            return await _insert(connection, tasks, org_id)
+    async with faults.transaction(connection, "enqueue_many"):
         records = [record(task, org_id, None, _NONE, set()) for task in tasks]
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
         await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})
@@ -48,7 +49,7 @@ async def enqueue_with_tables(
     org_id: UUID = DEFAULT_ORG_ID,
 ) -> list[int]:
     """The same for tasks among whose arguments are Objects or Views: (task, table) pairs, held until they are over."""
-    async with connection.transaction():
+    async with faults.transaction(connection, "enqueue_with_tables"):
         ids = await enqueue_tasks(connection, tasks, org_id)
         new = {task.id for task in tasks} & set(ids)
         held = [(task, name) for task, name in tables if task in new]

@@ -27,7 +27,7 @@ async def submit_slices(
 
     Returns the job's id, or that of the job that has its idempotency key: then no slice is looked at.
     """
-    async with faults.transaction(connection, "submit"):
+    async with faults.transaction(connection, "submit_slices"):
         inserted = await connection.fetchval(
             statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, 0, job.idempotency_key,
             job.definition_id, job.dag_version_id, job.trigger,

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.errors import NotFoundError, UnknownTableError
 from aaiclick.store.claims import columns
 from aaiclick.store.deadlocks import again
@@ -47,14 +48,16 @@ class Held:
 
 async def reserve(connection: Connection, wishes: Sequence[tuple[str, Lease]]) -> list[Held]:
     """Make tables known before they exist, each held by its attempt; only an attempt that has its lease gets one."""
-    rows = await again(lambda: connection.fetch(statement("reserve_tables"), *_wishes(wishes)))
+    async with faults.statement("reserve_tables"):
+        rows = await again(lambda: connection.fetch(statement("reserve_tables"), *_wishes(wishes)))
     given = {(row["name"], row["id"]) for row in rows}
     return [Held((name, lease.task_id) not in given, gone=False) for name, lease in wishes]
 
 
 async def hold(connection: Connection, wishes: Sequence[tuple[str, Lease]]) -> list[Held]:
     """Refer to tables that are there; one that nobody knows, or whose drop has begun, is `gone`."""
-    rows = await again(lambda: connection.fetch(statement("hold_tables"), *_wishes(wishes)))
+    async with faults.statement("hold_tables"):
+        rows = await again(lambda: connection.fetch(statement("hold_tables"), *_wishes(wishes)))
     given = {(row["name"], row["id"]): row["held"] for row in rows}
     return [
         Held((name, lease.task_id) not in given, not given.get((name, lease.task_id), True)) for name, lease in wishes
@@ -76,7 +79,8 @@ async def is_held(connection: Connection, table_name: str, lease: Lease) -> bool
 async def release(connection: Connection, tables: Sequence[tuple[str, Lease]]) -> None:
     """Attempts have no use for these tables any more."""
     names, ids, attempts, _ = _wishes(tables)
-    await again(lambda: connection.execute(statement("release_tables"), names, ids, attempts))
+    async with faults.statement("release_tables"):
+        await again(lambda: connection.execute(statement("release_tables"), names, ids, attempts))
 
 
 async def release_attempts(connection: Connection, leases: Sequence[Lease]) -> None:
@@ -223,13 +227,15 @@ async def mark_dropping(
     now: datetime | None = None,
 ) -> dict[str, UUID]:
     """Tables that nothing refers to or can refer to any more, with their orgs: to be dropped, then forgotten."""
-    rows = await again(lambda: connection.fetch(statement("mark_dropping"), limit, reclaim_seconds, now))
+    async with faults.statement("mark_dropping"):
+        rows = await again(lambda: connection.fetch(statement("mark_dropping"), limit, reclaim_seconds, now))
     return {row["table_name"]: row["org_id"] for row in rows}
 
 
 async def mark_orphans(connection: Connection, names: Sequence[str], org_id: UUID = DEFAULT_ORG_ID) -> dict[str, UUID]:
     """The same for tables of an org that nobody knows; returns those of which that was true."""
-    rows = await again(lambda: connection.fetch(statement("mark_orphans"), list(names), org_id))
+    async with faults.statement("mark_orphans"):
+        rows = await again(lambda: connection.fetch(statement("mark_orphans"), list(names), org_id))
     return {row["table_name"]: org_id for row in rows}
 
 
@@ -245,7 +251,8 @@ async def holders_of(connection: Connection, names: Sequence[str], org_id: UUID)
 async def forget_tables(connection: Connection, names: Sequence[str]) -> None:
     """These tables are gone."""
     if names:
-        await again(lambda: connection.execute(statement("forget_tables"), list(names)))
+        async with faults.statement("forget_tables"):
+            await again(lambda: connection.execute(statement("forget_tables"), list(names)))
 
 
 async def list_tables(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from aaiclick import faults
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.figures import BUCKETS
 from aaiclick.store.leases import Failure, Lease
@@ -96,10 +97,14 @@ async def forget(
     """Delete finished jobs, finished tasks without a job and stopped workers older than `keep_seconds`; and what was
     counted of queues more than a day ago.
     """
-    jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now, BUCKETS)
-    tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now, BUCKETS)
-    workers = await connection.execute(statement("forget_workers"), keep_seconds, now)
-    await connection.execute(statement("forget_queue_minutes"), now)
+    async with faults.statement("forget_jobs"):
+        jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now, BUCKETS)
+    async with faults.statement("forget_tasks"):
+        tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now, BUCKETS)
+    async with faults.statement("forget_workers"):
+        workers = await connection.execute(statement("forget_workers"), keep_seconds, now)
+    async with faults.statement("forget_queue_minutes"):
+        await connection.execute(statement("forget_queue_minutes"), now)
     return {"jobs": jobs, "tasks": tasks, "workers": _count(workers)}
 
 

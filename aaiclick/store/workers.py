@@ -77,9 +77,10 @@ async def register_worker(
 ) -> Worker:
     """A new worker that is ACTIVE from now on; one that has an org works for it alone."""
     key = worker_id if worker_id is not None else get_snowflake_id()
-    row = await connection.fetchrow(
-        statement("register_worker"), key, hostname, pid, pool_size, version, list(queues), org_id
-    )
+    async with faults.statement("register_worker"):
+        row = await connection.fetchrow(
+            statement("register_worker"), key, hostname, pid, pool_size, version, list(queues), org_id
+        )
     if row is None:
         raise ConflictError(f"Worker {key} is another one.", remedy="Register with a new id.")
     return _worker(row)
@@ -180,7 +181,8 @@ async def lead(
 
 async def resign(connection: Connection, worker_id: int) -> bool:
     """End the worker's term; False if it did not lead."""
-    return await connection.fetchval(statement("resign"), worker_id) is not None
+    async with faults.statement("resign"):
+        return await connection.fetchval(statement("resign"), worker_id) is not None
 
 
 def _worker(row: asyncpg.Record) -> Worker:

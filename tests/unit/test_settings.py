@@ -1,5 +1,6 @@
 """Settings are read once, validated at once, and never show a secret."""
 
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,26 @@ def test_runtimes_and_places_of_files_are_read_and_shown(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("hosts", "host", "address", "reached"),
+    [
+        ("", "127.0.0.1", "127.0.0.1", False),
+        ("10.0.0.0/8", "somewhere", "10.1.2.3", True),
+        ("10.0.0.0/8", "somewhere", "169.254.169.254", False),
+        ("127.0.0.1, fd00::/8", "127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1, fd00::/8", "::1", "::1", False),
+        ("127.0.0.1, fd00::/8", "six", "fd00::1", True),
+        ("Intranet.example", "INTRANET.example.", "10.1.2.3", True),
+        ("intranet.example", "evil.intranet.example", "10.1.2.3", False),
+    ],
+)
+def test_private_hosts_are_those_that_the_operator_names(monkeypatch, hosts, host, address, reached):
+    settings = settings_with(monkeypatch, AAICLICK_PRIVATE_HOSTS=hosts)
+    assert settings.private_hosts.have(host, ip_address(address)) == reached
+    shown = {each.name: each.value for each in describe_settings(settings)}["AAICLICK_PRIVATE_HOSTS"]
+    assert settings_with(monkeypatch, AAICLICK_PRIVATE_HOSTS=shown) == settings
+
+
+@pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("AAICLICK_RUNTIMES", "cloud=x", "is not ecs_NAME="),
@@ -214,6 +235,8 @@ def test_runtimes_and_places_of_files_are_read_and_shown(monkeypatch):
         ("AAICLICK_RUNTIMES", "lambda@=f", "is not ecs_NAME="),
         ("AAICLICK_RUNTIMES", "ecs_udf=queue", "needs the URL of an SQS queue"),
         ("AAICLICK_RUNTIMES", "lambda=a,lambda=b", "named twice"),
+        ("AAICLICK_PRIVATE_HOSTS", "10.0.0.1/8", "'10.0.0.1/8' is not a host, an address or a network"),
+        ("AAICLICK_PRIVATE_HOSTS", "http://inside", "is not a host, an address or a network"),
         ("AAICLICK_PARQUET_PREFIXES", "lake/", "begin and end it so"),
         ("AAICLICK_PARQUET_PREFIXES", "s3://lake", "begin and end it so"),
     ],

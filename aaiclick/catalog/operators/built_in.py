@@ -136,7 +136,6 @@ class HttpFetchConfig(Config):
     records: Annotated[str | None, Field(description="Where the list of records is, for example data.items.")] = None
     timeout_seconds: Seconds = 60.0
     max_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 1 << 28
-    allow_private: Annotated[bool, Field(description="Addresses inside the own network too.")] = False
 
     @model_validator(mode="after")
     def _body_is_posted(self) -> HttpFetchConfig:

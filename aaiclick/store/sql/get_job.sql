@@ -1,1 +1,1 @@
-SELECT * FROM jobs WHERE id = $1
+SELECT {jobs.*} FROM jobs WHERE id = $1

@@ -1,1 +1,1 @@
-SELECT * FROM tasks WHERE id = $1
+SELECT {tasks.*} FROM tasks WHERE id = $1

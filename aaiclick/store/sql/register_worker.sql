@@ -4,4 +4,4 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (id) DO UPDATE SET last_heartbeat = now(), stopped_at = NULL,
     status = CASE WHEN workers.status = 'STOPPED' THEN 'ACTIVE' ELSE workers.status END
 WHERE workers.org_id IS NOT DISTINCT FROM EXCLUDED.org_id
-RETURNING *
+RETURNING {workers.*}

@@ -10,6 +10,8 @@ from threading import Thread
 import pytest
 
 from aaiclick import faults
+from aaiclick.catalog.errors import DagError
+from aaiclick.settings import get_settings
 from tests.integration.catalog import flow_jobs
 from tests.integration.catalog.conftest import JOBS
 
@@ -151,7 +153,7 @@ def web():
     server.server_close()
 
 
-def fetching(url, private):
+def fetching(url):
     return f"""
 name: shop
 jobs:
@@ -166,18 +168,37 @@ jobs:
       url: "{url}/moved"
       records: data.items
       headers: {{X-Key: {{secret: key}}}}
-      allow_private: {str(private).lower()}
 """
 
 
-async def test_a_document_is_fetched_with_its_secret_and_never_from_inside_unasked(shop, web, monkeypatch):
+@pytest.fixture
+def allow(monkeypatch):
+    def allow(hosts):
+        monkeypatch.setenv("AAICLICK_PRIVATE_HOSTS", hosts)
+        get_settings.cache_clear()
+
+    yield allow
+    monkeypatch.undo()
+    get_settings.cache_clear()
+
+
+async def test_a_document_is_fetched_with_its_secret_and_from_inside_where_the_operator_allows(
+    shop, web, allow, monkeypatch
+):
     monkeypatch.setenv("SHOP_KEY", "sesame")
-    await shop.deploy(fetching(web, private=True))
+    allow("10.0.0.0/8, 127.0.0.1")
+    await shop.deploy(fetching(web))
     await shop.run()
     assert await shop.rows("shop.records") == [("sesame", "/there?q=1")]
     stored = await shop.db.fetch("SELECT yaml FROM dag_versions UNION ALL SELECT spec::text FROM job_definitions")
     assert not any("sesame" in row[0] for row in stored)
-    begun = await shop.deploy(fetching(web, private=False))
-    job_id = begun.job_id or await shop.fire()
-    assert await asyncio.wait_for(shop.finish(job_id), 60) == "FAILED"
-    assert any("not a public address" in each for each in await shop.errors())
+    allow("10.0.0.0/8")
+    assert await asyncio.wait_for(shop.finish(await shop.fire()), 60) == "FAILED"
+    (error,) = await shop.errors()
+    assert "not a public address" in error
+    assert "AAICLICK_PRIVATE_HOSTS" in error
+
+
+async def test_a_dag_cannot_allow_itself_what_is_inside(shop, web):
+    with pytest.raises(DagError, match="allow_private"):
+        await shop.deploy(fetching(web) + "      allow_private: true\n")

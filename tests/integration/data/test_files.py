@@ -181,7 +181,8 @@ async def test_a_busy_server_is_asked_again(site, monkeypatch):
 
 
 async def test_private_addresses_are_refused(site):
-    for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433"):
+    for host in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "127.1",
+                 "0x7f.0.0.1", "\u246027.0.0.1", "127\u30020\u30020\u30021"):  # fmt: skip
         with pytest.raises((ForbiddenAddressError, IngestError)):
             await create_object_from_file(f"http://{host}:{site.port}/secret.csv", retries=0)
     for url in ("http://169.254.169.254/x.csv", "http://10.0.0.1/x.csv", "http://[fd00::1]/x.csv", "http://192.168.1.1/x.csv",

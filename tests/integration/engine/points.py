@@ -6,25 +6,46 @@ carried between the two is plain values.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
-from aaiclick.catalog.deploy import deploy, roll_back
+import asyncpg
+
+from aaiclick.catalog.deploy import deploy, finish, roll_back
 from aaiclick.orchestration.loops import scheduler
+from aaiclick.server.once import once
+from aaiclick.server.shapes import Created
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import catalog_backfill, catalog_events, control, dispatches, queue, supervision, workers
+from aaiclick.store import (
+    catalog_backfill,
+    catalog_datasets,
+    catalog_events,
+    catalog_sources,
+    control,
+    dispatches,
+    queue,
+    supervision,
+    tables,
+    upkeep,
+    workers,
+)
 from aaiclick.store.catalog_runs import publishing
 from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.claims import heartbeat, promote
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.leases import Failure, Success
+from aaiclick.store.enqueue import COPIED_FROM, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.leases import Failure, Success, Tally
+from aaiclick.store.orgs import Limits
 from aaiclick.store.plan import NewTask, Plan
+from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 LONG_SECONDS = 5000.0
+TABLE, SESSION = "t_points", 7
 DAG = """
 name: points
 jobs:
@@ -87,7 +108,7 @@ async def job(db: Any, **options: Any) -> State:
 
 async def claim(db: Any, state: State) -> None:
     found = await queue.claim(db, worker_id=state["worker"], limit=1, queues=(), lease_seconds=60)
-    state["lease"] = found[0].lease if found else None
+    state["lease"], state["claim"] = (found[0].lease, found[0]) if found else (None, None)
 
 
 def claimed(make: Callable[..., Awaitable[State]], **options: Any) -> Callable[[Any], Awaitable[State]]:
@@ -137,6 +158,17 @@ async def deployed_twice(db: Any) -> State:
     return {"first": first.version_hash, "version": first.version_id}
 
 
+async def filled(db: Any) -> State:
+    """A version whose datasets are filled, and which does not serve yet."""
+    await deploy(db, DAG)
+    begun = await deploy(db, DAG.replace("SELECT 1 AS id", "SELECT 2 AS id"))
+    assert not begun.serves
+    state = await worker(db)
+    await claim(db, state)
+    await succeed(db, state)
+    return {"begun": begun, "version": begun.version_id}
+
+
 async def emitted(db: Any) -> State:
     state = await deployed(db)
     found = await db.fetchrow(
@@ -161,8 +193,115 @@ async def publish(db: Any, state: State) -> None:
         pass
 
 
-async def enqueue(db: Any, state: State) -> None:
-    await enqueue_tasks(db, [new(state["task"], idempotency_key="key", concurrency_key="one", concurrency_limit=1)])
+async def one_task(db: Any, **options: Any) -> State:
+    state = await nothing(db)
+    await submit_job(db, NewJob(state["job"], "job"), Plan([new(state["task"], **options)], [], []))
+    return {**state, **await worker(db)}
+
+
+def later(make: Callable[..., Awaitable[State]]) -> Callable[[Any], Awaitable[State]]:
+    """Long after that."""
+
+    async def prepare(db: Any) -> State:
+        return {**await make(db), "now": await db.fetchval("SELECT now() + interval '2 days'")}
+
+    return prepare
+
+
+def done_to(
+    make: Callable[..., Awaitable[State]], *deeds: Callable[[Any, State], Awaitable[Any]]
+) -> Callable[[Any], Awaitable[State]]:
+    async def prepare(db: Any) -> State:
+        state = await make(db)
+        for deed in deeds:
+            await deed(db, state)
+        return state
+
+    return prepare
+
+
+def enqueue(**options: Any) -> Callable[[Any, State], Awaitable[None]]:
+    async def act(db: Any, state: State) -> None:
+        await enqueue_tasks(db, [new(state["task"], idempotency_key="key", **options)])
+
+    return act
+
+
+async def enqueue_many(db: Any, state: State) -> None:
+    with suppress(asyncpg.UniqueViolationError):  # who says the same again by the same ids is refused
+        await enqueue_tasks(db, [new(state["task"]), *(new() for _ in range(COPIED_FROM))])
+
+
+async def enqueue_given(db: Any, state: State) -> None:
+    task = new(state["task"], idempotency_key="key")
+    await enqueue_with_tables(db, [task], [(task.id, TABLE)], {TABLE: SESSION})
+
+
+async def enqueue_once(db: Any, state: State) -> None:
+    """As a request is answered, as far as that asks for it."""
+
+    @asynccontextmanager
+    async def owner() -> AsyncIterator[Any]:
+        yield db
+
+    async def body() -> bytes:
+        return b"{}"
+
+    async def work(connection: Any) -> Created:
+        await enqueue_tasks(connection, [new(state["task"])])
+        return Created(id=str(state["task"]))
+
+    call = SimpleNamespace(service=SimpleNamespace(owner=owner), principal=SimpleNamespace(org_id=DEFAULT_ORG_ID))
+    request = SimpleNamespace(method="POST", scope={"route": SimpleNamespace(path="/v1/tasks")}, body=body)
+    assert (await once(call, request, "key", work)).status_code == 201  # pyright: ignore[reportArgumentType]
+
+
+async def submit_in_slices(db: Any, state: State) -> None:
+    async def slices() -> AsyncIterator[tuple[Plan, Mapping[int, str]]]:
+        yield Plan([new(state["task"])], [], []), {}
+        yield Plan([new()], [], []), {}
+
+    await submit_slices(db, NewJob(state["job"], "job", idempotency_key="key"), slices())
+
+
+async def register(db: Any, state: State) -> None:
+    await workers.register_worker(db, hostname="here", pid=1, worker_id=state["task"])
+
+
+async def lead(db: Any, state: State) -> None:
+    await workers.lead(db, state["worker"], term_seconds=60)
+
+
+async def count(db: Any, state: State) -> None:
+    await workers.count_outcomes(db, state["worker"], {(DEFAULT_ORG_ID, "default"): Tally(1, 0)})
+
+
+async def forget(db: Any, state: State) -> None:
+    await upkeep.forget(db, keep_seconds=60, now=state["now"])
+
+
+async def tell(db: Any, _: State) -> None:
+    await dispatches.take(db, "default", limit=10, again_seconds=60)
+
+
+async def reserve(db: Any, state: State) -> None:
+    await tables.reserve(db, [(TABLE, state["lease"])])
+
+
+async def release(db: Any, state: State) -> None:
+    await tables.release(db, [(TABLE, state["lease"])])
+
+
+async def read_by_another(db: Any, state: State) -> None:
+    """The table stays that of the first attempt; the next one is about to read it."""
+    await reserve(db, state)
+    await enqueue_tasks(db, [new()])
+    await claim(db, state)
+
+
+async def rematerialize(db: Any, _: State) -> None:
+    dataset = await db.fetchval("SELECT id FROM datasets WHERE name = 'orders'")
+    await catalog_datasets.rematerialize(db, DEFAULT_ORG_ID, dataset, "orders")
 
 
 async def submit(db: Any, state: State) -> None:
@@ -190,9 +329,39 @@ THERE = asks("SELECT count(*) FROM tasks WHERE id = $1", "task", is_=1)
 STOPPED = asks("SELECT status::text FROM workers WHERE id = $1", "worker", is_="STOPPED")
 DAG_JOBS = asks("SELECT count(*) FROM jobs", is_=1)
 
+KNOWN = asks("SELECT count(*) FROM table_refcounts", is_=1)
+DROPPING = asks("SELECT count(dropping_at) FROM table_refcounts", is_=1)
+
+
+def none_of(table: str) -> Callable[[Any, State], Awaitable[bool]]:
+    return asks(f"SELECT count(*) FROM {table}", is_=0)
+
+
+def paused(table: str, is_: int) -> Callable[[Any, State], Awaitable[bool]]:
+    return asks(f"SELECT count(paused_at) FROM {table}", is_=is_)
+
+
+def pausing(kind: str, table: str, make: Callable[..., Awaitable[State]], *what: Any) -> dict[str, Scenario]:
+    """Pausing and resuming; `what` may be the name of something in the state."""
+
+    def deed(name: str) -> Callable[[Any, State], Awaitable[Any]]:
+        return lambda db, state: getattr(control, name)(db, *(state.get(each, each) for each in what))
+
+    pause, resume = f"pause_{kind}", f"resume_{kind}"
+    return {
+        pause: Scenario(make, deed(pause), paused(table, 1)),
+        resume: Scenario(done_to(make, deed(pause)), deed(resume), paused(table, 0)),
+    }
+
+
 SCENARIOS = {
-    "enqueue": Scenario(nothing, enqueue, THERE),
+    "enqueue": Scenario(nothing, enqueue(), THERE),
+    "enqueue_limited": Scenario(nothing, enqueue(concurrency_key="one", concurrency_limit=1), THERE),
+    "enqueue_many": Scenario(nothing, enqueue_many, THERE),
+    "enqueue_with_tables": Scenario(nothing, enqueue_given, THERE),
+    "once": Scenario(nothing, enqueue_once, THERE),
     "submit": Scenario(nothing, submit, THERE),
+    "submit_slices": Scenario(nothing, submit_in_slices, THERE),
     "add": Scenario(
         claimed(job), add, asks("SELECT count(*) > 0 FROM task_additions WHERE task_id = $1", "task")
     ),
@@ -200,6 +369,17 @@ SCENARIOS = {
     "take_dispatches": Scenario(
         item, lambda db, _: dispatches.take(db, "default", limit=10, again_seconds=60),
         asks("SELECT count(*) FROM dispatches WHERE task_id = $1", "task", is_=1),
+    ),
+    "fail_dispatches": Scenario(
+        done_to(item, tell), lambda db, state: dispatches.note_failure(db, [state["task"]], "away"),
+        asks("SELECT error FROM dispatches", is_="away"),
+    ),
+    "note_dispatch": Scenario(
+        claimed(item), lambda db, state: dispatches.note_refusal(db, state["claim"], "away"),
+        asks("SELECT error FROM dispatches", is_="away"),
+    ),
+    "forget_dispatches": Scenario(
+        done_to(item, tell, claim), lambda db, _: dispatches.forget(db), none_of("dispatches")
     ),
     "start": Scenario(claimed(item), lambda db, state: queue.start(db, [state["lease"]]), status("RUNNING")),
     "heartbeat": Scenario(claimed(item), beat, EXTENDED),
@@ -213,7 +393,8 @@ SCENARIOS = {
         waiting, lambda db, state: promote(db, now=state["now"]),
         asks("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
     ),
-    "cancel": Scenario(job, lambda db, state: control.cancel_job(db, state["job"]), CANCELLED),
+    "cancel_job": Scenario(job, lambda db, state: control.cancel_job(db, state["job"]), CANCELLED),
+    "cancel_tasks": Scenario(job, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
     "retry": Scenario(
         ended(job, fails=True), lambda db, state: control.retry_failed_tasks(db, state["job"]), status("PENDING")
     ),
@@ -221,16 +402,53 @@ SCENARIOS = {
         ended(item, fails=True), lambda db, state: control.redrive(db, task_ids=[state["task"]]), status("PENDING")
     ),
     "clear": Scenario(ended(job, fails=False), lambda db, state: control.clear(db, state["task"]), status("PENDING")),
+    "set_queue": Scenario(
+        nothing, lambda db, _: control.set_queue(db, "default", Limits(max_running=3)),
+        asks("SELECT max_running FROM queues", is_=3),
+    ),
+    **pausing("queue", "queues", nothing, "default"),
+    **pausing("org", "orgs", nothing, DEFAULT_ORG_ID),
+    **pausing("type", "task_types", nothing, "t"),
+    **pausing("job", "jobs", job, "job"),
+    "register_worker": Scenario(
+        nothing, register, asks("SELECT count(*) FROM workers WHERE id = $1", "task", is_=1)
+    ),
     "deregister": Scenario(worker, lambda db, state: workers.deregister_worker(db, state["worker"]), STOPPED),
     "dead_workers": Scenario(
         silent, lambda db, state: workers.stop_dead_workers(db, timeout_seconds=60, now=state["now"]), STOPPED
     ),
-    "lead": Scenario(
-        worker, lambda db, state: workers.lead(db, state["worker"], term_seconds=60),
-        asks("SELECT is_leader FROM workers WHERE id = $1", "worker"),
+    "lead": Scenario(worker, lead, asks("SELECT is_leader FROM workers WHERE id = $1", "worker")),
+    "resign": Scenario(
+        done_to(worker, lead), lambda db, state: workers.resign(db, state["worker"]),
+        asks("SELECT is_leader FROM workers WHERE id = $1", "worker", is_=False),
+    ),
+    "forget_jobs": Scenario(later(ended(one_task, fails=False)), forget, none_of("jobs")),
+    "forget_tasks": Scenario(later(ended(item, fails=False)), forget, none_of("tasks")),
+    "forget_workers": Scenario(
+        later(done_to(worker, lambda db, state: workers.deregister_worker(db, state["worker"]))), forget,
+        none_of("workers"),
+    ),
+    "forget_queue_minutes": Scenario(later(done_to(worker, count)), forget, none_of("queue_minutes")),
+    "reserve_tables": Scenario(claimed(item), reserve, KNOWN),
+    "hold_tables": Scenario(
+        done_to(claimed(item), read_by_another), lambda db, state: tables.hold(db, [(TABLE, state["lease"])]),
+        asks("SELECT count(*) FROM table_references", is_=2),
+    ),
+    "release_tables": Scenario(done_to(claimed(item), reserve), release, none_of("table_references")),
+    "mark_dropping": Scenario(
+        done_to(claimed(item), reserve, release), lambda db, _: tables.mark_dropping(db), DROPPING
+    ),
+    "mark_orphans": Scenario(nothing, lambda db, _: tables.mark_orphans(db, [TABLE]), DROPPING),
+    "forget_tables": Scenario(
+        done_to(nothing, lambda db, _: tables.mark_orphans(db, [TABLE])),
+        lambda db, _: tables.forget_tables(db, [TABLE]), none_of("table_refcounts"),
     ),
     "deploy": Scenario(nothing, lambda db, _: deploy(db, DAG), asks("SELECT count(*) FROM dag_versions", is_=1)),
-    "swap": Scenario(
+    "finish_deploy": Scenario(
+        filled, lambda db, state: finish(db, state["begun"]),
+        asks("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
+    ),
+    "roll_back": Scenario(
         deployed_twice, lambda db, state: roll_back(db, "points", state["first"]),
         asks("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
     ),
@@ -239,6 +457,15 @@ SCENARIOS = {
         lambda db, _: start_source(db, DEFAULT_ORG_ID, "points", None, {"kind": "manual"}, idempotency_key="key"),
         DAG_JOBS,
     ),
+    "pause_dag": Scenario(
+        deployed, lambda db, _: catalog_sources.pause_dag(db, DEFAULT_ORG_ID, "points"),
+        paused("dag_current_versions", 1),
+    ),
+    "resume_dag": Scenario(
+        done_to(deployed, lambda db, _: catalog_sources.pause_dag(db, DEFAULT_ORG_ID, "points")),
+        lambda db, _: catalog_sources.resume_dag(db, DEFAULT_ORG_ID, "points"), paused("dag_current_versions", 0),
+    ),
+    "rematerialize": Scenario(deployed, rematerialize, asks("SELECT count(*) > 0 FROM jobs")),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),
     "publish": Scenario(

@@ -1,5 +1,5 @@
-"""Backup and restore as docs/operations.md has it: of one moment, everything is as it was; of two, it is said what is
-missing, and a job whose tables are missing can be run again."""
+"""Backup and restore as docs/operations.md has it: of one moment, everything of each organisation is as it was; of two,
+it is said what is missing, and a job whose tables are missing can be run again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ from aaiclick.errors import NotFoundError
 from aaiclick.local.postgres import binaries, environment
 from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.worker.trial import run_until_job_ends
 from aaiclick.settings import get_settings
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.api_role import ensure_api_role
 from aaiclick.store.doctor import INVARIANTS
 from aaiclick.store.engine import connect
+from aaiclick.store.orgs import create_org
+from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.revival import clear
+from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.tables import release_jobs
 from tests.integration.store.conftest import EMBEDDED, run_server
 
@@ -50,6 +55,38 @@ async def rows_of(job_id: int):
         await db.close()
     async with DataContext():
         return await (await open_reference(json.loads(result))).data()
+
+
+async def make_org():
+    db = await connect(get_settings().postgres)
+    try:
+        return (await create_org(db, name="Acme", slug="acme"))["id"]
+    finally:
+        await db.close()
+
+
+async def run_job_of(org_id):
+    task = NewTask(get_snowflake_id(), "give", f"{__name__}.give")
+    db = await connect(get_settings().postgres)
+    try:
+        job_id = await submit_job(db, NewJob(get_snowflake_id(), "theirs", org_id), Plan([task], [], []))
+    finally:
+        await db.close()
+    assert (await run_until_job_ends(job_id)).status == "COMPLETED"
+    return job_id
+
+
+async def rows_of_org(org_id, job_id: int):
+    """As they lie in the database of the organisation, and nowhere else."""
+    db = await connect(get_settings().postgres)
+    try:
+        result = json.loads(await db.fetchval("SELECT result FROM tasks WHERE job_id = $1", job_id))
+    finally:
+        await db.close()
+    place = get_settings().clickhouse
+    client = await connect_clickhouse(place.with_database(f"{place.database}_{org_id.hex}"))
+    rows = await client.read_text(f"SELECT shop, price FROM `{result['table_id']}` ORDER BY aai_id")
+    return rows.to_pydict()
 
 
 async def start_serving() -> None:
@@ -81,8 +118,17 @@ class Vault:
         _program("pg_dump", "--format=custom", f"--file={self._dump}", self._postgres.dsn)
 
     async def back_up_clickhouse(self) -> None:
+        names = ", ".join(f"DATABASE `{name}`" for name in await self._databases())
+        await (await connect_clickhouse(self._clickhouse)).run(f"BACKUP {names} TO File('{self._name}')")
+
+    async def _databases(self) -> list[str]:
+        """The configured one, and one of each other organisation."""
         client = await connect_clickhouse(self._clickhouse)
-        await client.run(f"BACKUP DATABASE `{self._clickhouse.database}` TO File('{self._name}')")
+        found = await client.read_text(f"SHOW DATABASES LIKE '{self._clickhouse.database}%'")
+        return found.column(0).to_pylist()
+
+    def _restored(self, name: str) -> str:
+        return self.restored_clickhouse.database + name.removeprefix(self._clickhouse.database)
 
     async def restore(self, monkeypatch) -> None:
         db = await connect(self._fresh)
@@ -92,15 +138,19 @@ class Vault:
             await db.close()
         options = ("--exit-on-error", "--no-owner", "--no-privileges")
         _program("pg_restore", *options, f"--dbname={self.restored_postgres.dsn}", str(self._dump))
-        client, to = await connect_clickhouse(self._clickhouse), self.restored_clickhouse.database
-        await client.run(f"RESTORE DATABASE `{self._clickhouse.database}` AS `{to}` FROM File('{self._name}')")
+        names = [f"DATABASE `{name}` AS `{self._restored(name)}`" for name in await self._databases()]
+        client = await connect_clickhouse(self._clickhouse)
+        await client.run(f"RESTORE {', '.join(names)} FROM File('{self._name}')")
         monkeypatch.setenv("AAICLICK_DATABASE_URL", self.restored_postgres.dsn)
         monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", self.restored_clickhouse.url)
         get_settings.cache_clear()
 
     async def forget(self) -> None:
         client = await connect_clickhouse(self._clickhouse)
-        await client.run(f"DROP DATABASE IF EXISTS `{self.restored_clickhouse.database}` SYNC")
+        for name in await self._databases():
+            await client.run(f"DROP DATABASE IF EXISTS `{self._restored(name)}` SYNC")
+            if name != self._clickhouse.database:
+                await client.run(f"DROP DATABASE `{name}` SYNC")
 
 
 def _program(name: str, *arguments: str) -> None:
@@ -140,6 +190,17 @@ async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
         assert await db.fetch("SELECT FROM jobs") == [], "the walls are there again, and the role behind them"
     finally:
         await db.close()
+
+
+async def test_a_restored_backup_has_what_each_organisation_had(vault, monkeypatch):
+    kept, acme = await run_job("kept"), await make_org()
+    theirs = await run_job_of(acme)
+    vault.back_up_postgres()
+    await vault.back_up_clickhouse()
+    await vault.restore(monkeypatch)
+    assert await rows_of(kept) == ROWS
+    assert await rows_of_org(acme, theirs) == ROWS
+    assert await rows_of_org(acme, await run_job_of(acme)) == ROWS
 
 
 async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypatch):

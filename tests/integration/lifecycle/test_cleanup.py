@@ -14,7 +14,7 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.store import tables
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import ensure_current
-from tests.integration.lifecycle.conftest import new_table
+from tests.integration.lifecycle.conftest import new_table, until
 
 ROUNDS = 1_000
 
@@ -85,6 +85,39 @@ async def test_a_new_reference_keeps_the_table_or_is_refused(servers):
     assert kept + refused == ROUNDS
     assert kept
     assert refused
+
+
+HELD_UP = """
+    CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.table_name = 't1' THEN PERFORM pg_advisory_xact_lock(1); END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER held_up BEFORE UPDATE ON table_refcounts FOR EACH ROW EXECUTE FUNCTION hold_up();
+    SELECT pg_advisory_lock(1)
+"""
+
+
+async def test_a_reference_to_what_is_being_marked_waits_and_is_refused(servers):
+    """The mark is held up at the first of two tables; meanwhile somebody wants the second."""
+    lease = await servers.attempt()
+    marker, reader = [await connect(servers.postgres) for _ in range(2)]
+    try:
+        await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ('t1'), ('t2')")
+        await servers.db.execute(HELD_UP)
+
+        async def wait(count: int) -> bool:
+            return await servers.db.fetchval("SELECT count(*) >= $1 FROM pg_locks WHERE NOT granted", count)
+
+        marking = asyncio.create_task(tables.mark_dropping(marker))
+        await until(lambda: wait(1))
+        holding = asyncio.create_task(tables.hold(reader, [("t2", lease)]))
+        await until(lambda: wait(2))
+        await servers.db.execute("SELECT pg_advisory_unlock(1)")
+        assert set(await marking) == {"t1", "t2"}
+        assert [held.gone for held in await holding] == [True]
+    finally:
+        for each in (marker, reader):
+            each.terminate()
 
 
 DIES = """

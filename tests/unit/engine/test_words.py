@@ -11,6 +11,7 @@ import pytest
 
 import aaiclick
 from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.store.models import metadata
 from aaiclick.store.statements import statement
 from aaiclick.store.waiting import explain
 
@@ -37,6 +38,15 @@ def test_every_statement_is_used_and_every_used_one_exists() -> None:
     used |= {"claim", "claim_fair"}
     assert files == used
     assert all(statement(name).rstrip().endswith(";") is False for name in files)
+
+
+def test_no_statement_returns_columns_that_this_release_does_not_know() -> None:
+    for path in (PACKAGE / "store" / "sql").glob("*.sql"):
+        returned = re.findall(r"^SELECT \* FROM (\w+)|^RETURNING (\*)", path.read_text(), re.MULTILINE)
+        assert not {"*", *metadata.tables} & {word for words in returned for word in words}, path.stem
+    for path in (PACKAGE / "store" / "sql" / "columns").glob("*.sql"):
+        columns = [column.name for column in metadata.tables[path.stem].columns]
+        assert sorted(path.read_text().replace(",", " ").split()) == sorted(columns), path.stem
 
 
 @pytest.mark.parametrize(
