@@ -143,7 +143,8 @@ MUTATIONS = (
     ),
     Mutation(
         "sending rows to ClickHouse once", "aaiclick/data/client.py",
-        "rows = _once(body) if isinstance(body, bytes) else body", "rows = body",
+        "raw_insert(None, None, whole(), merged)",
+        'raw_insert(None, None, b"".join([piece async for piece in whole()]), merged)',
         ("tests/integration/data/test_cut_off.py",),
     ),
     Mutation(
