@@ -1,4 +1,5 @@
-"""The statements of the engine: one per file in `sql/`, read once. Nothing else in aaiclick writes PostgreSQL.
+"""The statements of the engine: one per file in `sql/`, read once. What runs an installation has no others; chaos and
+`aaiclick.testing` have some of their own.
 
 `{jobs.*}` in one stands for the columns that this release knows (`sql/columns/`). `*` would be what the table has: with
 the column that the next release adds, a session that has prepared the statement is refused amid what it does.

@@ -8,16 +8,19 @@ a task may be
 - a function of aaiclick itself that is marked as one.
 
 AAICLICK_TASK_MODULES names modules (and all below them) instead: then only those, and what is registered.
-The module is judged before it is imported: importing runs code.
+The module is judged before it is imported: importing runs code. And so is where the function comes from: a module that
+needs `from os import system` for itself does not offer it to whoever may submit tasks.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any, cast
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction
@@ -77,7 +80,19 @@ class Entrypoints:
             return function.as_task()  # calling it would make another job
         if not callable(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
+        if not self._is_of(function, module_name):
+            raise EntrypointError(
+                f"The entrypoint {entrypoint!r} is not a function of that module: it is imported there.",
+                remedy="Name a function of your own that calls it.",
+            )
         return function
+
+    def _is_of(self, function: Function, module_name: str) -> bool:
+        """Whether it is defined there, in the same package, or in another place that is trusted."""
+        while isinstance(function, functools.partial):
+            function = cast("functools.partial[Any]", function).func
+        where = str(getattr(function, "__module__", None) or "builtins")
+        return where.partition(".")[0] == module_name.partition(".")[0] or self._trusts(where)
 
     def _trusts(self, module_name: str) -> bool:
         if self._allowed:

@@ -15,6 +15,9 @@ def own_module(tmp_path, monkeypatch):
     (tmp_path / "users_code.py").write_text(
         "imported = True\ndef work(): return 'worked'\nnumber = 3\n"
         "class Holder:\n    @staticmethod\n    def inner(): pass\n"
+        "from functools import partial\nfrom os import system\nfrom click import echo\n"
+        "from json import dumps as work_too\n"
+        "half = partial(work)\nshell = partial(system, 'true')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield "users_code"
@@ -39,6 +42,17 @@ def test_the_standard_library_is_refused(entrypoint):
 def test_installed_packages_and_aaiclick_itself_are_refused(entrypoint):
     with pytest.raises(EntrypointError, match="which a task may not name unasked"):
         Entrypoints().resolve("x", entrypoint)
+
+
+@pytest.mark.parametrize("name", ["system", "shell", "echo", "partial", "work_too"])
+@pytest.mark.parametrize("allowed", [(), ("users_code",)])
+def test_what_a_module_has_imported_for_itself_is_refused(own_module, name, allowed):
+    with pytest.raises(EntrypointError, match="it is imported there"):
+        Entrypoints(allowed).resolve("x", f"users_code.{name}")
+
+
+def test_a_part_of_the_users_own_function_is_one(own_module):
+    assert Entrypoints().resolve("x", "users_code.half")() == "worked"
 
 
 def test_a_refused_module_is_not_even_imported():
