@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 class Deployed:
     """What a deploy or a rollback did. `built` are the datasets with a generation that no version has served.
 
-    While `job_id` fills them, the version does not serve yet.
+    While `job_id` fills them, the version does not serve yet. One that serves again has fallen behind meanwhile:
+    `catch_up_id` brings its datasets up to date.
     """
 
     version_id: UUID
@@ -55,6 +56,7 @@ class Deployed:
     serves: bool = True
     job_id: int | None = None
     cancelled: int = 0
+    catch_up_id: int | None = None
 
     @property
     def changed(self) -> bool:
@@ -87,7 +89,7 @@ async def deploy(
         if is_new or not going_on:
             await store.wish(connection, version_id)
         state = await store.version_state(connection, version_id)
-        job_id = None
+        job_id = catch_up_id = None
         ready = state["ready_at"] is not None
         if not ready and before is not None:
             if state["fill_status"] in ("PENDING", "RUNNING"):
@@ -97,10 +99,14 @@ async def deploy(
         if job_id is None and previous != version_id:
             if before is not None:
                 _check_order(dag.name, before, state)
-            await _serve(connection, org_id, dag, version_id, returning=ready or _is_outrun(state, previous))
+            returning = ready or _is_outrun(state, previous)
+            catch_up_id = await _serve(connection, org_id, dag, version_id, returning=returning)
     diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset not in built))
-    return Deployed(version_id, version_hash(dag), previous, is_new, built, diff, dag.name, job_id is None, job_id)
+    return Deployed(
+        version_id, version_hash(dag), previous, is_new, built, diff, dag.name, job_id is None, job_id,
+        catch_up_id=catch_up_id,
+    )  # fmt: skip
 
 
 async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = DEFAULT_ORG_ID) -> Deployed:
@@ -124,8 +130,9 @@ async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = D
         if serving is not None:
             _check_order(deployed.dag_name, serving, state)
         outrun = _is_outrun(state, serving["id"] if serving else None)
-        await _serve(connection, org_id, load_dag(found["yaml"]), deployed.version_id, returning=outrun)
-    return replace(deployed, serves=True)
+        dag = load_dag(found["yaml"])
+        catch_up_id = await _serve(connection, org_id, dag, deployed.version_id, returning=outrun)
+    return replace(deployed, serves=True, catch_up_id=catch_up_id)
 
 
 def _check_order(dag_name: str, serving: asyncpg.Record, state: asyncpg.Record) -> None:
@@ -159,13 +166,17 @@ async def roll_back(
             raise _no_dag(dag_name)
         dag = load_dag(found["yaml"])
         await store.wish(connection, found["id"])
+        catch_up_id = None
         if before["id"] != found["id"]:
-            await _serve(connection, org_id, dag, found["id"], returning=True)
+            catch_up_id = await _serve(connection, org_id, dag, found["id"], returning=True)
     left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
     cancelled = await cancel_tasks(connection, left) if left else set[int]()
     diff = diff_dags(load_dag(before["yaml"]), dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
-    return Deployed(found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=len(cancelled))
+    return Deployed(
+        found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=len(cancelled),
+        catch_up_id=catch_up_id,
+    )  # fmt: skip
 
 
 def first_line(text: str) -> str:
@@ -306,8 +317,12 @@ def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -
     )
 
 
-async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUID, *, returning: bool = False) -> None:
-    """The swap. A version that served before has fallen behind meanwhile, in ways that only a closer look shows."""
+async def _serve(
+    connection: Connection, org_id: UUID, dag: Dag, version_id: UUID, *, returning: bool = False
+) -> int | None:
+    """The swap. A version that served before has fallen behind meanwhile, in ways that only a closer look shows;
+    returns the job that brings it up to date.
+    """
     published = {each.output: each.name or each.output for each in dag.publish}
     names = {place: published.get(output, f"{dag.name}.{output}") for output, place in places(dag).items()}
     await _check_names(connection, org_id, dag, set(names.values()))
@@ -326,7 +341,7 @@ async def _serve(connection: Connection, org_id: UUID, dag: Dag, version_id: UUI
             remedy="Publish under another name.",
         ) from None
     await store.set_ready(connection, version_id)
-    await store.catch_up(connection, org_id, dag.name, version_id, all_of_it=returning)
+    return await store.catch_up(connection, org_id, dag.name, version_id, all_of_it=returning)
 
 
 async def _check_names(connection: Connection, org_id: UUID, dag: Dag, names: set[str]) -> None:

@@ -107,6 +107,7 @@ def _said(done: deploys.Deployed) -> Row:
         "built": list(done.built),
         "cancelled": done.cancelled,
         "job_id": _text_id(done.job_id),
+        "catch_up_id": _text_id(done.catch_up_id),
         "changes": changes_of(done.diff),
     }
 
@@ -126,7 +127,7 @@ def _text_id(value: int | None) -> str | None:
 def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
     done = client.deploy_dag(text, file)
     if done["job_id"] is None or not wait:
-        return done
+        return _caught_up_from_afar(client, done, wait)
     note(f"Job {done['job_id']} fills the new datasets; the version before serves meanwhile.")
     ended = remote.watch(client, int(done["job_id"]))
     if ended["status"] != JobStatus.COMPLETED.value:
@@ -136,7 +137,29 @@ def _deploy_from_afar(client: Client, text: str, file: str, wait: bool) -> Row:
             remedy=f"'aaiclick jobs show {done['job_id']}' shows what happened; deploying again tries again.",
         )
     finished = client.deploy_dag(text, file, going_on=True)
-    return done | {"serves": finished["serves"], "job_id": finished["job_id"] or done["job_id"]}
+    known = ("serves", "catch_up_id")
+    done |= {name: finished[name] for name in known} | {"job_id": finished["job_id"] or done["job_id"]}
+    return _caught_up_from_afar(client, done, wait)
+
+
+def _caught_up_from_afar(client: Client, done: Row, wait: bool) -> Row:
+    if done["catch_up_id"] is not None and wait:
+        note(_catching_up(done))
+        _check_caught_up(done, remote.watch(client, int(done["catch_up_id"]))["status"])
+    return done
+
+
+def _catching_up(done: Row) -> str:
+    return f"Version {done['hash'][:12]} serves; job {done['catch_up_id']} brings its datasets up to date."
+
+
+def _check_caught_up(done: Row, status: str) -> None:
+    if status != JobStatus.COMPLETED.value:
+        raise DeployError(
+            f"Version {done['hash'][:12]} serves, and its datasets are not up to date: job {done['catch_up_id']} is "
+            f"{status}.",
+            remedy=f"'aaiclick jobs show {done['catch_up_id']}' shows what happened.",
+        )
 
 
 async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
@@ -145,11 +168,16 @@ async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deploye
         async with connection.transaction():
             done = await deploys.deploy(connection, text, file, org_id=org_id)
             await note_deed(connection, org_id, "dag.deploy", done.dag_name, {"version": done.version_hash})
-        if done.job_id is None or not wait:
-            return done
-        note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
-        await see_through(context, done.job_id)
-        return await deploys.finish(connection, done, org_id=org_id)
+        if done.job_id is not None and wait:
+            note(f"Job {done.job_id} fills the new datasets; the version before serves meanwhile.")
+            await see_through(context, done.job_id)
+            done = await deploys.finish(connection, done, org_id=org_id)
+        if done.catch_up_id is not None and wait:
+            note(_catching_up(_said(done)))
+            await see_through(context, done.catch_up_id)
+            ended = await reads.get_job(connection, done.catch_up_id)
+            _check_caught_up(_said(done), ended["status"] if ended is not None else JobStatus.COMPLETED.value)
+        return done
 
 
 @dag.command()
@@ -203,6 +231,8 @@ def rollback(name: str, to: str | None, org: str, output: str) -> None:
     _print_done(done, output)
     stopped = f" {done['cancelled']} tasks of the version before were cancelled." if done["cancelled"] else ""
     note(f"Version {done['hash'][:12]} of {name} serves.{stopped}")
+    if done["catch_up_id"] is not None:
+        note(f"Job {done['catch_up_id']} brings its datasets up to date as soon as a worker runs.")
 
 
 JOB = click.option("--job", default=None, help="The source to start [default: the only one].")

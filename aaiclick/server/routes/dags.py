@@ -83,6 +83,7 @@ class Deployed(BaseModel):
     built: list[str] = Field(description="Datasets with a generation that did not exist")
     cancelled: int
     job_id: shapes.Id | None
+    catch_up_id: shapes.Id | None = Field(description="The job that brings a version which serves again up to date")
     changes: list[Change] = Field(description="Without what would name datasets that the caller may not read")
 
 
@@ -279,5 +280,6 @@ def _deployed(done: deploys.Deployed, changes: list[Change]) -> Deployed:
         built=list(done.built),
         cancelled=done.cancelled,
         job_id=None if done.job_id is None else str(done.job_id),
+        catch_up_id=None if done.catch_up_id is None else str(done.catch_up_id),
         changes=changes,
     )

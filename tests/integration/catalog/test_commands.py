@@ -36,6 +36,7 @@ def command(aaiclick_env, aaiclick_postgres, tmp_path):
     """Runs a command; what it printed as JSON."""
     (tmp_path / "one.yaml").write_text(TWO)
     (tmp_path / "two.yaml").write_text(TWO + "description: Another.\n")
+    (tmp_path / "three.yaml").write_text(TWO.replace("sum(amount)", "count()"))
 
     def run(*arguments: str, org: str | None = "acme"):
         words = [str(tmp_path / each) if each.endswith(".yaml") else each for each in arguments]
@@ -57,6 +58,15 @@ def ask(target, question: str):
             await connection.close()
 
     return asyncio.run(asked())
+
+
+def test_a_version_that_serves_again_is_up_to_date_when_its_deploy_has_ended(command):
+    """It was deployed when there was nothing to fill it with; what came then, came while another one served."""
+    for line in (["deploy", "one.yaml"], ["deploy", "three.yaml"], ["rollback", "shop"], ["run", "shop"]):
+        command("dag", *line)
+    done = command("dag", "deploy", "three.yaml", "-o", "json")
+    assert (done["serves"], done["built"], done["catch_up_id"] is None) == (True, [], False)
+    assert command("datasets", "query", "SELECT count() AS days FROM shop.daily", "-o", "json") == [{"days": 2}]
 
 
 def test_every_command_works_for_the_organisation_that_it_names(command, aaiclick_postgres):
