@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
+from aaiclick.cli.ids import ID
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -95,7 +96,7 @@ class Choice:
 def choosing(function: Callable[..., None]) -> Callable[..., None]:
     """Ids and options that a command gets as its Choice."""
 
-    @click.argument("task_ids", type=int, nargs=-1)
+    @click.argument("task_ids", type=ID, nargs=-1)
     @click.option("--all", "everything", is_flag=True, help="All of them.")
     @click.option("--type", "task_type", default=None, help="All of this type.")
     @click.option("--fingerprint", default=None, help="All with this error.")
