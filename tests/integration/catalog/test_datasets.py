@@ -236,6 +236,7 @@ async def test_what_a_task_of_a_dag_added_is_seen_like_that_task(shop):
     )
     (added,) = await shop.db.fetch("SELECT * FROM tasks WHERE added_by = $1", broken["id"])
     (job,) = await shop.db.fetch("SELECT * FROM jobs WHERE id = $1", job_id)
+    await users.create_role(shop.db, DEFAULT_ORG_ID, slug="finance", name="Finance")
     for name, told in (("vault.canary_days", False), ("vault.canary_broken", True)):
         await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, name, ["finance"])
         reader = Reader(DEFAULT_ORG_ID, frozenset({"finance"}))

@@ -298,6 +298,40 @@ def test_what_needs_the_databases_says_so(command) -> None:
         assert "needs the databases themselves" in str(command(*line.split()).exception)
 
 
+STOCK = """
+name: stock
+jobs:
+  - {name: count, activation: source, operator: python, source: {kind: manual}, outputs: [counted],
+     config: {function: "shop:count"}}
+publish: [{output: counted, name: stock}]
+"""
+
+
+@pytest.fixture(scope="module")
+def stock(site) -> str:
+    """A dataset, and a role 'clerks' beside it."""
+    admin = site.as_("operator-admin")
+    assert admin.post("/v1/dags/deploy", json={"text": STOCK}).json()["serves"]
+    admin.post("/v1/roles", json={"slug": "clerks", "name": "Clerks"}).raise_for_status()
+    return "stock"
+
+
+def _readers(site) -> list[str]:
+    [row] = site.sql("SELECT read_roles FROM datasets WHERE name = 'stock'")
+    return row["read_roles"]
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_a_dataset_is_not_given_to_a_role_that_is_not_there(command, site, stock, role: str | None) -> None:
+    """A misspelt one would shut out everybody."""
+    assert command("datasets", "readers", stock, "clerks", role=role).exception is None
+    for roles, words in ((["clerks", "clreks"], "no role 'clreks'."), (["b", "A b"], "no role 'A b' and no role 'b'.")):
+        refused = command("datasets", "readers", stock, *roles, role=role).exception
+        assert (refused.exit_code, refused.what) == (3, f"There is {words}")
+    assert _readers(site) == ["clerks"]
+    assert command("datasets", "readers", "nosuch", "clerks", role=role).exception.exit_code == 3
+
+
 def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
     heard: list[str] = []
     writer = site.as_("operator-writer")
