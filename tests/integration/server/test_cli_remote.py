@@ -286,6 +286,24 @@ def test_dead_letters_are_handled_until_none_is_left(command, site, monkeypatch,
     assert "Name ids, or give --all" in str(command("dlq", words[0], role=role).exception)
 
 
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+@pytest.mark.parametrize("deed", ["redrive", "discard"])
+def test_what_is_no_dead_letter_is_named_and_nothing_is_changed(command, site, role, deed: str) -> None:
+    writer = site.as_("operator-writer")
+    waits, dead = writer.post("/v1/tasks", json={"items": [{"type": "unlike"}] * 2}).json()["ids"]
+    site.sql(
+        "UPDATE tasks SET status = 'DEAD_LETTER', readiness = NULL, completed_at = now() WHERE id = $1 RETURNING id",
+        int(dead),
+    )
+    refused = command("dlq", deed, dead, waits, "7", role=role).exception
+    assert refused.exit_code == 3
+    assert refused.what == f"Not among the dead letters: {waits}, 7. Nothing was changed."
+    assert writer.get(f"/v1/tasks/{dead}").json()["status"] == "DEAD_LETTER"
+    assert command("dlq", deed, dead, "--type", "another", role=role).stderr.startswith("0 tasks")
+    assert command("dlq", deed, dead, role=role).stderr.startswith("1 tasks")
+    assert command("dlq", deed, dead, role=role).exception.exit_code == 3
+
+
 @pytest.mark.parametrize(
     "words", [["--type", "t"], ["--fingerprint", "F"], ["--limit", "1"]], ids=lambda words: words[0]
 )
