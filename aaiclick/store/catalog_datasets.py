@@ -27,9 +27,13 @@ class Reader:
 
 
 async def reader_of(connection: Connection, org_id: UUID, external_id: str) -> Reader:
-    """A user as a reader: an admin of the org sees everything, anybody else what its roles may read."""
+    """A user as a reader: an admin of the org sees everything, anybody else what its roles may read, and who is
+    disabled nothing. Raises NotFoundError if there is none.
+    """
     row = await connection.fetchrow(statement("reader_roles"), org_id, external_id)
     if row is None:
+        raise NotFoundError(f"There is no user {external_id!r:.120}.", remedy="'aaiclick user ls' lists them.")
+    if row["disabled"]:
         return Reader(org_id)
     return Reader(org_id, None if row["role"] == "admin" else frozenset(row["roles"]))
 

@@ -350,6 +350,14 @@ def test_a_dataset_is_not_given_to_a_role_that_is_not_there(command, site, stock
     assert command("datasets", "readers", "nosuch", "clerks", role=role).exception.exit_code == 3
 
 
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_a_query_of_a_dataset_that_is_not_there_ends_like_a_look_at_it(command, role: str | None) -> None:
+    for words in (["show", "nosuch"], ["query", "SELECT * FROM nosuch"]):
+        refused = command("datasets", *words, role=role).exception
+        assert (refused.exit_code, refused.what) == (3, "There is no dataset 'nosuch'.")
+    assert command("datasets", "query", "DROP TABLE nosuch", role=role).exception.exit_code == 2
+
+
 def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
     heard: list[str] = []
     writer = site.as_("operator-writer")
