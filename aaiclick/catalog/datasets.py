@@ -45,7 +45,11 @@ async def query(
 
 async def _tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
     tables: dict[str, PhysicalTable] = {}
-    for row in await store.visible(connection, reader, names):
+    found = await store.visible(connection, reader, names)
+    missing = sorted(set(names) - {row["name"] for row in found})
+    if missing:
+        raise store.no_dataset(missing[0])
+    for row in found:
         table = physical_of(row)
         if table is None:
             raise DatasetError(f"The dataset {row['name']!r} has no rows yet.", remedy="Its first update makes it.")

@@ -11,6 +11,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
+from aaiclick.cli.ids import ID
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
@@ -46,7 +47,7 @@ def data() -> None:
 
 
 @data.command()
-@click.option("--job", "job_id", type=int, default=None, help="Only what this job holds.")
+@click.option("--job", "job_id", type=ID, default=None, help="Only what this job holds.")
 @click.option("--named", is_flag=True, help="Only Objects that have a name.")
 @click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None,
               help="Only Objects in this state.")  # fmt: skip

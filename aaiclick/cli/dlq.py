@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,14 @@ from click.core import ParameterSource
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
+from aaiclick.cli.ids import ID
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
+from aaiclick.errors import NotFoundError
 from aaiclick.store import control, reads
 from aaiclick.store.revival import AT_ONCE
+from aaiclick.store.words import TaskStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -84,18 +87,31 @@ class Choice:
         if not (self.task_ids or self.everything or self.task_type or self.fingerprint):
             raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
 
-    def in_the_database(self) -> dict[str, Any]:
+    async def in_the_database(self, connection: Connection) -> dict[str, Any]:
+        found = [await reads.get_task(connection, task_id) for task_id in self.task_ids]
+        self._refuse_others(None if row is None else row["status"] for row in found)
         return {"task_ids": self.task_ids or None, "type": self.task_type, "fingerprint": self.fingerprint}
 
-    def for_a_server(self) -> dict[str, Any]:
+    def for_a_server(self, client: Client) -> dict[str, Any]:
+        self._refuse_others(_status(client, task_id) for task_id in self.task_ids)
         ids = [str(task_id) for task_id in self.task_ids] or None
         return {"ids": ids, "type": self.task_type, "fingerprint": self.fingerprint, "all": self.everything}
+
+    def _refuse_others(self, statuses: Iterable[str | None]) -> None:
+        """All that are named by their ids have to be dead letters."""
+        named = zip(self.task_ids, statuses, strict=True)
+        others = [str(task_id) for task_id, status in named if status != TaskStatus.DEAD_LETTER]
+        if others:
+            raise NotFoundError(
+                f"Not among the dead letters: {', '.join(others)}. Nothing was changed.",
+                remedy="'aaiclick dlq ls' lists them.",
+            )
 
 
 def choosing(function: Callable[..., None]) -> Callable[..., None]:
     """Ids and options that a command gets as its Choice."""
 
-    @click.argument("task_ids", type=int, nargs=-1)
+    @click.argument("task_ids", type=ID, nargs=-1)
     @click.option("--all", "everything", is_flag=True, help="All of them.")
     @click.option("--type", "task_type", default=None, help="All of this type.")
     @click.option("--fingerprint", default=None, help="All with this error.")
@@ -115,11 +131,11 @@ def redrive(choice: Choice, rate: float | None) -> None:
     """Start dead letters over, by id or by what they have in common."""
 
     async def work(connection: Connection) -> int:
-        chosen = choice.in_the_database()
+        chosen = await choice.in_the_database(connection)
         return len(await control.redrive(connection, **chosen, per_second=rate, limit=None))
 
     def ask(client: Client) -> int:
-        chosen = choice.for_a_server()
+        chosen = choice.for_a_server(client)
         if rate is None:
             return _until_none_is_left(lambda: client.redrive(**chosen))
         count = client.redrive(**chosen, per_second=rate)
@@ -136,12 +152,21 @@ def discard(choice: Choice) -> None:
     """Give dead letters up, by id or by what they have in common: they have failed for good."""
 
     async def work(connection: Connection) -> int:
-        return len(await control.discard(connection, **choice.in_the_database(), limit=None))
+        chosen = await choice.in_the_database(connection)
+        return len(await control.discard(connection, **chosen, limit=None))
 
     def ask(client: Client) -> int:
-        return _until_none_is_left(lambda: client.discard(**choice.for_a_server()))
+        chosen = choice.for_a_server(client)
+        return _until_none_is_left(lambda: client.discard(**chosen))
 
     note(f"{reach(work, ask)} tasks have failed for good.")
+
+
+def _status(client: Client, task_id: int) -> str | None:
+    try:
+        return client.get_task(task_id)["status"]
+    except NotFoundError:
+        return None
 
 
 def _until_none_is_left(change: Callable[[], int]) -> int:

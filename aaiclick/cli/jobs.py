@@ -9,6 +9,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.ids import ID, PLACE
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -35,7 +36,7 @@ def jobs() -> None:
 @click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False),
               help="Only jobs in this state.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
-@click.option("--before", type=int, default=None, help="Continue a listing: the last id of the page before.")
+@click.option("--before", type=PLACE, default=None, help="Continue a listing: the last id of the page before.")
 @output_option
 def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
     """List jobs, newest first."""
@@ -45,7 +46,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
         found = await reads.list_jobs(connection, status=wanted, before=before or reads.LAST_ID, limit=limit)
         return [dict(each) for each in found]
 
-    query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before))
+    query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
     lines = [(job_facts if output == "json" else job_line)(row) for row in rows]
     print_records(lines, output, nothing="There are no such jobs." if wanted or before else "There are no jobs.")
@@ -54,7 +55,7 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
 
 @jobs.command()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=ID)
 @output_option
 def show(job_id: int, output: str) -> None:
     """Show a job and how far each of its groups is."""
@@ -78,7 +79,7 @@ def show(job_id: int, output: str) -> None:
 
 
 @jobs.command()
-@click.argument("job_ids", type=int, nargs=-1, required=True)
+@click.argument("job_ids", type=ID, nargs=-1, required=True)
 def cancel(job_ids: tuple[int, ...]) -> int:
     """End jobs: what waits is cancelled, what runs is told to stop."""
 
@@ -99,7 +100,7 @@ def cancel(job_ids: tuple[int, ...]) -> int:
 
 
 @jobs.command()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=ID)
 def retry(job_id: int) -> None:
     """Start over what failed in a job, and what was cancelled because of it."""
 
@@ -115,7 +116,7 @@ def retry(job_id: int) -> None:
 
 
 @jobs.command()
-@click.argument("job_ids", type=int, nargs=-1, required=True)
+@click.argument("job_ids", type=ID, nargs=-1, required=True)
 def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
 
@@ -134,7 +135,7 @@ def release(job_ids: tuple[int, ...]) -> None:
 
 
 @jobs.command()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=ID)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
 
@@ -149,7 +150,7 @@ def pause(job_id: int) -> None:
 
 
 @jobs.command()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=ID)
 def resume(job_id: int) -> None:
     """Let a paused job go on."""
 

@@ -10,6 +10,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.ids import ID
 from aaiclick.cli.key import every_org_option, org_option
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.org import org_id_of
@@ -143,7 +144,7 @@ def list_workers(everything: bool, output: str) -> None:
 
 
 @workers.command()
-@click.argument("worker_id", type=int)
+@click.argument("worker_id", type=ID)
 def drain(worker_id: int) -> None:
     """Have a worker finish what it runs and end."""
 

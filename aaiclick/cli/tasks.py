@@ -14,6 +14,7 @@ import click
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.ids import ID, PLACE
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -42,8 +43,8 @@ def tasks() -> None:
 
 
 @tasks.command()
-@click.argument("job_id", type=int)
-@click.option("--after", type=int, default=0, help="Continue a listing: the last id of the page before.")
+@click.argument("job_id", type=ID)
+@click.option("--after", type=PLACE, default=0, help="Continue a listing: the last id of the page before.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many to list, at most."
 )
@@ -65,7 +66,7 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=ID)
 @output_option
 def show(task_id: int, output: str) -> None:
     """Show a task: its state, why it waits, its arguments, its result, its error."""
@@ -90,7 +91,7 @@ def show(task_id: int, output: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=ID)
 @output_option
 def why(task_id: int, output: str) -> None:
     """Say why a task is not running."""
@@ -105,7 +106,7 @@ def why(task_id: int, output: str) -> None:
 
 
 @tasks.command()
-@click.argument("task_ids", type=int, nargs=-1, required=True)
+@click.argument("task_ids", type=ID, nargs=-1, required=True)
 def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
 
@@ -121,7 +122,7 @@ def cancel(task_ids: tuple[int, ...]) -> int:
 
 
 @tasks.command()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=ID)
 def clear(task_id: int) -> None:
     """Run a task again, and everything that depends on it."""
 
@@ -133,7 +134,7 @@ def clear(task_id: int) -> None:
 
 
 @click.command()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=ID)
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the task has ended.")
 @click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
 def logs(task_id: int, follow: bool, attempt: int | None) -> None:

@@ -27,9 +27,13 @@ class Reader:
 
 
 async def reader_of(connection: Connection, org_id: UUID, external_id: str) -> Reader:
-    """A user as a reader: an admin of the org sees everything, anybody else what its roles may read."""
+    """A user as a reader: an admin of the org sees everything, anybody else what its roles may read, and who is
+    disabled nothing. Raises NotFoundError if there is none.
+    """
     row = await connection.fetchrow(statement("reader_roles"), org_id, external_id)
     if row is None:
+        raise NotFoundError(f"There is no user {external_id!r:.120}.", remedy="'aaiclick user ls' lists them.")
+    if row["disabled"]:
         return Reader(org_id)
     return Reader(org_id, None if row["role"] == "admin" else frozenset(row["roles"]))
 
@@ -81,7 +85,15 @@ async def runs_of(connection: Connection, dataset_id: UUID, limit: int = 20) -> 
 
 
 async def set_read_roles(connection: Connection, org_id: UUID, name: str, roles: Sequence[str]) -> None:
-    if await connection.fetchval(statement("set_read_roles"), org_id, name, sorted(set(roles))) is None:
+    """Let these roles read a dataset, and no others. One that is not there is refused: misspelt, it would shut out
+    everybody.
+    """
+    slugs = sorted(set(roles))
+    unknown = await connection.fetch(statement("unknown_roles"), org_id, slugs)
+    if unknown:
+        words = " and ".join(f"no role {row['slug']!r:.120}" for row in unknown)
+        raise NotFoundError(f"There is {words}.", remedy="'aaiclick role ls' lists them.")
+    if await connection.fetchval(statement("set_read_roles"), org_id, name, slugs) is None:
         raise no_dataset(name)
 
 

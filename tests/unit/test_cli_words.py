@@ -9,7 +9,7 @@ import click
 import pytest
 
 from aaiclick.cli.database import first_line
-from aaiclick.cli.main import cli
+from aaiclick.cli.main import cli, run
 from aaiclick.cli.output import print_record, print_records
 
 TRACE = """Traceback (most recent call last):
@@ -76,3 +76,25 @@ def test_every_command_and_every_option_has_words(line: str) -> None:
     assert ALL[line].help
     options = [each for each in ALL[line].params if isinstance(each, click.Option)]
     assert [each.name for each in options if not each.help] == []
+
+
+IDS = [
+    "jobs show", "jobs cancel", "jobs cancel 7", "jobs retry", "jobs release", "jobs pause", "jobs resume",
+    "jobs ls --before", "tasks ls", "tasks ls 7 --after", "tasks show", "tasks why", "tasks cancel", "tasks clear",
+    "logs", "dlq redrive", "dlq discard", "workers drain", "data ls --job",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", IDS)
+def test_a_number_that_cannot_be_an_id_is_refused_before_anybody_is_asked(line: str, capsys) -> None:
+    """So the words are the same beside a database and from afar."""
+    for number in ("99999999999999999999", str(2**63)):
+        assert run([*line.split(), number]) == 2
+        assert f"{number} cannot be an id: ids are numbers from 1 to {2**63 - 1}." in capsys.readouterr().err
+    assert run([*line.split(), "x"]) == 2
+    assert "'x' is not a valid integer" in capsys.readouterr().err
+
+
+def test_no_command_takes_any_number_for_an_id() -> None:
+    plain = {each.name for command in ALL.values() for each in command.params if each.type is click.INT}
+    assert plain == {"seed", "inherited"}

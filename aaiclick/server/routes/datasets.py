@@ -104,7 +104,7 @@ class Query(shapes.Sent):
 class Readers(shapes.Sent):
     """Slugs of the roles that may read it; none: only admins."""
 
-    roles: Annotated[list[shapes.Slug], Field(max_length=1_000)]
+    roles: Annotated[list[shapes.Name], Field(max_length=1_000)]
 
 
 @routes.get("/v1/datasets", Permission.READER)

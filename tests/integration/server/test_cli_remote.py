@@ -286,6 +286,24 @@ def test_dead_letters_are_handled_until_none_is_left(command, site, monkeypatch,
     assert "Name ids, or give --all" in str(command("dlq", words[0], role=role).exception)
 
 
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+@pytest.mark.parametrize("deed", ["redrive", "discard"])
+def test_what_is_no_dead_letter_is_named_and_nothing_is_changed(command, site, role, deed: str) -> None:
+    writer = site.as_("operator-writer")
+    waits, dead = writer.post("/v1/tasks", json={"items": [{"type": "unlike"}] * 2}).json()["ids"]
+    site.sql(
+        "UPDATE tasks SET status = 'DEAD_LETTER', readiness = NULL, completed_at = now() WHERE id = $1 RETURNING id",
+        int(dead),
+    )
+    refused = command("dlq", deed, dead, waits, "7", role=role).exception
+    assert refused.exit_code == 3
+    assert refused.what == f"Not among the dead letters: {waits}, 7. Nothing was changed."
+    assert writer.get(f"/v1/tasks/{dead}").json()["status"] == "DEAD_LETTER"
+    assert command("dlq", deed, dead, "--type", "another", role=role).stderr.startswith("0 tasks")
+    assert command("dlq", deed, dead, role=role).stderr.startswith("1 tasks")
+    assert command("dlq", deed, dead, role=role).exception.exit_code == 3
+
+
 @pytest.mark.parametrize(
     "words", [["--type", "t"], ["--fingerprint", "F"], ["--limit", "1"]], ids=lambda words: words[0]
 )
@@ -296,6 +314,48 @@ def test_groups_of_dead_letters_are_of_all(command, words) -> None:
 def test_what_needs_the_databases_says_so(command) -> None:
     for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
         assert "needs the databases themselves" in str(command(*line.split()).exception)
+
+
+STOCK = """
+name: stock
+jobs:
+  - {name: count, activation: source, operator: python, source: {kind: manual}, outputs: [counted],
+     config: {function: "shop:count"}}
+publish: [{output: counted, name: stock}]
+"""
+
+
+@pytest.fixture(scope="module")
+def stock(site) -> str:
+    """A dataset, and a role 'clerks' beside it."""
+    admin = site.as_("operator-admin")
+    assert admin.post("/v1/dags/deploy", json={"text": STOCK}).json()["serves"]
+    admin.post("/v1/roles", json={"slug": "clerks", "name": "Clerks"}).raise_for_status()
+    return "stock"
+
+
+def _readers(site) -> list[str]:
+    [row] = site.sql("SELECT read_roles FROM datasets WHERE name = 'stock'")
+    return row["read_roles"]
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_a_dataset_is_not_given_to_a_role_that_is_not_there(command, site, stock, role: str | None) -> None:
+    """A misspelt one would shut out everybody."""
+    assert command("datasets", "readers", stock, "clerks", role=role).exception is None
+    for roles, words in ((["clerks", "clreks"], "no role 'clreks'."), (["b", "A b"], "no role 'A b' and no role 'b'.")):
+        refused = command("datasets", "readers", stock, *roles, role=role).exception
+        assert (refused.exit_code, refused.what) == (3, f"There is {words}")
+    assert _readers(site) == ["clerks"]
+    assert command("datasets", "readers", "nosuch", "clerks", role=role).exception.exit_code == 3
+
+
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_a_query_of_a_dataset_that_is_not_there_ends_like_a_look_at_it(command, role: str | None) -> None:
+    for words in (["show", "nosuch"], ["query", "SELECT * FROM nosuch"]):
+        refused = command("datasets", *words, role=role).exception
+        assert (refused.exit_code, refused.what) == (3, "There is no dataset 'nosuch'.")
+    assert command("datasets", "query", "DROP TABLE nosuch", role=role).exception.exit_code == 2
 
 
 def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
