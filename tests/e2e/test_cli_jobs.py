@@ -57,7 +57,7 @@ def records(result):
 def test_run_watches_a_job_to_its_end(project):
     ran = project("run", "project.greet", "--arg", 'words=["hello", "world"]', "-o", "json")
     job = records(ran)
-    assert (job["status"], job["tasks"]) == ("COMPLETED", "2/2")
+    assert (job["status"], job["total_tasks"], job["open_tasks"]) == ("COMPLETED", 2, 0)
     assert f"Job {job['id']} (greet) is submitted." in ran.stderr
     assert [line["id"] for line in records(project("jobs", "ls", "-o", "json"))] == [job["id"]]
     tasks = records(project("tasks", "ls", job["id"], "-o", "json"))
@@ -71,6 +71,7 @@ def test_run_watches_a_job_to_its_end(project):
     assert (shown["total_tasks"], shown["open_tasks"], shown["paused_at"]) == (2, 0, None)
     begun, ended = (datetime.fromisoformat(shown[name]) for name in ("started_at", "completed_at"))
     assert shown["took_seconds"] == (ended - begun).total_seconds()
+    assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"say": "world"}}
     [group] = shown["groups"]
     assert (group["name"], group["total"], group["completed"], group["rows"]) == (None, 2, 2, None)
 
