@@ -9,7 +9,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,9 +18,9 @@ from aaiclick.cli.graphs import graph_of
 from aaiclick.cli.jobs import find_job, job_facts, job_line
 from aaiclick.cli.output import note, output_option, print_record
 from aaiclick.cli.remote import Row
-from aaiclick.cli.watching import see_through
+from aaiclick.cli.watching import left, see_through
 from aaiclick.data.forms import annotations_of
-from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError
+from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
@@ -28,6 +28,9 @@ from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
 from aaiclick.store import reads
 from aaiclick.store.words import JobStatus
+
+if TYPE_CHECKING:
+    from aaiclick.client import Client
 
 RESULTS = 5
 
@@ -87,9 +90,27 @@ def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None,
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
         note(f"Job {job_id} is submitted to {get_settings().server}.")
-        job = remote.watch(client, job_id) if wait else remote.row(client.get_job(job_id))
+        job = _watch_from_afar(client, job_id) if wait else remote.row(client.get_job(job_id))
         results = {each["name"].rpartition(".")[2]: each["value"] for each in client.job_results(job_id)}
     return _print(job, results, output)
+
+
+def _watch_from_afar(client: Client, job_id: int) -> Row:
+    """The job when it has ended; who does not wait for that is told what becomes of it."""
+    try:
+        return remote.watch(client, job_id)
+    except KeyboardInterrupt:
+        note(left(job_id, worked_on=not _lacks_a_worker(client, job_id)))
+        raise
+
+
+def _lacks_a_worker(client: Client, job_id: int) -> bool:
+    try:
+        first = next(client.tasks(job_id, status="PENDING", limit=1), None)
+        reasons = [] if first is None else client.why(int(first["id"]))
+    except AaiclickError:
+        return False  # nobody can tell
+    return any(reason["code"] == "no_worker" for reason in reasons)
 
 
 async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Row, dict[str, str]]:

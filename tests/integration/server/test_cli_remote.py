@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -315,6 +316,22 @@ def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
     assert command("run", "not.installed.here", "--name", "alone").return_value == 1
     assert heard[0] == heard[1]
     assert "no worker" in heard[0]
+
+
+def test_who_interrupts_a_run_is_told_what_becomes_of_the_job(command, site, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote, "watch", interrupt)
+    site.sql("DELETE FROM workers WHERE id = 5 RETURNING id")
+    for fate in ("waits for a worker: aaiclick worker start", "goes on: aaiclick jobs show JOB"):
+        ran = command("run", "not.installed.here", "--name", "left")
+        assert isinstance(ran.exception, click.Abort)
+        job = ran.stderr.split()[1]
+        assert f"Job {job} {fate.replace('JOB', job)}, or end it: aaiclick jobs cancel {job}\n" in ran.stderr
+        assert command("jobs", "cancel", job).exception is None
+        site.sql("INSERT INTO workers (id, hostname, pid) VALUES (6, 'h', 1) ON CONFLICT DO NOTHING RETURNING id")
+    site.sql("DELETE FROM workers WHERE id = 6 RETURNING id")
 
 
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
