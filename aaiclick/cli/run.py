@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import inspect
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.graphs import graph_of
-from aaiclick.cli.jobs import job_line
+from aaiclick.cli.jobs import find_job, job_facts, job_line
 from aaiclick.cli.output import note, output_option, print_record
-from aaiclick.cli.watching import see_through
+from aaiclick.cli.remote import Row
+from aaiclick.cli.watching import left, see_through
 from aaiclick.data.forms import annotations_of
-from aaiclick.errors import EXIT_FAILED, EntrypointError, SubmitError
+from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
-from aaiclick.orchestration import Job, OrchContext, create_job, create_task, get_job
+from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
 from aaiclick.store import reads
 from aaiclick.store.words import JobStatus
+
+if TYPE_CHECKING:
+    from aaiclick.client import Client
 
 RESULTS = 5
 
@@ -46,16 +50,29 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     if remote.is_remote():
         return _run_from_afar(entrypoint, dict(_argument(pair) for pair in pairs), name, wait, output)
     job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
-    return _print(job_line(asdict(job)), results, output)
+    return _print(job, results, output)
 
 
-def _print(line: dict[str, Any], results: dict[str, str], output: str) -> int:
+def _print(job: Row, results: dict[str, str], output: str) -> int:
     """How the job ended, what it came to, and the code to exit with."""
-    print_record(line | ({"results": results} if output == "json" else {}), output)
-    if output == "table":
-        for function, value in results.items():
-            click.echo(f"{function}: {value}")
-    return EXIT_FAILED if line["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
+    if output == "json":
+        values = {function: _value(words) for function, words in results.items()}
+        print_record(job_facts(job) | {"results": values}, output)
+    else:
+        print_record(job_line(job), output)
+        for function, words in results.items():
+            click.echo(f"{function}: {words}")
+    return EXIT_FAILED if job["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
+
+
+def _value(words: str) -> Any:
+    """What a result in words stands for, if JSON has it; else the words."""
+    try:
+        value = ast.literal_eval(words)
+        json.dumps(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return words
+    return value
 
 
 def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool, output: str) -> int:
@@ -73,19 +90,38 @@ def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None,
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
         note(f"Job {job_id} is submitted to {get_settings().server}.")
-        job = remote.watch(client, job_id) if wait else remote.row(client.get_job(job_id))
+        job = _watch_from_afar(client, job_id) if wait else remote.row(client.get_job(job_id))
         results = {each["name"].rpartition(".")[2]: each["value"] for each in client.job_results(job_id)}
-    return _print(job_line(job), results, output)
+    return _print(job, results, output)
 
 
-async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Job, dict[str, str]]:
+def _watch_from_afar(client: Client, job_id: int) -> Row:
+    """The job when it has ended; who does not wait for that is told what becomes of it."""
+    try:
+        return remote.watch(client, job_id)
+    except KeyboardInterrupt:
+        note(left(job_id, worked_on=not _lacks_a_worker(client, job_id)))
+        raise
+
+
+def _lacks_a_worker(client: Client, job_id: int) -> bool:
+    try:
+        first = next(client.tasks(job_id, status="PENDING", limit=1), None)
+        reasons = [] if first is None else client.why(int(first["id"]))
+    except AaiclickError:
+        return False  # nobody can tell
+    return any(reason["code"] == "no_worker" for reason in reasons)
+
+
+async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Row, dict[str, str]]:
     async with OrchContext() as context:
         job = await _submit(entrypoint, arguments, name)
         note(f"Job {job.id} ({job.name}) is submitted.")
-        if not wait:
-            return job, {}
-        await see_through(context, job.id)
-        return await get_job(job.id), await _results(context, job.id)
+        if wait:
+            await see_through(context, job.id)
+        async with context.connection() as connection:
+            row = dict(await find_job(connection, job.id))
+        return row, await _results(context, job.id) if wait else {}
 
 
 async def _results(context: OrchContext, job_id: int) -> dict[str, str]:

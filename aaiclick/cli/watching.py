@@ -40,7 +40,16 @@ GONE = (UnreachableError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError
 
 
 async def see_through(context: OrchContext, job_id: int) -> None:
-    """Watch a job to its end, with a worker of our own while there is no other."""
+    """Watch a job to its end; who does not wait for that is told what becomes of it."""
+    try:
+        await _work_and_watch(context, job_id)
+    except asyncio.CancelledError:
+        await _say_left(context, job_id)
+        raise
+
+
+async def _work_and_watch(context: OrchContext, job_id: int) -> None:
+    """With a worker of our own while there is no other."""
     watching = asyncio.create_task(_watch(context, job_id))
     working = asyncio.create_task(_stand_in(context, job_id))
     terminated = False
@@ -64,6 +73,25 @@ async def see_through(context: OrchContext, job_id: int) -> None:
         watching.cancel()
         working.cancel()
         await asyncio.gather(watching, working, return_exceptions=True)
+
+
+async def _say_left(context: OrchContext, job_id: int) -> None:
+    """Say what becomes of a job that is watched no more; our own worker is gone by now, and may have finished it."""
+    try:
+        async with context.connection() as connection:
+            over = await _ended(connection, job_id)
+    except GONE:
+        over = False
+    if over:
+        note(f"Job {job_id} is over: aaiclick jobs show {job_id}")
+    else:
+        note(left(job_id, worked_on=await others_work(context, job_id)))
+
+
+def left(job_id: int, *, worked_on: bool) -> str:
+    """What becomes of a job that is watched no more, and what can be done about it."""
+    fate = f"goes on: aaiclick jobs show {job_id}" if worked_on else "waits for a worker: aaiclick worker start"
+    return f"Job {job_id} {fate}, or end it: aaiclick jobs cancel {job_id}"
 
 
 async def _stand_in(context: OrchContext, job_id: int) -> None:

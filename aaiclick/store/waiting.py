@@ -133,7 +133,7 @@ def _limits(facts: dict[str, Any]) -> list[Reason]:
         most, running, rate = facts[f"{name}_max"], facts[f"{name}_running"], facts[f"{name}_rate"]
         if most is not None and running >= most:
             reasons.append(Reason("limited", f"{words} runs {running} tasks, the most it may"))
-        if rate is not None:
+        if rate is not None and facts[f"{name}_tokens"] < 1:
             reasons.append(Reason("rate", f"{words} may start {rate:g} tasks a second"))
     return reasons
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -57,7 +58,7 @@ def records(result):
 def test_run_watches_a_job_to_its_end(project):
     ran = project("run", "project.greet", "--arg", 'words=["hello", "world"]', "-o", "json")
     job = records(ran)
-    assert (job["status"], job["tasks"]) == ("COMPLETED", "2/2")
+    assert (job["status"], job["total_tasks"], job["open_tasks"]) == ("COMPLETED", 2, 0)
     assert f"Job {job['id']} (greet) is submitted." in ran.stderr
     assert [line["id"] for line in records(project("jobs", "ls", "-o", "json"))] == [job["id"]]
     tasks = records(project("tasks", "ls", job["id"], "-o", "json"))
@@ -71,6 +72,7 @@ def test_run_watches_a_job_to_its_end(project):
     assert (shown["total_tasks"], shown["open_tasks"], shown["paused_at"]) == (2, 0, None)
     begun, ended = (datetime.fromisoformat(shown[name]) for name in ("started_at", "completed_at"))
     assert shown["took_seconds"] == (ended - begun).total_seconds()
+    assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"say": "world"}}
     [group] = shown["groups"]
     assert (group["name"], group["total"], group["completed"], group["rows"]) == (None, 2, 2, None)
 
@@ -94,6 +96,33 @@ def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_wh
     project("queues", "resume", "default")
     ran = project("run", "project.greet", "--arg", 'words=["x"]', "-o", "json")
     assert records(ran)["status"] == "COMPLETED"
+
+
+def interrupted(project, after):
+    """The id of a job whose run is interrupted after it said something, and what it says then."""
+    with project.start("run", "project.greet", "--arg", 'words=["x"]') as running:
+        submitted = next(line for line in running.stderr if "is submitted." in line)
+        assert after in submitted or any(after in line for line in running.stderr)
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+        assert running.wait() == 130
+    assert "Interrupted." in said
+    return submitted.split()[1], said
+
+
+def test_who_interrupts_a_run_is_told_what_becomes_of_the_job(project, aaiclick_postgres):
+    async def somebody():
+        connection = await connect(aaiclick_postgres)
+        await register_worker(connection, hostname=socket.gethostname(), pid=os.getpid())
+        await connection.close()
+
+    project("queues", "pause", "default")
+    job, said = interrupted(project, after="waits: queue 'default' is paused")  # by now it has a worker of its own
+    assert f"Job {job} waits for a worker: aaiclick worker start, or end it: aaiclick jobs cancel {job}\n" in said
+    asyncio.run(somebody())
+    job, said = interrupted(project, after="is submitted.")
+    assert f"Job {job} goes on: aaiclick jobs show {job}, or end it: aaiclick jobs cancel {job}\n" in said
+    assert {each["status"] for each in records(project("jobs", "ls", "-o", "json"))} == {"PENDING"}
 
 
 def test_a_failing_job_is_mended_and_retried(project, tmp_path):

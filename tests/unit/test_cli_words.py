@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import click
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from aaiclick.cli.database import first_line
 from aaiclick.cli.main import cli, run
 from aaiclick.cli.output import print_record, print_records
+from aaiclick.cli.run import _print
 
 TRACE = """Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -29,6 +31,34 @@ Make it even."""
 )
 def test_an_error_in_a_table_is_what_happened_and_not_the_remedy(error: str | None, line: str) -> None:
     assert first_line(error) == line
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("'from 999.0'", "from 999.0"),
+        ("[{'a': 1, 'b': None}, True]", [{"a": 1, "b": None}, True]),
+        ("{'at': datetime.date(2026, 1, 1)}", "{'at': datetime.date(2026, 1, 1)}"),
+        ("[1, 2] … (20 rows)", "[1, 2] … (20 rows)"),
+        ("cannot be shown: It is gone.", "cannot be shown: It is gone."),
+        ("b'raw'", "b'raw'"),
+        ("nan", "nan"),
+    ],
+)
+def test_what_a_job_came_to_is_a_value_where_json_has_it_and_words_in_a_table(words: str, value, capsys) -> None:
+    times = ("started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
+    job = dict.fromkeys((*times, "timeout_seconds", "error")) | {
+        "id": 1, "name": "j", "status": "COMPLETED", "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "total_tasks": 4, "open_tasks": 0, "failed_tasks": 0, "cancelled_tasks": 0,
+    }  # fmt: skip
+    assert _print(job, {"report": words}, "json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["total_tasks"], said["created_at"], said["took_seconds"]) == (4, "2026-01-01T00:00:00+00:00", None)
+    assert said["results"] == {"report": value}
+    assert _print(job, {"report": words}, "table") == 0
+    said = capsys.readouterr().out
+    assert "4/4" in said
+    assert f"report: {words}" in said
 
 
 @pytest.mark.parametrize("terminal", [True, False])

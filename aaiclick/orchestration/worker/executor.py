@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from types import TracebackType
 from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
@@ -396,10 +397,22 @@ def _storable(text: str) -> str:
     return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()
 
 
+OURS = (__name__, "concurrent.futures.thread")
+"""Modules through which every task is called."""
+
+
 def _describe(error: BaseException) -> str:
     if isinstance(error, EntrypointError):  # what one worker lacks, the next may have
         return f"{error}\nIt ran on {socket.gethostname()}, process {os.getpid()}, in {Path.cwd()}."
-    return "".join(traceback.format_exception(error)).rstrip()
+    return "".join(traceback.format_exception(type(error), error, _beyond_us(error))).rstrip()
+
+
+def _beyond_us(error: BaseException) -> TracebackType | None:
+    """Where an error came from, without how its task was called; all of it if there is nothing else."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") in OURS:
+        trace = trace.tb_next
+    return trace or error.__traceback__
 
 
 def _log_path(running: Running) -> str | None:

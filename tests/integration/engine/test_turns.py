@@ -14,6 +14,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Claim
 from aaiclick.store.plan import NewTask
 from aaiclick.store.statements import statement
+from aaiclick.store.waiting import why_waiting
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.engine.conftest import Engine
 
@@ -171,6 +172,27 @@ async def test_no_more_start_in_a_second_than_the_rate(engine: Engine) -> None:
         engine.shift = timedelta(seconds=seconds, microseconds=1)
         started.append(len(await engine.claim()))
     assert started == [4, 0, 2, 0, 4]
+
+
+@pytest.mark.parametrize("of", ["org", "queue"])
+@pytest.mark.parametrize(
+    ("limit", "value", "code"), [("rate_per_second", 0.001, "rate"), ("max_running", 1, "limited")]
+)
+async def test_a_limit_is_why_a_task_waits_only_while_it_is_used_up(
+    engine: Engine, of: str, limit: str, value: float, code: str
+) -> None:
+    limited = await org(engine, **({limit: value} if of == "org" else {}))
+    if of == "queue":
+        await engine.db.execute(
+            f"INSERT INTO queues (org_id, name, {limit}) VALUES ($1, 'default', $2)", limited, value
+        )
+    await put(engine, 2, limited)
+    last = await engine.db.fetchval("SELECT max(id) FROM tasks")
+    assert [reason.code for reason in await why_waiting(engine.db, last)] == ["ready"]
+    assert len(await engine.claim()) == 1
+    assert [reason.code for reason in await why_waiting(engine.db, last)] == [code]
+    await engine.db.execute("UPDATE workers SET status = 'STOPPED'")
+    assert [reason.code for reason in await why_waiting(engine.db, last)] == [code, "no_worker"]
 
 
 async def test_a_key_runs_one_at_a_time_in_order(engine: Engine, second: Engine) -> None:

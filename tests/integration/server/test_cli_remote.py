@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -377,6 +378,22 @@ def test_who_waits_for_a_worker_is_told_so(command, site, monkeypatch) -> None:
     assert "no worker" in heard[0]
 
 
+def test_who_interrupts_a_run_is_told_what_becomes_of_the_job(command, site, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote, "watch", interrupt)
+    site.sql("DELETE FROM workers WHERE id = 5 RETURNING id")
+    for fate in ("waits for a worker: aaiclick worker start", "goes on: aaiclick jobs show JOB"):
+        ran = command("run", "not.installed.here", "--name", "left")
+        assert isinstance(ran.exception, click.Abort)
+        job = ran.stderr.split()[1]
+        assert f"Job {job} {fate.replace('JOB', job)}, or end it: aaiclick jobs cancel {job}\n" in ran.stderr
+        assert command("jobs", "cancel", job).exception is None
+        site.sql("INSERT INTO workers (id, hostname, pid) VALUES (6, 'h', 1) ON CONFLICT DO NOTHING RETURNING id")
+    site.sql("DELETE FROM workers WHERE id = 6 RETURNING id")
+
+
 def test_refusals_read_like_those_of_a_database(command, work) -> None:
     assert "There is no job 1" in str(command("jobs", "show", "1").exception)
     for role in ("operator-admin", None):
@@ -458,14 +475,16 @@ def test_jobs_dags_and_datasets_from_submission_to_rows(command, place) -> None:
         return json.loads(result.stdout)
 
     ran = far("run far_tasks.both --arg n=1")
-    assert (ran["status"], ran["tasks"], ran["results"]) == ("COMPLETED", "2/2", {"one": "3"})
+    assert (ran["status"], ran["total_tasks"], ran["results"]) == ("COMPLETED", 2, {"one": 3})
+    shown = far(f"jobs show {ran['id']}")
+    assert ran == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"one": 3}}
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
     before = len(far("jobs ls"))
     with place_unknown():
         by_name = far("run far_tasks.both --arg n=2")
-        assert (by_name["status"], by_name["tasks"], by_name["results"]) == ("COMPLETED", "3/3", {"both": "4"})
+        assert (by_name["status"], by_name["total_tasks"], by_name["results"]) == ("COMPLETED", 3, {"both": 4})
         pair = far("run far_tasks.pair --arg n=2")
-        assert (pair["status"], pair["tasks"]) == ("COMPLETED", "3/3")
+        assert (pair["status"], pair["total_tasks"]) == ("COMPLETED", 3)
     assert len(far("jobs ls")) == before + 2
     elsewhere = far("run not.installed.here --no-wait")
     assert elsewhere["name"] == "here"

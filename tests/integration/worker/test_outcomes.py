@@ -43,6 +43,7 @@ async def test_a_failure_is_retried_then_dead(bench):
     row = await bench.until(task_id, lambda row: row["status"] == "DEAD_LETTER")
     assert (row["attempt"], row["failures"]) == (3, 3)
     assert "ValueError: no luck" in row["error"]
+    assert re.match(r'Traceback .*\n  File ".*users_tasks\.py"', row["error"])
     assert row["error_fingerprint"].startswith("ValueError:")
     history = await bench.rows("SELECT attempt, charged, outcome FROM task_attempts ORDER BY attempt")
     assert [tuple(line) for line in history] == [(n, True, "FAILED") for n in (1, 2, 3)]
