@@ -197,7 +197,7 @@ def _of_processes(scene: Scene) -> Sample:
         figures: list[tuple[int, int]] = []
         for each in processes:
             with contextlib.suppress(psutil.Error):  # a server's child may have ended by now
-                figures.append((each.memory_full_info().uss, each.num_fds()))
+                figures.append((anonymous_bytes(each), each.num_fds()))
         if figures:
             found["memory", name] = sum(memory for memory, _ in figures) / 1e6
             found["file handles", name] = sum(handles for _, handles in figures)
@@ -239,3 +239,12 @@ def _said(sample: Sample) -> str:
         if not of.startswith("each "):
             sums[kind] = sums.get(kind, 0.0) + figure
     return ", ".join(f"{kind} {figure:,.0f}" for kind, figure in sums.items())
+
+
+def anonymous_bytes(process: psutil.Process) -> int:
+    """What a process has allocated, shared with those forked from it or not. Not what it has mapped of files: how much
+    of a library is its own depends on who else has it mapped.
+    """
+    known = process.memory_info()
+    shared = getattr(known, "shared", None)
+    return process.memory_full_info().uss if shared is None else known.rss - shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import mmap
 import os
 import random
 import time
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.chaos.load import Pace
-from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, _of_processes, trends
+from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, _of_processes, anonymous_bytes, trends
 from aaiclick.cli import chaos
 from tests.hatchery import HATCHERY
 
@@ -112,3 +113,16 @@ def test_a_short_soak_looks_at_everything():
     assert {each["figure"].removesuffix(" MB") for each in records} == set(KINDS)
     watched = {each["of"].split(",")[0] for each in records}
     assert {"postgres", "clickhouse", "server 1", "worker 1", "worker 2"} <= watched
+
+
+def test_memory_is_what_was_allocated_and_not_what_is_mapped(tmp_path):
+    me = psutil.Process()
+    before = anonymous_bytes(me)
+    file = tmp_path / "large"
+    file.write_bytes(bytes(64_000_000))
+    with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        assert sum(mapped[::4096]) == 0
+        assert anonymous_bytes(me) - before < 16_000_000
+    held = bytearray(b"x") * 64_000_000
+    assert anonymous_bytes(me) - before > 48_000_000
+    del held
