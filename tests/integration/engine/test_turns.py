@@ -191,7 +191,7 @@ async def test_a_limit_is_why_a_task_waits_only_while_it_is_used_up(
     assert [reason.code for reason in await why_waiting(engine.db, last)] == ["ready"]
     assert len(await engine.claim()) == 1
     assert [reason.code for reason in await why_waiting(engine.db, last)] == [code]
-    await engine.db.execute("UPDATE workers SET status = 'STOPPED'")
+    await engine.db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 h'")
     assert [reason.code for reason in await why_waiting(engine.db, last)] == [code, "no_worker"]
 
 
