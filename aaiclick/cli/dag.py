@@ -18,11 +18,10 @@ from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
-from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.database import first_line, instant, moment, org_id_of, seconds, took_seconds
+from aaiclick.cli.deeds import do, note_deed
 from aaiclick.cli.jobs import find_job, job_facts
 from aaiclick.cli.key import org_option
-from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, of_org, reach
 from aaiclick.cli.watching import see_through
@@ -399,14 +398,7 @@ def _step_line(step: Row, dry_run: bool) -> Row:
 @org_option
 def pause(name: str, org: str) -> None:
     """Start no source of a DAG and none of its tasks; what runs goes on."""
-
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await catalog_sources.pause_dag(connection, org_id, name)
-            await note_deed(connection, org_id, "dag.pause", name)
-
-    reach(work, lambda client: of_org(client, org).pause_dag(name))
+    do(org, "dag.pause", name, _pause, lambda client: client.pause_dag(name))
     note(f"{name} is paused: aaiclick dag resume {name}")
 
 
@@ -415,16 +407,16 @@ def pause(name: str, org: str) -> None:
 @org_option
 def resume(name: str, org: str) -> None:
     """Let a paused DAG go on. What its schedules missed is handled as each says."""
-
-    async def work(connection: Connection) -> int:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            count = await catalog_sources.resume_dag(connection, org_id, name)
-            await note_deed(connection, org_id, "dag.resume", name)
-        return count
-
-    count = reach(work, lambda client: of_org(client, org).resume_dag(name))
+    count = do(org, "dag.resume", name, _resume, lambda client: client.resume_dag(name))
     note(f"{name} goes on; {count} tasks were waiting.")
+
+
+async def _pause(connection: Connection, name: str, org_id: UUID) -> None:
+    await catalog_sources.pause_dag(connection, org_id, name)
+
+
+async def _resume(connection: Connection, name: str, org_id: UUID) -> int:
+    return await catalog_sources.resume_dag(connection, org_id, name)
 
 
 def _checked(file: Path) -> str:

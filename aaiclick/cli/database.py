@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
+from aaiclick.store.orgs import find_org
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -66,3 +68,8 @@ def first_line(text: Any) -> str:
     lines = [line for line in str(text or "").splitlines() if line.strip()]
     last = max((n for n, line in enumerate(lines) if line.startswith('  File "')), default=-1)
     return next((line[:160] for line in lines[last + 1 :] if not line.startswith(" ")), "")
+
+
+async def org_id_of(connection: Connection, slug: str) -> UUID:
+    """The id of an organisation by its slug."""
+    return (await find_org(connection, slug))["id"]

@@ -13,9 +13,8 @@ from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
-from aaiclick.cli.database import first_line, moment, seconds
+from aaiclick.cli.database import first_line, moment, org_id_of, seconds
 from aaiclick.cli.key import org_option
-from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.cli.watching import see_through

@@ -1,17 +1,42 @@
-"""The record of what is done beside the databases, as the API keeps one of what is done over HTTP."""
+"""Deeds, near and from afar; and the record of those near, as the API keeps one of those over HTTP."""
 
 from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from aaiclick.cli import remote
+from aaiclick.cli.database import org_id_of
 from aaiclick.store import audit
 
 if TYPE_CHECKING:
+    from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+T = TypeVar("T")
+
+
+def do(
+    org: str,
+    action: str,
+    target: str,
+    near: Callable[[Connection, str, UUID], Awaitable[T]],
+    afar: Callable[[Client], T],
+    detail: Mapping[str, Any] | None = None,
+) -> T:
+    """Do something to what an organisation has: in the database, in one transaction with its record, or over HTTP."""
+
+    async def work(connection: Connection) -> T:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            done = await near(connection, target, org_id)
+            await note_deed(connection, org_id, action, target, detail)
+        return done
+
+    return remote.reach(work, lambda client: afar(remote.of_org(client, org)))
 
 
 async def note_deed(

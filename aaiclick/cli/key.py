@@ -8,9 +8,9 @@ from uuid import UUID
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
+from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
-from aaiclick.cli.org import EVERYTHING, org_id_of
+from aaiclick.cli.org import EVERYTHING
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
+from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import note, output_option, print_record, print_records
@@ -139,11 +138,6 @@ def resume(slug: str) -> None:
 
 def _tell(client: Client, slug: str, deed: str) -> None:
     client.call(calls.post(calls.named("orgs", remote.org_named(client, slug)["id"], deed)))
-
-
-async def org_id_of(connection: Connection, slug: str) -> UUID:
-    """The id of an organisation by its slug."""
-    return (await orgs.find_org(connection, slug))["id"]
 
 
 def _line(row: Row) -> dict[str, object]:

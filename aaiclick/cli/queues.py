@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.database import moment, org_id_of
+from aaiclick.cli.deeds import do, note_deed
 from aaiclick.cli.ids import ID
 from aaiclick.cli.key import every_org_option, org_option
 from aaiclick.cli.limits import given, limit_options
-from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.store import control, queue, reads
@@ -59,13 +58,14 @@ def ls(org: str | None, output: str) -> None:
 def limit(name: str, limits: Limits, org: str) -> None:
     """Give a queue its share and its limits; what is left out is lifted."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.set_queue(connection, name, limits, org_id)
-            await note_deed(connection, org_id, "queue.limit", name, given(limits))
-
-    reach(work, lambda client: remote.of_org(client, org).limit_queue(name, **given(limits)))
+    do(
+        org,
+        "queue.limit",
+        name,
+        lambda connection, name, org_id: control.set_queue(connection, name, limits, org_id),
+        lambda client: client.limit_queue(name, **given(limits)),
+        given(limits),
+    )
     note(f"Queue {name!r} has " + ", ".join(f"{what} {value}" for what, value in given(limits).items()) + ".")
 
 
@@ -75,13 +75,7 @@ def limit(name: str, limits: Limits, org: str) -> None:
 def pause(name: str, org: str) -> None:
     """Let nothing more of a queue begin."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.pause_queue(connection, name, org_id)
-            await note_deed(connection, org_id, "queue.pause", name)
-
-    reach(work, lambda client: remote.of_org(client, org).pause_queue(name))
+    do(org, "queue.pause", name, control.pause_queue, lambda client: client.pause_queue(name))
     note(f"Queue {name!r} is paused: aaiclick queues resume {name}")
 
 
@@ -91,13 +85,7 @@ def pause(name: str, org: str) -> None:
 def resume(name: str, org: str) -> None:
     """Let a paused queue go on."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.resume_queue(connection, name, org_id)
-            await note_deed(connection, org_id, "queue.resume", name)
-
-    reach(work, lambda client: remote.of_org(client, org).resume_queue(name))
+    do(org, "queue.resume", name, control.resume_queue, lambda client: client.resume_queue(name))
     note(f"Queue {name!r} goes on.")
 
 

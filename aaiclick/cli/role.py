@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
+from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
-from aaiclick.cli.org import EVERYTHING, new_slug, org_id_of
+from aaiclick.cli.org import EVERYTHING, new_slug
 from aaiclick.cli.output import note, output_option, print_record, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -117,15 +117,7 @@ def members(role: str, org: str, output: str) -> None:
 @org_option
 def give(role: str, user: str, org: str) -> None:
     """Give a user, by its subject or id, a role."""
-
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            role_id, user_id = await _both(connection, org_id, role, user)
-            await users.add_member(connection, org_id, role_id, user_id)
-            await note_deed(connection, org_id, "role.add", str(role_id), {"user": str(user_id)})
-
-    reach(work, lambda client: client.call(Call("PUT", _membership(client, org, role, user))))
+    _change(role, user, org, "role.add", users.add_member, "PUT")
     note(f"User {user} has the role {role!r}.")
 
 
@@ -135,16 +127,22 @@ def give(role: str, user: str, org: str) -> None:
 @org_option
 def take(role: str, user: str, org: str) -> None:
     """Take a role from a user, by its subject or id."""
+    _change(role, user, org, "role.remove", users.remove_member, "DELETE")
+    note(f"User {user} has the role {role!r} no more.")
 
+
+def _change(
+    role: str, user: str, org: str, action: str,
+    near: Callable[[Connection, UUID, UUID, UUID], Awaitable[object]], method: str,
+) -> None:  # fmt: skip
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
             role_id, user_id = await _both(connection, org_id, role, user)
-            await users.remove_member(connection, org_id, role_id, user_id)
-            await note_deed(connection, org_id, "role.remove", str(role_id), {"user": str(user_id)})
+            await near(connection, org_id, role_id, user_id)
+            await note_deed(connection, org_id, action, str(role_id), {"user": str(user_id)})
 
-    reach(work, lambda client: client.call(Call("DELETE", _membership(client, org, role, user))))
-    note(f"User {user} has the role {role!r} no more.")
+    reach(work, lambda client: client.call(Call(method, _membership(client, org, role, user))))
 
 
 async def _roles(connection: Connection, org_id: UUID) -> list[Row]:

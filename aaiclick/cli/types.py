@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.database import moment, org_id_of
+from aaiclick.cli.deeds import do
 from aaiclick.cli.key import every_org_option, org_option
-from aaiclick.cli.org import org_id_of
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.cli.remote import Row, reach
 from aaiclick.client import calls
@@ -77,13 +76,14 @@ def retry(name: str, base_seconds: float | None, cap_seconds: float | None, rese
     text = None if reset else policy.to_json()
     body = {"retry_policy": text and json.loads(text)}
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.set_retry_policy(connection, name, text, org_id)
-            await note_deed(connection, org_id, "type.retry", name, {} if reset else body)
-
-    reach(work, lambda client: remote.of_org(client, org).call(Call("PUT", calls.named("types", name), body=body)))
+    do(
+        org,
+        "type.retry",
+        name,
+        lambda connection, name, org_id: control.set_retry_policy(connection, name, text, org_id),
+        lambda client: client.call(Call("PUT", calls.named("types", name), body=body)),
+        {} if reset else body,
+    )
     note(f"Tasks of type {name!r} are tried again {_words(DEFAULT if reset else policy)}.")
 
 
@@ -93,13 +93,8 @@ def retry(name: str, base_seconds: float | None, cap_seconds: float | None, rese
 def pause(name: str, org: str) -> None:
     """Let nothing more of a type begin."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.pause_type(connection, name, org_id)
-            await note_deed(connection, org_id, "type.pause", name)
-
-    reach(work, lambda client: remote.of_org(client, org).call(calls.post(calls.named("types", name, "pause"))))
+    call = calls.post(calls.named("types", name, "pause"))
+    do(org, "type.pause", name, control.pause_type, lambda client: client.call(call))
     note(f"Type {name!r} is paused: aaiclick types resume {name}")
 
 
@@ -109,13 +104,8 @@ def pause(name: str, org: str) -> None:
 def resume(name: str, org: str) -> None:
     """Let a paused type go on."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with connection.transaction():
-            await control.resume_type(connection, name, org_id)
-            await note_deed(connection, org_id, "type.resume", name)
-
-    reach(work, lambda client: remote.of_org(client, org).call(calls.post(calls.named("types", name, "resume"))))
+    call = calls.post(calls.named("types", name, "resume"))
+    do(org, "type.resume", name, control.resume_type, lambda client: client.call(call))
     note(f"Type {name!r} goes on.")
 
 
