@@ -48,7 +48,7 @@ async def _alone(connection: Connection, definition: asyncpg.Record, start: Star
     """One that cannot be started keeps no other from it; it stays due."""
     try:
         async with connection.transaction():
-            return await start(connection, definition)
+            runs = await start(connection, definition)
     except asyncpg.LockNotAvailableError:
         return 0
     except Exception as error:
@@ -59,6 +59,8 @@ async def _alone(connection: Connection, definition: asyncpg.Record, start: Star
             _said[definition["id"]] = said
             _logger.exception("The source %s.%s cannot be started.", definition["dag_name"], definition["name"])
         return 0
+    _said.pop(definition["id"], None)
+    return runs
 
 
 async def _start_again(connection: Connection, definition: asyncpg.Record) -> int:
