@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -138,14 +139,7 @@ def release(job_ids: tuple[int, ...]) -> None:
 @click.argument("job_id", type=ID)
 def pause(job_id: int) -> None:
     """Let nothing more of a job begin."""
-
-    async def work(connection: Connection) -> None:
-        async with connection.transaction():
-            job = await find_job(connection, job_id)
-            await control.pause_job(connection, job_id)
-            await note_deed(connection, job["org_id"], "job.pause", str(job_id))
-
-    reach(work, lambda client: client.pause_job(job_id))
+    _do(job_id, "job.pause", control.pause_job, lambda client: client.pause_job(job_id))
     note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
 
 
@@ -153,15 +147,20 @@ def pause(job_id: int) -> None:
 @click.argument("job_id", type=ID)
 def resume(job_id: int) -> None:
     """Let a paused job go on."""
+    _do(job_id, "job.resume", control.resume_job, lambda client: client.resume_job(job_id))
+    note(f"Job {job_id} goes on.")
 
+
+def _do(
+    job_id: int, action: str, near: Callable[[Connection, int], Awaitable[object]], afar: Callable[[Client], object]
+) -> None:
     async def work(connection: Connection) -> None:
         async with connection.transaction():
             job = await find_job(connection, job_id)
-            await control.resume_job(connection, job_id)
-            await note_deed(connection, job["org_id"], "job.resume", str(job_id))
+            await near(connection, job_id)
+            await note_deed(connection, job["org_id"], action, str(job_id))
 
-    reach(work, lambda client: client.resume_job(job_id))
-    note(f"Job {job_id} goes on.")
+    reach(work, afar)
 
 
 async def find_job(connection: Connection, job_id: int) -> asyncpg.Record:
