@@ -70,10 +70,11 @@ async def redrive(
     while rows := await connection.fetch(
         statement("dead_letters"), org_id, type, fingerprint, ids, AT_ONCE if limit is None else limit, began
     ):
+        before = len(back)
         for job_id, roots in _by_job(rows).items():
             back |= await _redrive(connection, job_id, roots, now, spacing, begun)
             begun += len(roots)
-        if limit is not None:
+        if limit is not None or len(back) == before:  # what does not come back would be found for ever
             break
     return back
 
