@@ -28,6 +28,7 @@ class _End(asyncio.Protocol):
         self._answers = answers
         self._waiting: deque[tuple[float, bytes]] = deque()
         self._ended = False
+        self._said_all = False
         self.other: _End | None = None
         self.transport: asyncio.Transport | None = None
         self.forgotten = False
@@ -61,7 +62,16 @@ class _End(asyncio.Protocol):
                 return
             self._waiting.popleft()
             there.write(data)
-        if self._ended and there.can_write_eof():
+        if self._ended:
+            self._end(there)
+
+    def _end(self, there: asyncio.Transport) -> None:
+        """Say that nothing more comes; when both have said so, the connection is over."""
+        self._said_all = True
+        if self.other is not None and self.other._said_all and self.transport is not None:
+            self.transport.close()
+            there.close()
+        elif there.can_write_eof():
             with contextlib.suppress(OSError, RuntimeError):
                 there.write_eof()
 
@@ -145,6 +155,11 @@ class Proxy:
     @property
     def late_seconds(self) -> float:
         return self.delay_seconds if self.mode == "latency" else 0.0
+
+    @property
+    def ends(self) -> int:
+        """Of connections that are open."""
+        return len(self._ends)
 
     def swallows(self, *, answers: bool) -> bool:
         return answers and self.mode == "half-open"

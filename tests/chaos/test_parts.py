@@ -73,6 +73,19 @@ async def test_a_good_network_passes_everything_on(echo):
     writer.close()
 
 
+async def test_a_connection_that_both_have_ended_is_closed(echo):
+    for _ in range(3):
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+        writer.write(b"hello")
+        writer.write_eof()
+        assert await reader.read() == b"hello", "what comes after the end of the question"
+        writer.close()
+    for _ in range(1_000):
+        if echo.ends:
+            await asyncio.sleep(0.01)
+    assert echo.ends == 0
+
+
 async def test_a_slow_network_passes_everything_on_late(echo):
     reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     striking = asyncio.create_task(echo.strike("latency", 60))
