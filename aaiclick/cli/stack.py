@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import subprocess
@@ -51,8 +52,12 @@ def down() -> None:
     """Stop the embedded stack and whatever keeps it up."""
     settings = _settings("'down'")
     stopped_up = _single(Home(settings.home)).end()
+    users = _users(settings)
     stopped_stack = stop_stack(settings)
     note("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
+    if users and stopped_stack:
+        who = "A program that uses it still runs" if users == 1 else f"{users} programs that use it still run"
+        note(f"{who}, such as workers. What waits for a database may start it again: end them before you copy files.")
 
 
 @click.command()
@@ -75,6 +80,14 @@ def status(output: str) -> None:
             found = importlib.import_module("aaiclick.cli.doctor").reach(target)
             records.append(_line(name, found.state, None, f"{found.detail} {found.remedy}".rstrip()))
     print_records(records, output)
+
+
+def _users(settings: Settings) -> int:
+    """Programs that hold the stack up; none if there is no telling."""
+    with contextlib.suppress(StackError):
+        keeper = stack_status(settings)
+        return 0 if keeper is None else keeper["leases"]
+    return 0
 
 
 def _settings(command: str) -> Settings:

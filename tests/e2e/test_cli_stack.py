@@ -57,8 +57,17 @@ def test_doctor_makes_the_schema_and_is_content_up_goes_on_in_the_background_unt
     beside = aaiclick("doctor", "-o", "json")
     assert set(checks(beside).values()) == {"ok"}, beside.stdout
     assert beside.returncode == 0
-    assert "Stopped." in aaiclick("down").stderr
+    assert aaiclick("down").stderr == "Stopped.\n"
     assert "Nothing was running." in aaiclick("down").stderr
+
+
+def test_down_tells_of_whoever_still_uses_the_stack(aaiclick, started):
+    started("up", "--detach")
+    stack = Stack(Home(Path(aaiclick.environment["AAICLICK_HOME"])))
+    asyncio.run(write_rows(stack, 1))
+    told = aaiclick("down").stderr
+    stack.lease.close()
+    assert told.startswith("Stopped.\nA program that uses it still runs")
 
 
 def test_status_starts_nothing(aaiclick, tmp_path):
