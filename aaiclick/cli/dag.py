@@ -18,12 +18,13 @@ from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
-from aaiclick.cli.database import first_line, instant, moment, org_id_of, seconds, took_seconds
+from aaiclick.cli.database import first_line, moment, org_id_of, seconds
 from aaiclick.cli.deeds import do, note_deed
 from aaiclick.cli.jobs import find_job, job_facts
 from aaiclick.cli.key import org_option
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, of_org, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.remote import of_org, reach
+from aaiclick.cli.tasks import task_facts
 from aaiclick.cli.watching import see_through
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.orchestration import JobStatus, OrchContext
@@ -193,8 +194,7 @@ def versions(name: str | None, org: str, output: str) -> None:
         return [dict(row) | {"dag": row["dag_name"], "hash": row["yaml_hash"]} for row in rows]
 
     rows = reach(work, lambda client: remote.rows(of_org(client, org).dag_versions(name)))
-    lines = [(_version_facts if output == "json" else _version_line)(row) for row in rows]
-    print_records(lines, output, nothing="There are no DAGs.")
+    print_rows(rows, output, _version_line, _version_facts, nothing="There are no DAGs.")
 
 
 def _version_line(row: Row) -> Row:
@@ -207,8 +207,7 @@ def _version_line(row: Row) -> Row:
 
 
 def _version_facts(row: Row) -> Row:
-    times = {name: instant(row[name]) for name in ("created_at", "ready_at", "serving_since")}
-    return {"id": str(row["id"]), "dag": row["dag"], "hash": row["hash"], **times}
+    return named(row, ("id", "dag", "hash", "created_at", "ready_at", "serving_since"))
 
 
 @dag.command()
@@ -273,7 +272,7 @@ def run(name: str, job: str | None, data: str | None, org: str, output: str) -> 
     else:
         ended, tasks = asyncio.run(_run(name, job, _payload(data), org))
     if output == "json":
-        print_record(job_facts(ended) | {"tasks": [_task_facts(row) for row in tasks]}, output)
+        print_record(job_facts(ended) | {"tasks": [task_facts(row) for row in tasks]}, output)
     else:
         print_records([_task_line(row) for row in tasks], output)
     return EXIT_FAILED if ended["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
@@ -324,17 +323,6 @@ def _task_line(row: Row) -> Row:
         "took": seconds(row["started_at"], row["completed_at"]),
         "made": row["made"],
         "error": first_line(row["error"]),
-    }
-
-
-def _task_facts(row: Row) -> Row:
-    """A task in JSON, by the names that the API has for it."""
-    return {
-        "id": str(row["id"]),
-        **{name: row[name] for name in ("type", "status", "attempt", "made", "error")},
-        "partitions": row["partitions"] or [],
-        **{name: instant(row[name]) for name in ("created_at", "started_at", "completed_at")},
-        "took_seconds": took_seconds(row["started_at"], row["completed_at"]),
     }
 
 

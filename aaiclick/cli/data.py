@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.ids import ID
-from aaiclick.cli.output import note, output_option, print_record, print_records
+from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
 from aaiclick.data.client import Client
@@ -48,26 +49,26 @@ def data() -> None:
 
 @data.command()
 @click.option("--job", "job_id", type=ID, default=None, help="Only what this job holds.")
-@click.option("--named", is_flag=True, help="Only Objects that have a name.")
+@click.option("--named", "only_named", is_flag=True, help="Only Objects that have a name.")
 @click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None,
               help="Only Objects in this state.")  # fmt: skip
 @output_option
-def ls(job_id: int | None, named: bool, state: str | None, output: str) -> None:
+def ls(job_id: int | None, only_named: bool, state: str | None, output: str) -> None:
     """List Objects with their size and who holds them."""
     if remote.is_remote():
         if job_id is not None or state is not None:
             remote.refuse("--job or --state")
         with remote.open_client() as client:
             found = list(client.pages(calls.get("/v1/objects", limit=1_000)))
-        lines = [_far_line(each) for each in found if each["name"] is not None or not named]
-        print_records(lines, output, nothing=NOTHING)
+        kept = [remote.times(each) for each in found if each["name"] is not None or not only_named]
+        print_rows(kept, output, _far_line, _far_facts, nothing=NOTHING)
         return
     entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
-    if named:
+    if only_named:
         entries = [entry for entry in entries if entry.name is not None]
     if state is not None:
         entries = [entry for entry in entries if entry.state == state]
-    print_records([_line(entry) for entry in entries], output, nothing=NOTHING)
+    print_rows([_row(entry) for entry in entries], output, _line, _facts, nothing=NOTHING)
 
 
 @data.command()
@@ -80,33 +81,33 @@ def show(name: str, output: str) -> None:
         _show_from_afar(name, output)
         return
 
-    async def work(connection: Connection, client: Client) -> tuple[Entry, dict[str, str], list[dict[str, Any]]]:
+    async def work(connection: Connection, client: Client) -> tuple[Entry, list[Row], list[Row]]:
         entry = await _find(connection, client, name)
         async with DataContext(client.target):
             found = await _open(entry)
-            return entry, {column: str(kind) for column, kind in found.schema.items()}, await found.head(ROWS).rows()
+            columns = [{"name": column, "type": str(kind)} for column, kind in found.schema.items()]
+            return entry, columns, await found.head(ROWS).rows()
 
     entry, columns, rows = with_servers(work)
-    _print_object(_line(entry), {"owners": list(entry.owners)}, columns, rows, output)
+    line = _facts if output == "json" else _line
+    _print_object(line(_row(entry)), columns, rows, output)
 
 
 def _show_from_afar(name: str, output: str) -> None:
     with remote.open_client() as client:
         found = _find_from_afar(client, name)
         rows = client.call(calls.get(calls.named("objects", found["table_id"], "rows"), limit=ROWS))["rows"]
-    columns = {each["name"]: each["type"] for each in found["columns"]}
-    _print_object(_far_line(found), {}, columns, rows, output)
+    line = _far_facts if output == "json" else _far_line
+    _print_object(line(remote.times(found)), found["columns"], rows, output)
 
 
-def _print_object(
-    line: dict[str, Any], more: dict[str, Any], columns: dict[str, str], rows: list[dict[str, Any]], output: str
-) -> None:
+def _print_object(line: Row, columns: list[Row], rows: list[Row], output: str) -> None:
     if output == "json":
-        print_record(line | more | {"columns": columns, "head": rows}, output)
+        print_record(line | {"columns": columns, "head": rows}, output)
         return
     print_record(line, output)
     click.echo()
-    print_records([{"column": column, "type": kind} for column, kind in columns.items()], output)
+    print_records([{"column": each["name"], "type": each["type"]} for each in columns], output)
     click.echo()
     print_records(rows, output, nothing="It has no rows.")
 
@@ -177,12 +178,16 @@ def _find_from_afar(client: RemoteClient, name: str) -> dict[str, Any]:
         return client.call(calls.get(calls.named("objects", name)))
 
 
-def _far_line(found: dict[str, Any]) -> dict[str, Any]:
+def _far_facts(row: Row) -> Row:
+    return named(row, ("table_id", "name", "rows", "bytes", "changed_at"))
+
+
+def _far_line(row: Row) -> Row:
     return {
-        "name": found["name"] or found["table_id"],
-        "rows": found["rows"],
-        "bytes": found["bytes"],
-        "changed": found["changed_at"],
+        "name": row["name"] or row["table_id"],
+        "rows": row["rows"],
+        "bytes": row["bytes"],
+        "changed": moment(row["changed_at"]),
     }
 
 
@@ -229,18 +234,26 @@ async def _open(entry: Entry) -> Object:
     return await open_reference({"object_type": "object", "table_id": entry.table})
 
 
-def _line(entry: Entry) -> dict[str, Any]:
+def _row(entry: Entry) -> Row:
+    return asdict(entry) | {"table_id": entry.table, "created_at": entry.created_at or _made(entry.table)}
+
+
+def _facts(row: Row) -> Row:
+    return named(row, ("table_id", "name", "state", "rows", "bytes", "references", "owners", "created_at"))
+
+
+def _line(row: Row) -> Row:
     return {
-        "name": entry.name or entry.table,
-        "state": entry.state,
-        "rows": entry.rows,
-        "bytes": entry.bytes,
-        "references": entry.references,
-        "owners": "; ".join(entry.owners),
-        "made": moment(entry.created_at) if entry.created_at else _made(entry.table),
+        "name": row["name"] or row["table_id"],
+        "state": row["state"],
+        "rows": row["rows"],
+        "bytes": row["bytes"],
+        "references": row["references"],
+        "owners": "; ".join(row["owners"]),
+        "made": moment(row["created_at"]),
     }
 
 
-def _made(table: str) -> str:
+def _made(table: str) -> datetime | None:
     made = made_at_ms(table)
-    return "" if made is None else moment(datetime.fromtimestamp(made / 1000, UTC))
+    return None if made is None else datetime.fromtimestamp(made / 1000, UTC)

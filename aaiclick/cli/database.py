@@ -43,13 +43,8 @@ def with_database(work: Callable[[Connection], Awaitable[T]]) -> T:
 
 
 def moment(value: datetime | None) -> str:
-    """A time as people and programs read it."""
+    """A time in a table."""
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def instant(value: datetime | None) -> str | None:
-    """A time in JSON."""
-    return None if value is None else value.astimezone(UTC).isoformat()
 
 
 def seconds(start: datetime | None, end: datetime | None) -> str:

@@ -14,9 +14,10 @@ from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
+from aaiclick.cli.deeds import do, note_deed
 from aaiclick.cli.key import org_option
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
@@ -28,6 +29,9 @@ from aaiclick.store.catalog_datasets import Reader
 if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+GENERATION = ("id", "created_at", "updated_at", "schema_hash", "serving")
+RUN = ("id", "job_id", "status", "started_at", "completed_at", "error")
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -60,20 +64,7 @@ def ls(org: str, user: str | None, output: str) -> None:
         return [dict(row) | _maker(row) for row in rows]
 
     rows = reach(work, lambda client: remote.rows(_as_key(client, org, user).datasets()))
-    print_records(
-        [
-            {
-                "name": row["name"],
-                "made by": f"{row['dag']}.{row['job']}",
-                "rows": row["rows"],
-                "updated": moment(row["updated_at"]),
-                "read by": ", ".join(row["read_roles"]),
-            }
-            for row in rows
-        ],
-        output,
-        nothing="There are no datasets that may be read.",
-    )
+    print_rows(rows, output, _dataset, _facts, nothing="There are no datasets that may be read.")
 
 
 @datasets.command()
@@ -87,25 +78,38 @@ def show(name: str, org: str, user: str | None, output: str) -> None:
         reader = await _reader(connection, org, user)
         row = await store.find_dataset(connection, reader, name)
         layout = catalog.layout_of(row)
-        return _maker(row) | {
-            "name": row["name"],
-            "updated_at": row["updated_at"],
+        return {**row, **_maker(row)} | {
             "rows": None if layout is None else await catalog.count_rows(await clickhouse_of(reader.org_id), row),
-            "columns": layout.columns if layout else (),
-            "generations": await store.generations_of(connection, row["id"]),
-            "runs": await store.runs_of(connection, row["id"]),
+            "columns": [{"name": column, "type": kind} for column, kind in (layout.columns if layout else ())],
+            "generations": [dict(each) for each in await store.generations_of(connection, row["id"])],
+            "runs": [dict(each) for each in await store.runs_of(connection, row["id"])],
         }
 
     def ask(client: Client) -> Row:
         found = remote.row(_as_key(client, org, user).get_dataset(name))
-        found["columns"] = [(each["name"], each["type"]) for each in found["columns"]]
         return found | {part: remote.rows(found[part]) for part in ("generations", "runs")}
 
     found = reach(work, ask)
+    if output == "json":
+        print_record(_detail(found), output)
+    else:
+        print_records(_lines(found), output)
+
+
+def _detail(found: Row) -> Row:
+    return _facts(found) | {
+        "columns": found["columns"],
+        "generations": [named(each, GENERATION) for each in found["generations"]],
+        "runs": [named(each, RUN) for each in found["runs"]],
+    }
+
+
+def _lines(found: Row) -> list[Row]:
+    """All that is known of a dataset, in one table."""
     lines = [_line("dataset", found["name"], f"made by {found['dag']}.{found['job']}")]
     if found["columns"]:
         lines.append(_line("rows", found["rows"], f"updated {moment(found['updated_at'])}"))
-        lines += [_line("column", column, kind) for column, kind in found["columns"]]
+        lines += [_line("column", each["name"], each["type"]) for each in found["columns"]]
     for each in found["generations"]:
         state = "serves" if each["serving"] else "kept"
         made = f"made {moment(each['created_at'])}, updated {moment(each['updated_at']) or 'never'}"
@@ -114,7 +118,7 @@ def show(name: str, org: str, user: str | None, output: str) -> None:
     for task in found["runs"]:
         took = seconds(task["started_at"], task["completed_at"])
         lines.append(_line("task", task["id"], f"{task['status']} {took} {first_line(task['error'])}".strip()))
-    print_records(lines, output)
+    return lines
 
 
 @datasets.command()
@@ -132,11 +136,7 @@ def lineage(name: str, down: bool, columns: bool, org: str, user: str | None, ou
         return asdict(await catalog.lineage(connection, await _reader(connection, org, user), name, direction))
 
     graph = reach(work, lambda client: _as_key(client, org, user).lineage(name, direction))
-    if columns:
-        print_records([{"from": each["source"], "to": each["target"]} for each in graph["columns"]], output)
-    else:
-        edges = graph["edges"]
-        print_records([{"from": each["source"], "job": each["job"], "to": each["target"]} for each in edges], output)
+    print_rows(graph["columns" if columns else "edges"], output, _edge, dict)
 
 
 @datasets.command()
@@ -169,15 +169,16 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
 def readers(name: str, roles: tuple[str, ...], org: str) -> None:
     """Say which roles may read a dataset; none: only admins."""
 
-    async def work(connection: Connection) -> None:
-        await store.set_read_roles(connection, await org_id_of(connection, org), name, roles)
-
-    def ask(client: Client) -> None:
-        body = {"roles": sorted(set(roles))}
-        _as_key(client, org).call(Call("PUT", calls.named("datasets", name, "readers"), body=body))
-
-    reach(work, ask)
-    note(f"{name} is read by {', '.join(sorted(set(roles))) or 'admins only'}.")
+    wanted = {"roles": sorted(set(roles))}
+    do(
+        org,
+        "dataset.readers",
+        name,
+        lambda connection, name, org_id: store.set_read_roles(connection, org_id, name, roles),
+        lambda client: client.call(Call("PUT", calls.named("datasets", name, "readers"), body=wanted)),
+        wanted,
+    )
+    note(f"{name} is read by {', '.join(wanted['roles']) or 'admins only'}.")
 
 
 @datasets.command()
@@ -201,7 +202,9 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
     async with OrchContext() as context, context.connection() as connection:
         org_id = await org_id_of(connection, org)
         found = await store.find_dataset(connection, Reader(org_id, None), name)
-        job_id = await store.rematerialize(connection, org_id, found["id"], name)
+        async with connection.transaction():
+            job_id = await store.rematerialize(connection, org_id, found["id"], name)
+            await note_deed(connection, org_id, "dataset.rematerialize", name, {"job": str(job_id)})
         if wait:
             await see_through(context, job_id)
         return job_id, (await get_job(job_id)).status.value
@@ -222,6 +225,25 @@ def _as_key(client: Client, org: str, user: str | None = None) -> Client:
 async def _reader(connection: Connection, org: str, user: str | None) -> Reader:
     org_id = await org_id_of(connection, org)
     return Reader(org_id, None) if user is None else await store.reader_of(connection, org_id, user)
+
+
+def _facts(row: Row) -> Row:
+    return named(row, ("name", "dag", "job", "rows", "updated_at", "read_roles"))
+
+
+def _dataset(row: Row) -> Row:
+    return {
+        "name": row["name"],
+        "made by": f"{row['dag']}.{row['job']}",
+        "rows": row["rows"],
+        "updated": moment(row["updated_at"]),
+        "read by": ", ".join(row["read_roles"]),
+    }
+
+
+def _edge(row: Row) -> Row:
+    """From where, by which job if that is known, to where."""
+    return {{"source": "from", "target": "to"}.get(name, name): value for name, value in row.items()}
 
 
 def _line(what: str, name: object, detail: str) -> dict[str, Any]:

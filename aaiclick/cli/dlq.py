@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from click.core import ParameterSource
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.ids import ID
-from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.errors import NotFoundError
 from aaiclick.store import control, reads
@@ -22,11 +23,16 @@ from aaiclick.store.revival import AT_ONCE
 from aaiclick.store.words import TaskStatus
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
 PAGE = 1_000
+NAMES = ("id", "job_id", "type", "queue", "failures", "completed_at", "error_fingerprint", "error")
 NOTHING = "There are no such dead letters."
+TARGET = "dead letters"
+"""In the audit log. There are too many for one transaction, so the record comes first: no deed is without one."""
 
 
 @click.group()
@@ -47,7 +53,7 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
     if group:
         _refuse_beside_group("task_type", "fingerprint", "limit")
         found = reach(_groups, _groups_from_server)
-        print_records([_kind(row) for row in found], output, nothing=NOTHING)
+        print_rows(found, output, _kind, _kind_facts, nothing=NOTHING)
         return
 
     async def work(connection: Connection) -> list[Row]:
@@ -57,21 +63,7 @@ def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, 
     def ask(client: Client) -> list[Row]:
         return remote.rows(client.dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE)), limit)
 
-    print_records(
-        [
-            {
-                "id": str(row["id"]),
-                "type": row["type"],
-                "attempts": row["failures"],
-                "died": moment(row["completed_at"]),
-                "fingerprint": row["error_fingerprint"],
-                "error": first_line(row["error"]),
-            }
-            for row in reach(work, ask)
-        ],
-        output,
-        nothing=NOTHING,
-    )
+    print_rows(reach(work, ask), output, _letter, lambda row: named(row, NAMES), nothing=NOTHING)
 
 
 @dataclass(frozen=True)
@@ -87,20 +79,29 @@ class Choice:
         if not (self.task_ids or self.everything or self.task_type or self.fingerprint):
             raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
 
-    async def in_the_database(self, connection: Connection) -> dict[str, Any]:
-        found = [await reads.get_task(connection, task_id) for task_id in self.task_ids]
-        self._refuse_others(None if row is None else row["status"] for row in found)
+    async def in_the_database(self, connection: Connection) -> dict[UUID, int]:
+        """How many of each organisation."""
+        named = await reads.dead_letters_by_org(connection, task_ids=self.task_ids)
+        self._refuse_others({task_id for row in named for task_id in row["ids"]})
+        return {row["org_id"]: row["count"] for row in await reads.dead_letters_by_org(connection, **self.chosen)}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
         return {"task_ids": self.task_ids or None, "type": self.task_type, "fingerprint": self.fingerprint}
 
+    def detail(self, count: int) -> dict[str, Any]:
+        """What the audit log says of it."""
+        named = len(self.task_ids) or None
+        return {"type": self.task_type, "fingerprint": self.fingerprint, "named": named, "tasks": count}
+
     def for_a_server(self, client: Client) -> dict[str, Any]:
-        self._refuse_others(_status(client, task_id) for task_id in self.task_ids)
+        self._refuse_others({task_id for task_id in self.task_ids if _is_dead(client, task_id)})
         ids = [str(task_id) for task_id in self.task_ids] or None
         return {"ids": ids, "type": self.task_type, "fingerprint": self.fingerprint, "all": self.everything}
 
-    def _refuse_others(self, statuses: Iterable[str | None]) -> None:
+    def _refuse_others(self, dead: set[int]) -> None:
         """All that are named by their ids have to be dead letters."""
-        named = zip(self.task_ids, statuses, strict=True)
-        others = [str(task_id) for task_id, status in named if status != TaskStatus.DEAD_LETTER]
+        others = [str(task_id) for task_id in self.task_ids if task_id not in dead]
         if others:
             raise NotFoundError(
                 f"Not among the dead letters: {', '.join(others)}. Nothing was changed.",
@@ -131,8 +132,16 @@ def redrive(choice: Choice, rate: float | None) -> None:
     """Start dead letters over, by id or by what they have in common."""
 
     async def work(connection: Connection) -> int:
-        chosen = await choice.in_the_database(connection)
-        return len(await control.redrive(connection, **chosen, per_second=rate, limit=None))
+        back = behind = 0
+        for org_id, count in (await choice.in_the_database(connection)).items():
+            await note_deed(connection, org_id, "dead_letters.redrive", TARGET, choice.detail(count))
+            back += len(
+                await control.redrive(
+                    connection, **choice.chosen, org_id=org_id, per_second=rate, behind=behind, limit=None
+                )
+            )
+            behind += count
+        return back
 
     def ask(client: Client) -> int:
         chosen = choice.for_a_server(client)
@@ -152,8 +161,11 @@ def discard(choice: Choice) -> None:
     """Give dead letters up, by id or by what they have in common: they have failed for good."""
 
     async def work(connection: Connection) -> int:
-        chosen = await choice.in_the_database(connection)
-        return len(await control.discard(connection, **chosen, limit=None))
+        gone = 0
+        for org_id, count in (await choice.in_the_database(connection)).items():
+            await note_deed(connection, org_id, "dead_letters.discard", TARGET, choice.detail(count))
+            gone += len(await control.discard(connection, **choice.chosen, org_id=org_id, limit=None))
+        return gone
 
     def ask(client: Client) -> int:
         chosen = choice.for_a_server(client)
@@ -162,11 +174,11 @@ def discard(choice: Choice) -> None:
     note(f"{reach(work, ask)} tasks have failed for good.")
 
 
-def _status(client: Client, task_id: int) -> str | None:
+def _is_dead(client: Client, task_id: int) -> bool:
     try:
-        return client.get_task(task_id)["status"]
+        return client.get_task(task_id)["status"] == TaskStatus.DEAD_LETTER
     except NotFoundError:
-        return None
+        return False
 
 
 def _until_none_is_left(change: Callable[[], int]) -> int:
@@ -187,17 +199,32 @@ def _refuse_beside_group(*names: str) -> None:
 
 
 async def _groups(connection: Connection) -> list[Row]:
-    return [dict(each) for each in await reads.group_dead_letters(connection)]
+    groups = await reads.group_dead_letters(connection)
+    return [dict(group) | {"fingerprint": group["error_fingerprint"]} for group in groups]
 
 
 def _groups_from_server(client: Client) -> list[Row]:
-    groups = client.call(calls.get("/v1/dead-letters/groups"))
-    return remote.rows(group | {"error_fingerprint": group["fingerprint"]} for group in groups)
+    return remote.rows(client.call(calls.get("/v1/dead-letters/groups")))
 
 
-def _kind(row: Row) -> dict[str, object]:
+def _letter(row: Row) -> Row:
     return {
+        "id": str(row["id"]),
+        "type": row["type"],
+        "attempts": row["failures"],
+        "died": moment(row["completed_at"]),
         "fingerprint": row["error_fingerprint"],
+        "error": first_line(row["error"]),
+    }
+
+
+def _kind_facts(row: Row) -> Row:
+    return named(row, ("fingerprint", "count", "first", "last", "type", "error")) | {"example": str(row["example"])}
+
+
+def _kind(row: Row) -> Row:
+    return {
+        "fingerprint": row["fingerprint"],
         "count": row["count"],
         "first": moment(row["first"]),
         "last": moment(row["last"]),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, instant, moment, seconds, took_seconds
+from aaiclick.cli.database import first_line, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.ids import ID, PLACE
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 PAGE = 1_000
+NAMES = (
+    "id", "name", "status", "total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds",
+    "created_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at", "error",
+)  # fmt: skip
 
 
 @click.group()
@@ -49,8 +53,8 @@ def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
 
     query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    lines = [(job_facts if output == "json" else job_line)(row) for row in rows]
-    print_records(lines, output, nothing="There are no such jobs." if wanted or before else "There are no jobs.")
+    nothing = "There are no such jobs." if wanted or before else "There are no jobs."
+    print_rows(rows, output, job_line, job_facts, nothing=nothing)
     if len(rows) == limit:
         note(f"More: --before {rows[-1]['id']}")
 
@@ -185,16 +189,8 @@ def job_line(row: Row) -> dict[str, Any]:
 
 
 def job_facts(row: Row) -> dict[str, Any]:
-    """A job in JSON, by the names that the API has for it."""
-    counts = ("total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds")
-    times = ("created_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
-    return {
-        "id": str(row["id"]),
-        **{name: row[name] for name in ("name", "status", *counts)},
-        **{name: instant(row[name]) for name in times},
-        "took_seconds": took_seconds(row["started_at"], row["completed_at"]),
-        "error": row["error"],
-    }
+    """A job in JSON."""
+    return named(row, NAMES) | {"took_seconds": took_seconds(row["started_at"], row["completed_at"])}
 
 
 def _group_facts(row: Row) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import click
 
@@ -11,8 +10,8 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.org import EVERYTHING
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
 from aaiclick.store import keys
@@ -22,6 +21,10 @@ from aaiclick.store.words import DEFAULT_ORG_SLUG
 if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
+
+NAMES = (
+    "id", "name", "prefix", "scopes", "user_id", "created_at", "last_used_at", "expires_at", "revoked_at",
+)  # fmt: skip
 
 org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
 
@@ -58,7 +61,7 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
         return made["key"], made
 
     text, row = reach(work, ask)
-    print_record({"key": text} | _line(row), output)
+    print_row(row, output, lambda row: {"key": text} | _line(row), lambda row: {"key": text} | _facts(row))
     note("Keep the key: it is not shown again.")
 
 
@@ -76,30 +79,38 @@ def ls(org: str, output: str) -> None:
         remote.check_org(client, org)
         return remote.rows(client.pages(calls.get("/v1/keys")))
 
-    print_records([_line(row) for row in reach(work, ask)], output, nothing="There are no keys.")
+    print_rows(reach(work, ask), output, _line, _facts, nothing="There are no keys.")
 
 
 @key.command()
-@click.argument("key_id", type=click.UUID)
+@click.argument("key")
 @org_option
-def revoke(key_id: UUID, org: str) -> None:
-    """Let a key open nothing any more."""
+def revoke(key: str, org: str) -> None:
+    """Let a key, by its prefix or id, open nothing any more."""
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: Connection) -> str:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
-            row = await keys.revoke_key(connection, org_id, key_id)
-            await note_deed(connection, org_id, "key.revoke", row["prefix"])
+            found = await keys.key_named(connection, org_id, key)
+            await keys.revoke_key(connection, org_id, found["id"])
+            await note_deed(connection, org_id, "key.revoke", found["prefix"])
+        return found["name"]
 
-    def ask(client: Client) -> None:
+    def ask(client: Client) -> str:
         remote.check_org(client, org)
-        client.call(Call("DELETE", calls.named("keys", key_id)))
+        listed = client.pages(calls.get("/v1/keys"))
+        found = remote.one_named(listed, key.removeprefix(f"{keys.MARK}_"), ("prefix", "id"), "key")
+        client.call(Call("DELETE", calls.named("keys", found["id"])))
+        return found["name"]
 
-    reach(work, ask)
-    note(f"Key {key_id} is revoked.")
+    note(f"The key {reach(work, ask)!r} is revoked.")
 
 
-def _line(row: Row) -> dict[str, object]:
+def _facts(row: Row) -> Row:
+    return named(row, NAMES)
+
+
+def _line(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "name": row["name"],

@@ -12,8 +12,8 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.limits import given, limit_options
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
 from aaiclick.errors import UnreachableError
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 EVERYTHING = 100_000
+NAMES = (
+    "id", "slug", "name", "weight", "max_running", "rate_per_second", "rate_burst", "paused_at", "created_at",
+)  # fmt: skip
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 
 
@@ -56,7 +59,7 @@ def ls(output: str) -> None:
         return [dict(row) for row in await orgs.list_orgs(connection, limit=EVERYTHING)]
 
     rows = reach(work, lambda client: remote.rows(client.pages(calls.get("/v1/orgs"))))
-    print_records([_line(row) for row in rows], output)
+    print_rows(rows, output, _line, _facts)
 
 
 @org.command()
@@ -77,7 +80,7 @@ def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
 
     body = {"slug": slug, "name": name or slug} | given(limits)
     made = reach(work, lambda client: remote.row(client.call(calls.post("/v1/orgs", body))))
-    print_record(_line(made), output)
+    print_row(made, output, _line, _facts)
     note(f"Its first key: aaiclick key create --org {slug} --scope admin NAME")
 
 
@@ -103,7 +106,7 @@ def change(slug: str, name: str | None, limits: Limits, output: str) -> None:
         body = {"name": name or before["name"]} | given(limits)
         return remote.row(client.call(Call("PUT", calls.named("orgs", before["id"]), body=body)))
 
-    print_record(_line(reach(work, ask)), output)
+    print_row(reach(work, ask), output, _line, _facts)
 
 
 @org.command()
@@ -140,7 +143,11 @@ def _tell(client: Client, slug: str, deed: str) -> None:
     client.call(calls.post(calls.named("orgs", remote.org_named(client, slug)["id"], deed)))
 
 
-def _line(row: Row) -> dict[str, object]:
+def _facts(row: Row) -> Row:
+    return named(row, NAMES)
+
+
+def _line(row: Row) -> Row:
     return {
         "slug": row["slug"],
         "name": row["name"],

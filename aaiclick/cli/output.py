@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+Row = dict[str, Any]
+Shape = Callable[[Row], Row]
 
 UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Controls, and what Unicode has to turn or hide text."""
@@ -61,6 +66,23 @@ def print_records(records: Sequence[dict[str, Any]], output: str, *, nothing: st
             click.echo("\t".join(_text(value) for value in row))
 
 
+def print_rows(
+    rows: Iterable[Row], output: str, line: Shape, facts: Shape, *, nothing: str = "Nothing to show."
+) -> None:
+    """Print what the databases or the API have said: by `line` for people, by `facts` as JSON."""
+    print_records([(facts if output == "json" else line)(row) for row in rows], output, nothing=nothing)
+
+
+def print_row(row: Row, output: str, line: Shape, facts: Shape) -> None:
+    """The same of one thing."""
+    print_record((facts if output == "json" else line)(row), output)
+
+
+def named(row: Row, names: Iterable[str]) -> Row:
+    """Some of what is known of a thing as it is in JSON, by the names that the API has for it."""
+    return {name: _plain(name, row[name]) for name in names}
+
+
 def note(message: str) -> None:
     """A message to the person at the terminal; never part of the data."""
     click.echo(message, err=True)
@@ -77,6 +99,14 @@ def _print_table(records: Sequence[dict[str, Any]]) -> None:
     for record in records:
         table.add_row(*(Text(_text(value), style=STATE_STYLES.get(_text(value), "")) for value in record.values()))
     Console().print(table)
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Times with their zone; ids as texts, which no program rounds."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    is_id = isinstance(value, UUID) or (isinstance(value, int) and (name == "id" or name.endswith("_id")))
+    return str(value) if is_id else value
 
 
 def _text(value: object) -> str:

@@ -13,8 +13,8 @@ from aaiclick.cli.deeds import do, note_deed
 from aaiclick.cli.ids import ID
 from aaiclick.cli.key import every_org_option, org_option
 from aaiclick.cli.limits import given, limit_options
-from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.store import control, queue, reads
 from aaiclick.store.orgs import Limits
 from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
-COLUMNS = (
-    "org", "queue", "ready", "scheduled", "blocked", "held", "running", "max_running", "rate_per_second", "rate_burst",
+DEPTHS = ("ready", "scheduled", "blocked", "held", "running")
+LIMITS = ("max_running", "rate_per_second", "rate_burst", "weight")
+WORKER_NAMES = (
+    "id", "status", "hostname", "pid", "queues", "pool_size", "is_leader", "version", "started_at", "last_heartbeat",
+    "drain_requested_at", "stopped_at", "tasks_completed", "tasks_failed",
 )  # fmt: skip
 
 
@@ -41,14 +44,15 @@ def ls(org: str | None, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         org_id = None if org is None else await org_id_of(connection, org)
-        return [dict(each) for each in await reads.queue_depths(connection, org_id)]
+        found = await reads.queue_depths(connection, org_id)
+        return [dict(each) | {"name": each["queue"], "weight": each["weight"] or 1} for each in found]
 
     def ask(client: Client) -> list[Row]:
         own = remote.own_org(client, org)
-        return [{"org": own, "queue": each.pop("name"), **each} for each in remote.rows(client.queues())]
+        return [each | {"org": own} for each in remote.rows(client.queues())]
 
-    lines = [_line(row) for row in reach(work, ask)]
-    print_records(lines, output, nothing="Nothing waits or runs in any queue, and none has settings of its own.")
+    nothing = "Nothing waits or runs in any queue, and none has settings of its own."
+    print_rows(reach(work, ask), output, _line, _facts, nothing=nothing)
 
 
 @queues.command("set")
@@ -89,11 +93,13 @@ def resume(name: str, org: str) -> None:
     note(f"Queue {name!r} goes on.")
 
 
+def _facts(row: Row) -> Row:
+    return named(row, ("org", "name", *DEPTHS, *LIMITS, "paused_at"))
+
+
 def _line(row: Row) -> Row:
-    return {name: row[name] for name in COLUMNS} | {
-        "weight": row["weight"] or 1,
-        "paused_at": moment(row["paused_at"]) or None,
-    }
+    figures = {name: row[name] for name in (*DEPTHS, *LIMITS)}
+    return {"org": row["org"], "queue": row["name"], **figures, "paused": moment(row["paused_at"])}
 
 
 @click.group()
@@ -111,24 +117,27 @@ def list_workers(everything: bool, output: str) -> None:
         found = await queue.list_workers(connection)
         return [asdict(worker) for worker in found if everything or worker.status != WorkerStatus.STOPPED]
 
-    print_records(
-        [
-            {
-                "id": str(worker["id"]),
-                "status": worker["status"],
-                "host": worker["hostname"],
-                "pid": worker["pid"],
-                "slots": worker["pool_size"],
-                "leads": "yes" if worker["is_leader"] else "",
-                "drains": "yes" if worker["drain_requested_at"] and not worker["stopped_at"] else "",
-                "heartbeat": moment(worker["last_heartbeat"]),
-                "version": worker["version"],
-            }
-            for worker in reach(work, lambda client: remote.rows(client.workers(stopped=everything)))
-        ],
-        output,
-        nothing="There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones."),
-    )
+    rows = reach(work, lambda client: remote.rows(client.workers(stopped=everything)))
+    nothing = "There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones.")
+    print_rows(rows, output, _worker, _worker_facts, nothing=nothing)
+
+
+def _worker_facts(row: Row) -> Row:
+    return named(row, WORKER_NAMES)
+
+
+def _worker(row: Row) -> Row:
+    return {
+        "id": str(row["id"]),
+        "status": row["status"],
+        "host": row["hostname"],
+        "pid": row["pid"],
+        "slots": row["pool_size"],
+        "leads": "yes" if row["is_leader"] else "",
+        "drains": "yes" if row["drain_requested_at"] and not row["stopped_at"] else "",
+        "heartbeat": moment(row["last_heartbeat"]),
+        "version": row["version"],
+    }
 
 
 @workers.command()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from aaiclick.cli.database import with_database
-from aaiclick.cli.output import note
+from aaiclick.cli.output import Row, note
 from aaiclick.client import calls
 from aaiclick.errors import NotFoundError, SettingsError
 from aaiclick.settings import get_settings
@@ -27,7 +27,6 @@ LOOKED_AT = 100
 """Tasks among which one is sought that could run."""
 
 TIMES = ("first", "last", "last_heartbeat", "serving_since")
-Row = dict[str, Any]
 
 
 def reach(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client], T]) -> T:
@@ -101,10 +100,17 @@ def own_org(client: Client, meant: str | None) -> str:
 
 def org_named(client: Client, slug: str) -> Row:
     """An organisation that the key may see."""
-    for each in client.pages(calls.get("/v1/orgs")):
-        if each["slug"] == slug:
-            return each
-    raise NotFoundError(f"There is no org {slug!r}.", remedy="'aaiclick org ls' lists them.")
+    return one_named(client.pages(calls.get("/v1/orgs")), slug, ("slug",), "org")
+
+
+def one_named(items: Iterable[Row], wanted: str, names: Sequence[str], kind: str) -> Row:
+    """The one that is called so, by the first of these names that any has."""
+    found = list(items)
+    for name in names:
+        for each in found:
+            if each[name] == wanted:
+                return each
+    raise NotFoundError(f"There is no {kind} {wanted!r:.120}.", remedy=f"'aaiclick {kind} ls' lists them.")
 
 
 def is_remote() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +12,11 @@ from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING, new_slug
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
+from aaiclick.cli.remote import reach
+from aaiclick.cli.user import user_from_afar
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
-from aaiclick.errors import NotFoundError
 from aaiclick.store import users
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ def ls(org: str, output: str) -> None:
     """List roles."""
 
     async def work(connection: Connection) -> list[Row]:
-        return await _roles(connection, await org_id_of(connection, org))
+        found = await users.list_roles(connection, await org_id_of(connection, org), limit=EVERYTHING)
+        return [dict(row) for row in found]
 
-    rows = reach(work, lambda client: _roles_from_afar(client, org))
-    print_records([_line(row) for row in rows], output, nothing="There are no roles.")
+    rows = reach(work, lambda client: _roles(client, org))
+    print_rows(rows, output, _line, _facts, nothing="There are no roles.")
 
 
 @role.command()
@@ -66,7 +67,7 @@ def create(slug: str, name: str | None, org: str, output: str) -> None:
         remote.check_org(client, org)
         return remote.times(client.call(calls.post("/v1/roles", {"slug": slug, "name": name or slug})))
 
-    print_record(_line(reach(work, ask)), output)
+    print_row(reach(work, ask), output, _line, _facts)
     note(f"Give it: aaiclick role give {slug} USER")
 
 
@@ -79,12 +80,12 @@ def rm(role: str, org: str) -> None:
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
-            role_id = _role(await _roles(connection, org_id), role)
-            await users.delete_role(connection, org_id, role_id)
-            await note_deed(connection, org_id, "role.delete", str(role_id))
+            found = await users.role_named(connection, org_id, role)
+            await users.delete_role(connection, org_id, found["id"])
+            await note_deed(connection, org_id, "role.delete", str(found["id"]))
 
     def ask(client: Client) -> None:
-        client.call(Call("DELETE", calls.named("roles", _role(_roles_from_afar(client, org), role))))
+        client.call(Call("DELETE", calls.named("roles", _role(client, org, role))))
 
     reach(work, ask)
     note(f"The role {role!r} is removed.")
@@ -99,16 +100,17 @@ def members(role: str, org: str, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         org_id = await org_id_of(connection, org)
-        role_id = _role(await _roles(connection, org_id), role)
-        found = await users.list_members(connection, org_id, role_id, limit=EVERYTHING)
-        return _members([dict(each) for each in found], await _users(connection, org_id))
+        found = await users.role_named(connection, org_id, role)
+        members = await users.list_members(connection, org_id, found["id"], limit=EVERYTHING)
+        people = await users.list_users(connection, org_id, limit=EVERYTHING)
+        return _members([dict(row) for row in members], [dict(row) for row in people])
 
     def ask(client: Client) -> list[Row]:
-        role_id = _role(_roles_from_afar(client, org), role)
-        found = client.pages(calls.get(calls.named("roles", role_id, "members")))
-        return _members([remote.times(each) for each in found], _users_from_afar(client))
+        members = client.pages(calls.get(calls.named("roles", _role(client, org, role), "members")))
+        return _members([remote.times(each) for each in members], client.pages(calls.get("/v1/users")))
 
-    print_records(reach(work, ask), output, nothing=f"Nobody has the role {role!r}.")
+    nothing = f"Nobody has the role {role!r}."
+    print_rows(reach(work, ask), output, _member, _member_facts, nothing=nothing)
 
 
 @role.command()
@@ -138,66 +140,44 @@ def _change(
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
-            role_id, user_id = await _both(connection, org_id, role, user)
-            await near(connection, org_id, role_id, user_id)
-            await note_deed(connection, org_id, action, str(role_id), {"user": str(user_id)})
+            given = await users.role_named(connection, org_id, role)
+            who = await users.user_named(connection, org_id, user)
+            await near(connection, org_id, given["id"], who["id"])
+            await note_deed(connection, org_id, action, str(given["id"]), {"user": str(who["id"])})
 
-    reach(work, lambda client: client.call(Call(method, _membership(client, org, role, user))))
+    def ask(client: Client) -> None:
+        role_id, user_id = _role(client, org, role), user_from_afar(client, org, user)["id"]
+        client.call(Call(method, calls.named("roles", role_id, "members", user_id)))
 
-
-async def _roles(connection: Connection, org_id: UUID) -> list[Row]:
-    return [dict(row) for row in await users.list_roles(connection, org_id, limit=EVERYTHING)]
-
-
-async def _users(connection: Connection, org_id: UUID) -> list[Row]:
-    return [dict(row) for row in await users.list_users(connection, org_id, limit=EVERYTHING)]
+    reach(work, ask)
 
 
-async def _both(connection: Connection, org_id: UUID, role: str, user: str) -> tuple[UUID, UUID]:
-    return _role(await _roles(connection, org_id), role), _user(await _users(connection, org_id), user)
-
-
-def _roles_from_afar(client: Client, org: str) -> list[Row]:
+def _roles(client: Client, org: str) -> list[Row]:
     remote.check_org(client, org)
     return [remote.times(each) for each in client.pages(calls.get("/v1/roles"))]
 
 
-def _users_from_afar(client: Client) -> list[Row]:
-    return [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
-
-
-def _membership(client: Client, org: str, role: str, user: str) -> str:
-    role_id = _role(_roles_from_afar(client, org), role)
-    return calls.named("roles", role_id, "members", _user(_users_from_afar(client), user))
-
-
-def _role(roles: Iterable[Row], named: str) -> Any:
+def _role(client: Client, org: str, named: str) -> str:
     """The id of the role of this slug or id."""
-    for each in roles:
-        if named in (each["slug"], str(each["id"])):
-            return each["id"]
-    raise NotFoundError(f"There is no role {named!r}.", remedy="'aaiclick role ls' lists them.")
-
-
-def _user(found: Iterable[Row], named: str) -> Any:
-    """The id of the user of this subject or id."""
-    for each in found:
-        if named in (each["external_id"], str(each["id"])):
-            return each["id"]
-    raise NotFoundError(f"There is no user {named!r}.", remedy="'aaiclick user ls' lists them.")
+    return remote.one_named(_roles(client, org), named, ("slug", "id"), "role")["id"]
 
 
 def _members(memberships: Iterable[Row], people: Iterable[Row]) -> list[Row]:
     subjects = {str(each["id"]): each["external_id"] for each in people}
-    return [
-        {
-            "user": str(each["user_id"]),
-            "subject": subjects.get(str(each["user_id"])),
-            "since": moment(each["created_at"]),
-        }
-        for each in memberships
-    ]
+    return [each | {"external_id": subjects.get(str(each["user_id"]))} for each in memberships]
 
 
-def _line(row: Row) -> dict[str, object]:
+def _member_facts(row: Row) -> Row:
+    return named(row, ("user_id", "external_id", "created_at"))
+
+
+def _member(row: Row) -> Row:
+    return {"user": str(row["user_id"]), "subject": row["external_id"], "since": moment(row["created_at"])}
+
+
+def _facts(row: Row) -> Row:
+    return named(row, ("id", "slug", "name", "created_at"))
+
+
+def _line(row: Row) -> Row:
     return {"id": str(row["id"]), "slug": row["slug"], "name": row["name"], "created": moment(row["created_at"])}

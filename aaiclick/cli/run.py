@@ -16,8 +16,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.graphs import graph_of
 from aaiclick.cli.jobs import find_job, job_facts, job_line
-from aaiclick.cli.output import note, output_option, print_record
-from aaiclick.cli.remote import Row
+from aaiclick.cli.output import Row, note, output_option, print_record
 from aaiclick.cli.watching import left, see_through
 from aaiclick.data.forms import annotations_of
 from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError

@@ -6,17 +6,19 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds, with_database
+from aaiclick.cli.database import first_line, moment, seconds, took_seconds, with_database
+from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.ids import ID, PLACE
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.local import find_clickhouse
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 PAGE = 1_000
+NAMES = (
+    "id", "job_id", "type", "queue", "status", "readiness", "attempt", "failures", "max_attempts", "created_at",
+    "available_at", "started_at", "completed_at", "worker_id", "made", "error", "error_fingerprint",
+)  # fmt: skip
 
 FOLLOW_SECONDS = 0.2
 ENDED = ("COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED")
@@ -60,7 +66,7 @@ def ls(job_id: int, after: int, limit: int, output: str) -> None:
 
     query = calls.get("/v1/tasks", job_id=job_id, limit=min(limit, PAGE), cursor=calls.cursor(after or None))
     rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    print_records([_line(row) for row in rows], output, nothing=f"Job {job_id} has no more tasks.")
+    print_rows(rows, output, _line, task_facts, nothing=f"Job {job_id} has no more tasks.")
     if len(rows) == limit:
         note(f"More: --after {rows[-1]['id']}")
 
@@ -75,19 +81,22 @@ def show(task_id: int, output: str) -> None:
         return _row(await _task(connection, task_id)), await why_waiting(connection, task_id)
 
     row, reasons = reach(work, lambda client: (_from_server(client, task_id), _reasons(client, task_id)))
+    value = _shown(row["result"]) if get_settings().server is None else None
+    if output == "json":
+        why = [asdict(reason) for reason in reasons]
+        texts = {name: None if row[name] is None else json.loads(row[name]) for name in ("kwargs", "result")}
+        print_record(task_facts(row) | {"why": why, **texts, "value": value, "log_path": row["log_path"]}, output)
+        return
     facts = _line(row) | {
         "why": "; ".join(reason.words.partition("\n")[0] for reason in reasons),
         "kwargs": row["kwargs"],
         "result": row["result"],
-        "value": _shown(row["result"]) if get_settings().server is None else "",
+        "value": value,
         "log": row["log_path"],
         "error": row["error"],
     }
-    if output == "json":
-        print_record(facts, output)
-        return
-    for name, value in facts.items():
-        click.echo(f"{name:9} {value if value is not None else ''}")
+    for name, fact in facts.items():
+        click.echo(f"{name:9} {fact if fact is not None else ''}")
 
 
 @tasks.command()
@@ -101,8 +110,7 @@ def why(task_id: int, output: str) -> None:
         return await why_waiting(connection, task_id)
 
     reasons = reach(work, lambda client: _reasons(client, task_id))
-    lines = [{"code": reason.code, "why": reason.words} for reason in reasons]
-    print_records(lines, output, nothing="Nothing stands in its way.")
+    print_records([asdict(reason) for reason in reasons], output, nothing="Nothing stands in its way.")
 
 
 @tasks.command()
@@ -111,9 +119,12 @@ def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
 
     async def work(connection: Connection) -> set[int]:
-        for task_id in task_ids:
-            await _task(connection, task_id)
-        return await control.cancel_tasks(connection, task_ids)
+        async with connection.transaction():
+            found = [await _task(connection, task_id) for task_id in task_ids]
+            ended = await control.cancel_tasks(connection, task_ids)
+            for row in found:
+                await note_deed(connection, row["org_id"], "task.cancel", str(row["id"]))
+        return ended
 
     ended = reach(work, lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)})
     for task_id in task_ids:
@@ -127,8 +138,11 @@ def clear(task_id: int) -> None:
     """Run a task again, and everything that depends on it."""
 
     async def work(connection: Connection) -> int:
-        await _task(connection, task_id)
-        return len(await control.clear(connection, task_id))
+        async with connection.transaction():
+            row = await _task(connection, task_id)
+            count = len(await control.clear(connection, task_id))
+            await note_deed(connection, row["org_id"], "task.clear", str(task_id), {"tasks": count})
+        return count
 
     note(f"{reach(work, lambda client: client.clear_task(task_id))} tasks run again.")
 
@@ -185,10 +199,10 @@ def _from_server_in_pieces(task_id: int, follow: bool) -> Iterator[str]:
             offset = part["next_offset"]
 
 
-def _shown(result: str | None) -> str:
-    """A result in words; nothing if there is none."""
+def _shown(result: str | None) -> str | None:
+    """A result in words; None if there is none."""
     if result is None:
-        return ""
+        return None
     from aaiclick.data.shown import show  # heavy: only what has a result needs it
 
     return asyncio.run(show(json.loads(result), find_clickhouse(get_settings())))
@@ -216,7 +230,13 @@ def _row(task: asyncpg.Record) -> Row:
     return dict(task) | {"made": made_in_words(task["outputs"])}
 
 
-def _line(row: Row) -> dict[str, Any]:
+def task_facts(row: Row) -> Row:
+    """A task in JSON."""
+    took = took_seconds(row["started_at"], row["completed_at"])
+    return named(row, NAMES) | {"partitions": row["partitions"] or [], "took_seconds": took}
+
+
+def _line(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "type": row["type"],

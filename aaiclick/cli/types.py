@@ -11,8 +11,8 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import do
 from aaiclick.cli.key import every_org_option, org_option
-from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
 from aaiclick.orchestration.retry import DEFAULT, RetryPolicy
@@ -37,28 +37,15 @@ def ls(org: str | None, output: str) -> None:
 
     async def work(connection: Connection) -> list[Row]:
         org_id = None if org is None else await org_id_of(connection, org)
-        return [dict(row) for row in await list_types(connection, org_id)]
+        rows = [dict(row) for row in await list_types(connection, org_id)]
+        return [row | {"retry_policy": row["retry_policy"] and json.loads(row["retry_policy"])} for row in rows]
 
     def ask(client: Client) -> list[Row]:
         own = remote.own_org(client, org)
         rows = remote.rows(client.call(calls.get("/v1/types")))
-        return [
-            row | {"org": own, "retry_policy": row["retry_policy"] and json.dumps(row["retry_policy"])} for row in rows
-        ]
+        return [row | {"org": own} for row in rows]
 
-    print_records(
-        [
-            {
-                "org": row["org"],
-                "type": row["name"],
-                "retry": row["retry_policy"] and _words(RetryPolicy.of(row["retry_policy"])),
-                "paused_at": moment(row["paused_at"]) or None,
-            }
-            for row in reach(work, ask)
-        ],
-        output,
-        nothing="No type has settings of its own.",
-    )
+    print_rows(reach(work, ask), output, _line, _facts, nothing="No type has settings of its own.")
 
 
 @types.command()
@@ -107,6 +94,16 @@ def resume(name: str, org: str) -> None:
     call = calls.post(calls.named("types", name, "resume"))
     do(org, "type.resume", name, control.resume_type, lambda client: client.call(call))
     note(f"Type {name!r} goes on.")
+
+
+def _facts(row: Row) -> Row:
+    return named(row, ("org", "name", "retry_policy", "paused_at"))
+
+
+def _line(row: Row) -> Row:
+    policy = row["retry_policy"]
+    words = "" if policy is None else _words(RetryPolicy(**policy))
+    return {"org": row["org"], "type": row["name"], "retry": words, "paused": moment(row["paused_at"])}
 
 
 def _words(policy: RetryPolicy) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import click
 
@@ -12,8 +11,8 @@ from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING
-from aaiclick.cli.output import note, output_option, print_record, print_records
-from aaiclick.cli.remote import Row, reach
+from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
+from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
 from aaiclick.store import users
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def user() -> None:
-    """Add, list and remove users."""
+    """Add, list, change and remove users."""
 
 
 @user.command()
@@ -52,7 +51,7 @@ def create(subject: str, role: str, email: str | None, org: str, output: str) ->
             client.call(calls.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
         )
 
-    print_record(_line(reach(work, ask)), output)
+    print_row(reach(work, ask), output, _line, _facts)
 
 
 @user.command()
@@ -69,30 +68,75 @@ def ls(org: str, output: str) -> None:
         remote.check_org(client, org)
         return [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
 
-    print_records([_line(row) for row in reach(work, ask)], output, nothing="There are no users.")
+    print_rows(reach(work, ask), output, _line, _facts, nothing="There are no users.")
+
+
+@user.command("set")
+@click.argument("user")
+@click.option("--role", type=click.Choice(PLATFORM_ROLES), default=None, help="What it may do [default: as before].")
+@click.option("--email", default=None, help="Its e-mail address [default: as before].")
+@click.option("--disabled/--enabled", default=None, help="Whether it and its keys open nothing [default: as before].")
+@org_option
+@output_option
+def change(user: str, role: str | None, email: str | None, disabled: bool | None, org: str, output: str) -> None:
+    """Change a user, by its subject or id."""
+
+    def wanted(before: Row) -> Row:
+        return {
+            "email": before["email"] if email is None else email,
+            "role": role or before["role"],
+            "disabled": before["disabled_at"] is not None if disabled is None else disabled,
+        }
+
+    async def work(connection: Connection) -> Row:
+        org_id = await org_id_of(connection, org)
+        async with connection.transaction():
+            found = dict(await users.user_named(connection, org_id, user))
+            after = wanted(found)
+            changed = await users.change_user(connection, org_id, found["id"], **after)
+            detail = {name: after[name] for name in ("role", "disabled")}
+            await note_deed(connection, org_id, "user.change", str(found["id"]), detail)
+        return dict(changed)
+
+    def ask(client: Client) -> Row:
+        found = user_from_afar(client, org, user)
+        return remote.times(client.call(Call("PUT", calls.named("users", found["id"]), body=wanted(found))))
+
+    print_row(reach(work, ask), output, _line, _facts)
 
 
 @user.command()
-@click.argument("user_id", type=click.UUID)
+@click.argument("user")
 @org_option
-def rm(user_id: UUID, org: str) -> None:
-    """Remove a user, with its keys and memberships."""
+def rm(user: str, org: str) -> None:
+    """Remove a user, by its subject or id, with its keys and memberships."""
 
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
         async with connection.transaction():
-            await users.delete_user(connection, org_id, user_id)
-            await note_deed(connection, org_id, "user.delete", str(user_id))
+            found = await users.user_named(connection, org_id, user)
+            await users.delete_user(connection, org_id, found["id"])
+            await note_deed(connection, org_id, "user.delete", str(found["id"]))
 
     def ask(client: Client) -> None:
-        remote.check_org(client, org)
-        client.call(Call("DELETE", calls.named("users", user_id)))
+        client.call(Call("DELETE", calls.named("users", user_from_afar(client, org, user)["id"])))
 
     reach(work, ask)
-    note(f"User {user_id} is removed.")
+    note(f"User {user} is removed.")
 
 
-def _line(row: Row) -> dict[str, object]:
+def user_from_afar(client: Client, org: str, named: str) -> Row:
+    """A user by its subject or id."""
+    remote.check_org(client, org)
+    people = [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
+    return remote.one_named(people, named, ("external_id", "id"), "user")
+
+
+def _facts(row: Row) -> Row:
+    return named(row, ("id", "external_id", "email", "role", "created_at", "disabled_at"))
+
+
+def _line(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "subject": row["external_id"],

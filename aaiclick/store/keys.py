@@ -122,12 +122,24 @@ async def get_key(connection: Connection, org_id: UUID, key_id: UUID) -> asyncpg
     return await connection.fetchrow(statement("get_key"), org_id, key_id)
 
 
+async def key_named(connection: Connection, org_id: UUID, named: str) -> asyncpg.Record:
+    """By what the key begins with, as lists show it, or by the id."""
+    row = await connection.fetchrow(statement("key_named"), org_id, named.removeprefix(f"{MARK}_"))
+    if row is None:
+        raise _no_key(named)
+    return row
+
+
 async def revoke_key(connection: Connection, org_id: UUID, key_id: UUID) -> asyncpg.Record:
     """The key opens nothing from now on."""
     row = await connection.fetchrow(statement("revoke_key"), org_id, key_id)
     if row is None:
-        raise NotFoundError(f"There is no key {key_id}.", remedy="'aaiclick key ls' lists them.")
+        raise _no_key(str(key_id))
     return row
+
+
+def _no_key(named: str) -> NotFoundError:
+    return NotFoundError(f"There is no key {named!r:.60}.", remedy="'aaiclick key ls' lists them.")
 
 
 def _random(length: int) -> str:

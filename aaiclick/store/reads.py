@@ -113,6 +113,18 @@ async def group_dead_letters(
     return await connection.fetch(statement("group_dead_letters"), org_id, untold.definitions, untold.tasks)
 
 
+async def dead_letters_by_org(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+) -> list[asyncpg.Record]:
+    """`org_id` and `count` of whom they belong to; their `ids` if some were named."""
+    ids = None if task_ids is None else list(task_ids)
+    return await connection.fetch(statement("dead_letters_by_org"), type, fingerprint, ids)
+
+
 async def dead_letter_origins(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
     """What dead letters belong to: `definition_id` or `added_by`, and the `id` of one of each."""
     return await connection.fetch(statement("dead_letter_origins"), org_id)

@@ -57,15 +57,16 @@ async def redrive(
     fingerprint: str | None = None,
     limit: int | None = AT_ONCE,
     per_second: float | None = None,
+    behind: int = 0,
     now: datetime | None = None,
 ) -> set[int]:
-    """Start over dead letters: these, or all that match, oldest first; `per_second` spreads them over time. Without a
-    limit it goes on, some at a time, until none is left that was dead when it began.
+    """Start over dead letters: these, or all that match, oldest first; `per_second` spreads them over time, behind so
+    many others. Without a limit it goes on, some at a time, until none is left that was dead when it began.
     """
     ids = None if task_ids is None else list(task_ids)
     began = await clock(connection, now) if limit is None else None
     spacing = 1.0 / per_second if per_second else 0.0
-    begun = 0
+    begun = behind
     back: set[int] = set()
     while rows := await connection.fetch(
         statement("dead_letters"), org_id, type, fingerprint, ids, AT_ONCE if limit is None else limit, began

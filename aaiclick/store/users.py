@@ -43,6 +43,14 @@ async def get_user(connection: Connection, org_id: UUID, user_id: UUID) -> async
     return row
 
 
+async def user_named(connection: Connection, org_id: UUID, named: str) -> asyncpg.Record:
+    """By the subject or the id."""
+    row = await connection.fetchrow(statement("user_named"), org_id, named)
+    if row is None:
+        raise _nobody(named)
+    return row
+
+
 async def find_user(connection: Connection, external_id: str) -> asyncpg.Record | None:
     """The user whom a token names, of whatever org; None if there is none, or it is disabled."""
     return await connection.fetchrow(statement("find_user"), external_id)
@@ -85,6 +93,14 @@ async def get_role(connection: Connection, org_id: UUID, role_id: UUID) -> async
     return row
 
 
+async def role_named(connection: Connection, org_id: UUID, named: str) -> asyncpg.Record:
+    """By the slug or the id."""
+    row = await connection.fetchrow(statement("role_named"), org_id, named)
+    if row is None:
+        raise _no_role(named)
+    return row
+
+
 async def delete_role(connection: Connection, org_id: UUID, role_id: UUID) -> None:
     if await connection.fetchval(statement("delete_role"), org_id, role_id) is None:
         raise _no_role(role_id)
@@ -108,9 +124,9 @@ async def remove_member(connection: Connection, org_id: UUID, role_id: UUID, use
         raise NotFoundError(f"User {user_id} does not have the role {role_id}.")
 
 
-def _nobody(user_id: UUID) -> NotFoundError:
-    return NotFoundError(f"There is no user {user_id}.", remedy="'aaiclick user ls' lists them.")
+def _nobody(named: UUID | str) -> NotFoundError:
+    return NotFoundError(f"There is no user {str(named)!r:.120}.", remedy="'aaiclick user ls' lists them.")
 
 
-def _no_role(role_id: UUID) -> NotFoundError:
-    return NotFoundError(f"There is no role {role_id}.", remedy="'aaiclick role ls' lists them.")
+def _no_role(named: UUID | str) -> NotFoundError:
+    return NotFoundError(f"There is no role {str(named)!r:.120}.", remedy="'aaiclick role ls' lists them.")

@@ -81,7 +81,9 @@ def test_every_command_works_for_the_organisation_that_it_names(command, aaiclic
     assert command("datasets", "query", "SELECT count() AS days FROM shop.daily", "-o", "json") == [{"days": 2}]
     ask(aaiclick_postgres, "UPDATE dataset_versions SET rows = NULL")
     shown = command("datasets", "show", "shop.daily", "-o", "json")
-    assert [line["name"] for line in shown if line["what"] == "rows"] == [2]
+    assert (shown["dag"], shown["job"], shown["rows"], len(shown["runs"])) == ("shop", "daily", 2, 2)
+    assert [each["serving"] for each in shown["generations"]] == [True]
+    assert {each["name"] for each in command("datasets", "ls", "-o", "json")} >= {"shop.daily"}
     days = ["--from", "2026-01-01", "--to", "2026-01-02", "--dry-run", "-o", "json"]
     assert command("dag", "backfill", "shop", "--job", "fetch", *days)["count"] == 2
     assert command("dag", "backfill", "shop", "--job", "daily", *days)["before"] == 2
@@ -90,6 +92,10 @@ def test_every_command_works_for_the_organisation_that_it_names(command, aaiclic
     assert ask(aaiclick_postgres, "SELECT paused_at IS NOT NULL FROM dag_current_versions") == [(True,)]
     command("dag", "resume", "shop")
     command("dag", "trigger", "shop", "--job", "fetch")
+    command("datasets", "readers", "shop.daily")
+    command("datasets", "rematerialize", "shop.daily", "--no-wait")
+    deeds = ask(aaiclick_postgres, "SELECT action FROM audit_log WHERE target = 'shop.daily' ORDER BY id")
+    assert deeds == [("dataset.readers",), ("dataset.rematerialize",)]
     slugs = ask(aaiclick_postgres, "SELECT DISTINCT o.slug FROM jobs j JOIN orgs o ON o.id = j.org_id")
     assert slugs == [("acme",)]
     deeds = ask(aaiclick_postgres, "SELECT actor, action, target FROM audit_log WHERE target = 'shop' ORDER BY id")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
+from datetime import datetime
 from uuid import uuid4
 
 import pytest
@@ -107,19 +108,20 @@ async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
     kept, result = sorted(await said("data", "ls"), key=lambda line: line["state"] != "named")
     assert (kept["name"], kept["state"], kept["rows"]) == ("kept", "named", 3)
     assert (result["state"], result["rows"], result["references"]) == ("live", 2, 1)
-    assert result["owners"].endswith(f"of job {job.id}")
+    assert [owner.endswith(f"of job {job.id}") for owner in result["owners"]] == [True]
+    assert datetime.fromisoformat(result["created_at"]).tzinfo is not None
     assert result["bytes"] > 0
     assert await said("data", "ls", "--job", str(job.id)) == [result]
     assert [line["name"] for line in await said("data", "ls", "--named")] == ["kept"]
-    shown = await said("data", "show", result["name"])
-    assert shown["columns"] == {"shop": "String", "price": "Int64"}
-    await run("data", "export", result["name"], str(tmp_path / "out.csv"))
+    shown = await said("data", "show", result["table_id"])
+    assert shown["columns"] == [{"name": "shop", "type": "String"}, {"name": "price", "type": "Int64"}]
+    await run("data", "export", result["table_id"], str(tmp_path / "out.csv"))
     assert (tmp_path / "out.csv").read_text().splitlines()[1:] == ['"n",2', '"s",3']
     await run("data", "export", "kept", str(tmp_path / "kept"), "--format", "jsonl")
     assert len((tmp_path / "kept").read_text().splitlines()) == 3
     with pytest.raises(NotFoundError, match="There is no Object 'nothing'"):
         await run("data", "show", "nothing")
-    assert result["name"] in await servers.tables()
+    assert (result["name"], result["table_id"] in await servers.tables()) == (None, True)
 
 
 async def test_releasing_a_job_and_collecting_drops_its_results(servers, job):

@@ -16,7 +16,10 @@ from uuid import UUID
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from aaiclick.cli.main import cli
+from aaiclick.settings import get_settings
 from aaiclick.store import keys, orgs
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -152,6 +155,28 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
         for client in found.clients.values():
             client.close()
         assert server.stop() == 0
+
+
+@pytest.fixture
+def command(site, monkeypatch):
+    """Runs a command remotely as a role, or locally beside the database."""
+
+    def run(*arguments: str, role: str | None = "operator-admin"):
+        for name in list(os.environ):
+            if name.startswith("AAICLICK_") and name != "AAICLICK_TEST_HOME":
+                monkeypatch.delenv(name)
+        if role is None:
+            monkeypatch.setenv("AAICLICK_DATABASE_URL", site.target.dsn)
+            monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", site.environment["AAICLICK_CLICKHOUSE_URL"])
+            monkeypatch.setenv("AAICLICK_LOG_DIR", str(site.logs))
+        else:
+            monkeypatch.setenv("AAICLICK_SERVER", site.server.url)
+            monkeypatch.setenv("AAICLICK_API_KEY", site.keys[role])
+        get_settings.cache_clear()
+        return CliRunner().invoke(cli, list(arguments), standalone_mode=False)
+
+    yield run
+    get_settings.cache_clear()
 
 
 @pytest.fixture
