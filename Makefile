@@ -34,7 +34,7 @@ browser: $(AXE)
 
 $(AXE): $(STAMP)
 	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
-	npm install --silent --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
+	npm install --loglevel=error --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
 # A file stays with one process (tests/conftest.py): what its tests share is made once. Unit tests come last.
 test: install browser
