@@ -19,7 +19,7 @@ from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
-from aaiclick.cli.deeds import do, note_deed
+from aaiclick.cli.deeds import do, note_deed, recorded
 from aaiclick.cli.jobs import find_job, job_facts
 from aaiclick.cli.key import org_option
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
@@ -165,7 +165,7 @@ def _check_caught_up(done: Row, status: str) -> None:
 async def _deploy(text: str, file: str, wait: bool, org: str) -> deploys.Deployed:
     async with OrchContext() as context, context.connection() as connection:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             done = await deploys.deploy(connection, text, file, org_id=org_id)
             await note_deed(connection, org_id, "dag.deploy", done.dag_name, {"version": done.version_hash})
         if done.job_id is not None and wait:
@@ -220,7 +220,7 @@ def rollback(name: str, to: str | None, org: str, output: str) -> None:
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             done = await deploys.roll_back(connection, name, to, org_id=org_id)
             await note_deed(connection, org_id, "dag.rollback", name, {"version": done.version_hash})
         return _said(done)
@@ -301,7 +301,7 @@ def _run_from_afar(client: Client, name: str, job: str | None, payload: Any) -> 
 
 async def _start(connection: Connection, org_id: UUID, name: str, job: str | None, payload: Any) -> int:
     event = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
-    async with connection.transaction():
+    async with recorded(connection):
         job_id, _ = await catalog_sources.start_source(connection, org_id, name, job, event)
         await note_deed(connection, org_id, "dag.run", name, {"job": str(job_id)})
     return job_id
@@ -346,7 +346,7 @@ def backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, o
         plan = await backfills.plan(connection, lambda: clickhouse_of(org_id), org_id, name, job, first, last)
         if dry_run:
             return _filled(plan, [])
-        async with connection.transaction():
+        async with recorded(connection):
             jobs = await backfills.begin(connection, plan)
             detail = {"source": plan.job_name, "from": first, "to": last, "runs": len(plan.to_run)}
             await note_deed(connection, org_id, "dag.backfill", name, detail)

@@ -14,7 +14,7 @@ from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
-from aaiclick.cli.deeds import do, note_deed
+from aaiclick.cli.deeds import do, note_deed, recorded
 from aaiclick.cli.key import org_option
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
@@ -202,7 +202,7 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
     async with OrchContext() as context, context.connection() as connection:
         org_id = await org_id_of(connection, org)
         found = await store.find_dataset(connection, Reader(org_id, None), name)
-        async with connection.transaction():
+        async with recorded(connection):
             job_id = await store.rematerialize(connection, org_id, found["id"], name)
             await note_deed(connection, org_id, "dataset.rematerialize", name, {"job": str(job_id)})
         if wait:

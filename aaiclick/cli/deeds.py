@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from aaiclick import faults
 from aaiclick.cli import remote
 from aaiclick.cli.database import org_id_of
 from aaiclick.store import audit
@@ -31,12 +33,17 @@ def do(
 
     async def work(connection: Connection) -> T:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             done = await near(connection, target, org_id)
             await note_deed(connection, org_id, action, target, detail)
         return done
 
     return remote.reach(work, lambda client: afar(remote.of_org(client, org)))
+
+
+def recorded(connection: Connection) -> AbstractAsyncContextManager[Any]:
+    """The transaction of a deed and its record."""
+    return faults.transaction(connection, "deed")
 
 
 async def note_deed(

@@ -9,7 +9,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, took_seconds
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.ids import ID, PLACE
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
@@ -89,7 +89,7 @@ def cancel(job_ids: tuple[int, ...]) -> int:
     """End jobs: what waits is cancelled, what runs is told to stop."""
 
     async def end(connection: Connection, job_id: int) -> bool:
-        async with connection.transaction():
+        async with recorded(connection):
             job = await find_job(connection, job_id)
             ended = await control.cancel_job(connection, job_id)
             await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
@@ -110,7 +110,7 @@ def retry(job_id: int) -> None:
     """Start over what failed in a job, and what was cancelled because of it."""
 
     async def work(connection: Connection) -> int:
-        async with connection.transaction():
+        async with recorded(connection):
             job = await find_job(connection, job_id)
             back = await control.retry_failed_tasks(connection, job_id)
             await note_deed(connection, job["org_id"], "job.retry", str(job_id), {"tasks": len(back)})
@@ -126,7 +126,7 @@ def release(job_ids: tuple[int, ...]) -> None:
     """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
 
     async def let_go(connection: Connection, job_id: int) -> int:
-        async with connection.transaction():
+        async with recorded(connection):
             job = await find_job(connection, job_id)
             tables = await release_jobs(connection, [job_id])
             await note_deed(connection, job["org_id"], "job.release", str(job_id), {"tables": tables})
@@ -159,7 +159,7 @@ def _do(
     job_id: int, action: str, near: Callable[[Connection, int], Awaitable[object]], afar: Callable[[Client], object]
 ) -> None:
     async def work(connection: Connection) -> None:
-        async with connection.transaction():
+        async with recorded(connection):
             job = await find_job(connection, job_id)
             await near(connection, job_id)
             await note_deed(connection, job["org_id"], action, str(job_id))

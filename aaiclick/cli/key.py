@@ -8,7 +8,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.org import EVERYTHING
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -47,7 +47,7 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
 
     async def work(connection: Connection) -> tuple[str, Row]:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             seconds = None if days is None else days * 86_400
             made = await keys.create_key(connection, org_id=org_id, name=name, scopes=scopes, lifetime_seconds=seconds)
             await note_deed(connection, org_id, "key.create", made.row["prefix"])
@@ -90,7 +90,7 @@ def revoke(key: str, org: str) -> None:
 
     async def work(connection: Connection) -> str:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             found = await keys.key_named(connection, org_id, key)
             await keys.revoke_key(connection, org_id, found["id"])
             await note_deed(connection, org_id, "key.revoke", found["prefix"])

@@ -10,7 +10,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -71,7 +71,7 @@ def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
     """Make an organisation."""
 
     async def work(connection: Connection) -> Row:
-        async with connection.transaction():
+        async with recorded(connection):
             made = await orgs.create_org(connection, name=name or slug, slug=slug, limits=limits)
             await note_deed(connection, DEFAULT_ORG_ID, "org.create", str(made["id"]), {"slug": slug})
         with suppress(UnreachableError):  # whoever needs its ClickHouse database first makes it then
@@ -93,7 +93,7 @@ def change(slug: str, name: str | None, limits: Limits, output: str) -> None:
     """Give an organisation its share and its limits; what is left out is lifted."""
 
     async def work(connection: Connection) -> Row:
-        async with connection.transaction():
+        async with recorded(connection):
             before = await orgs.find_org(connection, slug)
             called = name or before["name"]
             changed = await orgs.change_org(connection, before["id"], name=called, limits=limits)
@@ -116,7 +116,7 @@ def pause(slug: str) -> None:
 
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, slug)
-        async with connection.transaction():
+        async with recorded(connection):
             await control.pause_org(connection, org_id)
             await note_deed(connection, DEFAULT_ORG_ID, "org.pause", str(org_id))
 
@@ -131,7 +131,7 @@ def resume(slug: str) -> None:
 
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, slug)
-        async with connection.transaction():
+        async with recorded(connection):
             await control.resume_org(connection, org_id)
             await note_deed(connection, DEFAULT_ORG_ID, "org.resume", str(org_id))
 

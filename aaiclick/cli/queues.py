@@ -9,7 +9,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import do, note_deed
+from aaiclick.cli.deeds import do, note_deed, recorded
 from aaiclick.cli.ids import ID
 from aaiclick.cli.key import every_org_option, org_option
 from aaiclick.cli.limits import given, limit_options
@@ -146,7 +146,7 @@ def drain(worker_id: int) -> None:
     """Have a worker finish what it runs and end."""
 
     async def work(connection: Connection) -> None:
-        async with connection.transaction():
+        async with recorded(connection):
             await queue.drain_worker(connection, worker_id)
             await note_deed(connection, DEFAULT_ORG_ID, "worker.drain", str(worker_id))
 

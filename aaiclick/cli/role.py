@@ -9,7 +9,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING, new_slug
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
@@ -58,7 +58,7 @@ def create(slug: str, name: str | None, org: str, output: str) -> None:
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             made = await users.create_role(connection, org_id, slug=slug, name=name or slug)
             await note_deed(connection, org_id, "role.create", str(made["id"]), {"slug": slug})
         return dict(made)
@@ -79,7 +79,7 @@ def rm(role: str, org: str) -> None:
 
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             found = await users.role_named(connection, org_id, role)
             await users.delete_role(connection, org_id, found["id"])
             await note_deed(connection, org_id, "role.delete", str(found["id"]))
@@ -139,7 +139,7 @@ def _change(
 ) -> None:  # fmt: skip
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             given = await users.role_named(connection, org_id, role)
             who = await users.user_named(connection, org_id, user)
             await near(connection, org_id, given["id"], who["id"])

@@ -15,7 +15,7 @@ import click
 from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, took_seconds, with_database
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.ids import ID, PLACE
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
@@ -119,7 +119,7 @@ def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
 
     async def work(connection: Connection) -> set[int]:
-        async with connection.transaction():
+        async with recorded(connection):
             found = [await _task(connection, task_id) for task_id in task_ids]
             ended = await control.cancel_tasks(connection, task_ids)
             for row in found:
@@ -138,7 +138,7 @@ def clear(task_id: int) -> None:
     """Run a task again, and everything that depends on it."""
 
     async def work(connection: Connection) -> int:
-        async with connection.transaction():
+        async with recorded(connection):
             row = await _task(connection, task_id)
             count = len(await control.clear(connection, task_id))
             await note_deed(connection, row["org_id"], "task.clear", str(task_id), {"tasks": count})

@@ -8,7 +8,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import note_deed
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.key import org_option
 from aaiclick.cli.org import EVERYTHING
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
@@ -40,7 +40,7 @@ def create(subject: str, role: str, email: str | None, org: str, output: str) ->
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             made = await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
             await note_deed(connection, org_id, "user.create", str(made["id"]), {"role": role})
         return dict(made)
@@ -90,7 +90,7 @@ def change(user: str, role: str | None, email: str | None, disabled: bool | None
 
     async def work(connection: Connection) -> Row:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             found = dict(await users.user_named(connection, org_id, user))
             after = wanted(found)
             changed = await users.change_user(connection, org_id, found["id"], **after)
@@ -113,7 +113,7 @@ def rm(user: str, org: str) -> None:
 
     async def work(connection: Connection) -> None:
         org_id = await org_id_of(connection, org)
-        async with connection.transaction():
+        async with recorded(connection):
             found = await users.user_named(connection, org_id, user)
             await users.delete_user(connection, org_id, found["id"])
             await note_deed(connection, org_id, "user.delete", str(found["id"]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from aaiclick import faults
 from aaiclick.data.tables import NAMED
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.sharing import MARK
@@ -38,7 +39,14 @@ async def reading(call: Call) -> AsyncGenerator[Connection]:
 @asynccontextmanager
 async def changing(call: Call) -> AsyncGenerator[Connection]:
     """The same, in one transaction: what is done and the record of it."""
-    async with reading(call) as connection, connection.transaction():
+    async with reading(call) as connection, faults.transaction(connection, "change"):
+        yield connection
+
+
+@asynccontextmanager
+async def operating(call: Call) -> AsyncGenerator[Connection]:
+    """The same with the rights of the owner, for what concerns more than the caller's org."""
+    async with call.service.owner() as connection, faults.transaction(connection, "operate"):
         yield connection
 
 

@@ -13,7 +13,7 @@ from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, page, uuid_cursor
 from aaiclick.server.permissions import Permission
 from aaiclick.server.problems import MalformedError
-from aaiclick.server.routes.common import changing, note, reading
+from aaiclick.server.routes.common import changing, note, operating, reading
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.store import keys, orgs
 
@@ -45,7 +45,7 @@ async def create(call: Caller, request: Request, body: shapes.NewKey) -> shapes.
 @routes.post("/v1/orgs/{org_id}/keys", Permission.OPERATOR, status_code=HTTPStatus.CREATED)
 async def create_for(call: Caller, org_id: UUID, body: shapes.NewKey) -> shapes.KeyMade:
     """Make a key of another organisation: how it gets its first admin."""
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         await orgs.get_org(connection, org_id)
         made = await keys.create_key(connection, org_id=org_id, **body.model_dump())
         await note(call, connection, "key.create", made.row["prefix"], {"org": str(org_id)})

@@ -11,7 +11,7 @@ from aaiclick.errors import NotFoundError, UnreachableError
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, page, uuid_cursor
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import note, reading
+from aaiclick.server.routes.common import note, operating, reading
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.store import control, orgs
 from aaiclick.store.orgs import Limits
@@ -42,7 +42,7 @@ async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page
 async def create(call: Caller, body: shapes.NewOrg) -> shapes.Org:
     """Make an organisation."""
     limits = Limits(**body.model_dump(exclude={"name", "slug"}))
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         row = await orgs.create_org(connection, name=body.name, slug=body.slug, limits=limits)
         await note(call, connection, "org.create", row["id"], {"slug": body.slug})
     with suppress(UnreachableError):  # whoever needs it first makes it then
@@ -66,7 +66,7 @@ async def show(call: Caller, org_id: UUID) -> shapes.Org:
 async def change(call: Caller, org_id: UUID, body: shapes.OrgChange) -> shapes.Org:
     """Change the name, the share and the limits of an organisation."""
     limits = Limits(**body.model_dump(exclude={"name"}))
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         row = await orgs.change_org(connection, org_id, name=body.name, limits=limits)
         await note(call, connection, "org.change", org_id, body.model_dump(exclude_none=True))
     return _org(row)
@@ -75,7 +75,7 @@ async def change(call: Caller, org_id: UUID, body: shapes.OrgChange) -> shapes.O
 @routes.post("/v1/orgs/{org_id}/pause", Permission.OPERATOR, status_code=HTTPStatus.NO_CONTENT)
 async def pause(call: Caller, org_id: UUID) -> None:
     """Let nothing more of an organisation begin."""
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         await control.pause_org(connection, org_id)
         await note(call, connection, "org.pause", org_id)
 
@@ -83,7 +83,7 @@ async def pause(call: Caller, org_id: UUID) -> None:
 @routes.post("/v1/orgs/{org_id}/resume", Permission.OPERATOR, status_code=HTTPStatus.NO_CONTENT)
 async def resume(call: Caller, org_id: UUID) -> None:
     """Let a paused organisation go on."""
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         await control.resume_org(connection, org_id)
         await note(call, connection, "org.resume", org_id)
 

@@ -11,7 +11,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.server import shapes
 from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import note, reading
+from aaiclick.server.routes.common import note, operating, reading
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads
 
@@ -52,7 +52,7 @@ async def show(call: Caller, worker_id: shapes.PathId) -> shapes.Worker:
 @routes.post("/v1/workers/{worker_id}/drain", Permission.OPERATOR, status_code=HTTPStatus.NO_CONTENT)
 async def drain(call: Caller, worker_id: shapes.PathId) -> None:
     """Have a worker finish what it runs and end. It may serve everybody, so this is the operator's to say."""
-    async with call.service.owner() as connection, connection.transaction():
+    async with operating(call) as connection:
         await queue.drain_worker(connection, worker_id)
         await note(call, connection, "worker.drain", worker_id)
 

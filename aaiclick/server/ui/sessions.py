@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from aaiclick import faults
 from aaiclick.server.identity import refused
 from aaiclick.server.origin import has_foreign_host
 from aaiclick.server.permissions import Permission, Principal
@@ -60,11 +62,8 @@ async def sign_in(house: House, credential: str, request_id: str | None) -> str:
         except CredentialError:
             await house.guestbook.enter(connection, "sign_in.refused", by, request_id)
             raise
-        async with connection.transaction():
-            await house.guestbook.enter(
-                connection, "sign_in", by, request_id, actor=principal.actor, org_id=principal.org_id
-            )
-            return await _open(connection, key_id, None if key_id else _user_of(principal))
+        guest = Guest(principal.actor, principal.org_id, key_id, None if key_id else _user_of(principal))
+        return await _open(house, connection, guest, by, request_id)
 
 
 async def sign_in_subject(house: House, subject: str, request_id: str | None) -> str | None:
@@ -74,18 +73,28 @@ async def sign_in_subject(house: House, subject: str, request_id: str | None) ->
         if user is None:
             await house.guestbook.enter(connection, "sign_in.refused", "provider", request_id)
             return None
-        async with connection.transaction():
-            await house.guestbook.enter(
-                connection, "sign_in", "provider", request_id, actor=f"user {user['id']}", org_id=user["org_id"]
-            )
-            return await _open(connection, None, user["id"])
+        guest = Guest(f"user {user['id']}", user["org_id"], None, user["id"])
+        return await _open(house, connection, guest, "provider", request_id)
 
 
-async def _open(connection: Connection, key_id: UUID | None, user_id: UUID | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who signs in: by a key, or as a user."""
+
+    actor: str
+    org_id: UUID
+    key_id: UUID | None
+    user_id: UUID | None
+
+
+async def _open(house: House, connection: Connection, guest: Guest, by: str, request_id: str | None) -> str:
+    """A session and its record."""
     token = new_token()
-    await ui_sessions.create_session(
-        connection, hash_of(token), key_id=key_id, user_id=user_id, lifetime_seconds=LIFETIME_SECONDS
-    )
+    async with faults.transaction(connection, "sign_in"):
+        await house.guestbook.enter(connection, "sign_in", by, request_id, actor=guest.actor, org_id=guest.org_id)
+        await ui_sessions.create_session(
+            connection, hash_of(token), key_id=guest.key_id, user_id=guest.user_id, lifetime_seconds=LIFETIME_SECONDS
+        )
     return token
 
 

@@ -16,9 +16,13 @@ from typing import Any
 import asyncpg
 
 from aaiclick.catalog.deploy import deploy, finish, roll_back
+from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.server.once import once
+from aaiclick.server.routes.common import changing, note, operating
 from aaiclick.server.shapes import Created
+from aaiclick.server.ui.guestbook import Guestbook
+from aaiclick.server.ui.sessions import sign_in_subject
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import (
     catalog_backfill,
@@ -31,6 +35,7 @@ from aaiclick.store import (
     supervision,
     tables,
     upkeep,
+    users,
     workers,
 )
 from aaiclick.store.catalog_runs import publishing
@@ -240,10 +245,6 @@ async def enqueue_given(db: Any, state: State) -> None:
 async def enqueue_once(db: Any, state: State) -> None:
     """As a request is answered, as far as that asks for it."""
 
-    @asynccontextmanager
-    async def owner() -> AsyncIterator[Any]:
-        yield db
-
     async def body() -> bytes:
         return b"{}"
 
@@ -251,9 +252,56 @@ async def enqueue_once(db: Any, state: State) -> None:
         await enqueue_tasks(connection, [new(state["task"])])
         return Created(id=str(state["task"]))
 
-    call = SimpleNamespace(service=SimpleNamespace(owner=owner), principal=SimpleNamespace(org_id=DEFAULT_ORG_ID))
-    request = SimpleNamespace(method="POST", scope={"route": SimpleNamespace(path="/v1/tasks")}, body=body)
-    assert (await once(call, request, "key", work)).status_code == 201  # pyright: ignore[reportArgumentType]
+    call: Any = Asker(db)
+    request: Any = SimpleNamespace(method="POST", scope={"route": SimpleNamespace(path="/v1/tasks")}, body=body)
+    assert (await once(call, request, "key", work)).status_code == 201
+
+
+class Asker:
+    """As much of a request as its commit needs: who asks, and what serves it."""
+
+    def __init__(self, db: Any) -> None:
+        self.service, self.guestbook, self.request_id = self, Guestbook(), None
+        self.principal = SimpleNamespace(org_id=DEFAULT_ORG_ID, actor="somebody")
+        self._db = db
+
+    @asynccontextmanager
+    async def owner(self) -> AsyncIterator[Any]:
+        yield self._db
+
+    @asynccontextmanager
+    async def tenant(self, _: Any) -> AsyncIterator[Any]:
+        yield self._db
+
+
+async def change(db: Any, _: State) -> None:
+    call: Any = Asker(db)
+    async with changing(call) as connection:
+        await control.pause_queue(connection, "default")
+        await note(call, connection, "queue.pause", "default")
+
+
+async def operate(db: Any, _: State) -> None:
+    call: Any = Asker(db)
+    async with operating(call) as connection:
+        await control.pause_org(connection, DEFAULT_ORG_ID)
+        await note(call, connection, "org.pause", DEFAULT_ORG_ID)
+
+
+async def do_deed(db: Any, _: State) -> None:
+    async with recorded(db):
+        await control.pause_type(db, "t")
+        await note_deed(db, DEFAULT_ORG_ID, "type.pause", "t")
+
+
+async def known(db: Any) -> State:
+    await users.create_user(db, DEFAULT_ORG_ID, external_id="ada", role="reader")
+    return {}
+
+
+async def sign_in(db: Any, _: State) -> None:
+    house: Any = Asker(db)
+    assert await sign_in_subject(house, "ada", None)
 
 
 async def submit_in_slices(db: Any, state: State) -> None:
@@ -333,6 +381,11 @@ KNOWN = asks("SELECT count(*) FROM table_refcounts", is_=1)
 DROPPING = asks("SELECT count(dropping_at) FROM table_refcounts", is_=1)
 
 
+def with_record(question: str) -> Callable[[Any, State], Awaitable[bool]]:
+    """What was done, and what is told of it."""
+    return asks(f"SELECT ({question}) AND (SELECT count(*) > 0 FROM audit_log)")
+
+
 def none_of(table: str) -> Callable[[Any, State], Awaitable[bool]]:
     return asks(f"SELECT count(*) FROM {table}", is_=0)
 
@@ -360,6 +413,10 @@ SCENARIOS = {
     "enqueue_many": Scenario(nothing, enqueue_many, THERE),
     "enqueue_with_tables": Scenario(nothing, enqueue_given, THERE),
     "once": Scenario(nothing, enqueue_once, THERE),
+    "change": Scenario(nothing, change, with_record("SELECT count(paused_at) = 1 FROM queues")),
+    "operate": Scenario(nothing, operate, with_record("SELECT count(paused_at) = 1 FROM orgs")),
+    "deed": Scenario(nothing, do_deed, with_record("SELECT count(paused_at) = 1 FROM task_types")),
+    "sign_in": Scenario(known, sign_in, with_record("SELECT count(*) > 0 FROM ui_sessions")),
     "submit": Scenario(nothing, submit, THERE),
     "submit_slices": Scenario(nothing, submit_in_slices, THERE),
     "add": Scenario(

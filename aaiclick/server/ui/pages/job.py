@@ -13,7 +13,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.server.logs import read_part
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
-from aaiclick.server.routes.common import note, own_job, reading
+from aaiclick.server.routes.common import note, operating, own_job, reading
 from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
@@ -200,7 +200,7 @@ async def again(visit: Visit) -> Response:
     job_id = path_id(visit, "job_id")
     async with reading(visit.call) as connection:
         job = await own_job(visit.call, connection, job_id)
-    async with visit.service.owner() as connection, connection.transaction():
+    async with operating(visit.call) as connection:
         new_id = await run_again(connection, job)
         await note(visit.call, connection, "job.create", new_id, {"name": job["name"], "again": str(job_id)})
     return visit.go(f"/jobs/{new_id}", f"Runs again as job {new_id}.")
