@@ -2,7 +2,7 @@
 
 One lease per process and home, taken at first use and kept until the process ends. A background thread listens on it:
 it learns new addresses, and starts a new keeper should this one be killed, so that long-running processes heal by
-themselves.
+themselves. After one that was told to stop it starts none: it waits until somebody does, and then uses the stack again.
 """
 
 from __future__ import annotations
@@ -133,19 +133,22 @@ class Lease:
             self._heal(connection, stopped)
 
     def _heal(self, lost: socket.socket, stopped: bool) -> None:
-        """After a keeper that was killed, not told to stop: start another, for as long as this process lives."""
+        """After a keeper that was killed: start another, for as long as this process lives. After one that was told
+        to stop: be there again when somebody else has started one.
+        """
         while True:
             with self._lock:
-                if self._closed or self._connection is not lost:
+                if self._closed or self._connection not in (lost, None):
                     return
-                self._connection = None
-                self._answers = queue.SimpleQueue()
-                if stopped:
-                    self._endpoints = {}
-                    return
+                if self._connection is lost:
+                    self._connection = None
+                    self._answers = queue.SimpleQueue()
+                    if stopped:
+                        self._endpoints = {}
                 with contextlib.suppress(AaiclickError):
-                    self._request()
-                    return
+                    if not stopped or _is_there(self._home):
+                        self._request()
+                        return
             time.sleep(HEAL_SECONDS)
 
 
@@ -185,6 +188,14 @@ def try_connect(home: Home) -> socket.socket | None:
         connection.close()
         return None
     return connection
+
+
+def _is_there(home: Home) -> bool:
+    """Whether a keeper runs."""
+    connection = try_connect(home)
+    if connection is not None:
+        connection.close()
+    return connection is not None
 
 
 def ask(home: Home, request: dict[str, Any]) -> dict[str, Any] | None:

@@ -77,6 +77,19 @@ async def test_a_killed_keeper_is_replaced_by_whoever_uses_the_stack(stack):
     assert await rows_of(stack) == (50, 50)
 
 
+async def test_who_still_uses_a_stack_that_was_stopped_has_all_of_it_back_when_somebody_starts_it(healed, stack):
+    await write_rows(stack, 3)
+    ask(healed, {"op": "stop"})
+    stack.wait_until_gone()
+    assert stack.status() is None, "nobody has started it"
+    other = Stack(healed)
+    await (await other.connect()).close()
+    while (stack.status() or {"leases": 0})["leases"] < 2:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    other.lease.close()
+    assert await rows_of(stack) == (3, 3)
+
+
 async def test_everything_killed_at_once_is_healed_by_the_next_command(stack):
     await write_rows(stack, 50)
     status = stack.status()
