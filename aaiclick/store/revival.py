@@ -68,14 +68,18 @@ async def redrive(
     spacing = 1.0 / per_second if per_second else 0.0
     begun = behind
     back: set[int] = set()
+    before: set[int] = set()
     while rows := await connection.fetch(
         statement("dead_letters"), org_id, type, fingerprint, ids, AT_ONCE if limit is None else limit, began
     ):
-        before = len(back)
+        found = {row["id"] for row in rows}
+        if found == before:  # what does not come back would be found for ever
+            break
+        before = found
         for job_id, roots in _by_job(rows).items():
             back |= await _redrive(connection, job_id, roots, now, spacing, begun)
             begun += len(roots)
-        if limit is not None or len(back) == before:  # what does not come back would be found for ever
+        if limit is not None:
             break
     return back
 
@@ -99,7 +103,8 @@ async def _redrive(
         async with faults.transaction(connection, "redrive"):
             if job_id is not None:
                 await connection.execute(statement("lock_job"), job_id)
-            return await _revive(connection, job_id, roots, now, spacing, behind)
+            dead = {row["id"] for row in await connection.fetch(statement("still_dead"), roots)}
+            return await _revive(connection, job_id, [root for root in roots if root in dead], now, spacing, behind)
 
     return await again(work)
 

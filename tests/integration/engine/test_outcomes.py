@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import timedelta
 from uuid import uuid4
@@ -147,6 +148,33 @@ async def test_redrive_can_be_spread_over_time(engine: Engine) -> None:
     assert len(await engine.claim()) == 1
     engine.shift = timedelta(seconds=1)
     assert len(await engine.claim()) == 1
+
+
+@pytest.mark.parametrize("rate", [0.4, 2.0])
+async def test_redrive_keeps_the_rate_that_was_asked_for(engine: Engine, rate: float) -> None:
+    await engine.submit("a b c", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    await control.redrive(engine.db, per_second=rate)
+    rows = await engine.db.fetch("SELECT available_at FROM tasks ORDER BY available_at")
+    first, second, third = (row["available_at"] for row in rows)
+    assert [(each - first).total_seconds() for each in (second, third)] == [1 / rate, 2 / rate]
+
+
+async def test_who_gives_a_dead_letter_up_is_not_overruled_by_a_redrive_under_way(engine: Engine) -> None:
+    await engine.submit("a b", max_attempts=1)
+    await engine.fail(*await engine.claim())
+    other = await connect(engine.target)
+    giving_up = other.transaction()
+    await giving_up.start()
+    await control.discard(other, task_ids=[engine.id("a")])
+    redriving = asyncio.create_task(control.redrive(engine.db, limit=None))
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while not await other.fetchval(waiting):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await giving_up.commit()
+    assert await redriving == {engine.id("b")}
+    assert await engine.status("a", "b") == "FAILED PENDING"
+    await other.close()
 
 
 async def test_redrive_without_a_limit_goes_on_until_none_is_left(engine: Engine, monkeypatch) -> None:
