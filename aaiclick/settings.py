@@ -384,7 +384,7 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
     if isinstance(value, tuple):
         return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.15g}"
     return "********" if isinstance(value, SecretStr) else str(value)
 
 

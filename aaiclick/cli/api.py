@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
 
+from aaiclick.cli.output import note
 from aaiclick.errors import SettingsError
 from aaiclick.server.address import open_socket, url_of
 from aaiclick.settings import Settings
@@ -29,7 +30,9 @@ def open_somewhere(settings: Settings) -> socket:
     except SettingsError:
         if os.environ.get("AAICLICK_SERVER_PORT"):
             raise
-        return open_socket(settings.server_host, 0, auth=True)
+        opened = open_socket(settings.server_host, 0, auth=True)
+        note(f"Port {settings.server_port} is taken: the API is at another one.")
+        return opened
 
 
 @contextmanager

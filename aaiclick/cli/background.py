@@ -9,6 +9,7 @@ import sys
 import click
 
 from aaiclick.cli import remote
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import note
 from aaiclick.cli.single import Single
 from aaiclick.local import find_both
@@ -26,11 +27,11 @@ def background() -> None:
 
 
 @background.command()
-@click.option("--cleanup-seconds", type=click.FloatRange(0.1), default=10.0, show_default=True,
+@click.option("--cleanup-seconds", type=Number(0.1), default=10.0, show_default=True,
               help="How often released tables are dropped.")  # fmt: skip
-@click.option("--sweep-seconds", type=click.FloatRange(0.1), default=300.0, show_default=True,
+@click.option("--sweep-seconds", type=Number(0.1), default=300.0, show_default=True,
               help="How often tables that nobody knows are looked for.")  # fmt: skip
-@click.option("--max-age-seconds", type=click.FloatRange(0), default=3600.0, show_default=True,
+@click.option("--max-age-seconds", type=Number(0), default=3600.0, show_default=True,
               help="Seconds that such a table must have existed.")  # fmt: skip
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input ends.")
 def start(cleanup_seconds: float, sweep_seconds: float, max_age_seconds: float, with_parent: bool) -> None:

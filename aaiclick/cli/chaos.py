@@ -18,6 +18,7 @@ from aaiclick.chaos.run import LEAST_RATIO, Order, Report, run
 from aaiclick.chaos.schedule import INTERVALS
 from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, PER_SECOND, Soaked, Trend, soak
 from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import note, output_option, print_records
 from aaiclick.errors import EXIT_FAILED
 
@@ -33,7 +34,13 @@ def chaos() -> None:
 @chaos.command("run")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides what is submitted and what breaks when.")
 @click.option("--tasks", type=click.IntRange(1), default=20_000, show_default=True, help="Tasks to submit, about.")
-@click.option("--minutes", type=click.FloatRange(0.1), default=5.0, show_default=True, help="How long things break.")
+@click.option(
+    "--minutes",
+    type=Number(0.1),
+    default=5.0,
+    show_default=True,
+    help="How long things break, at most: it ends when all tasks are done.",
+)
 @click.option(
     "--faults", default=",".join(INTERVALS), show_default=True,
     help="Kinds of faults, with commas; 'none' for a calm run.",
@@ -139,11 +146,11 @@ def _record(what: str, figure: object, bar: object = "", met: bool | None = None
 
 
 @chaos.command("soak")
-@click.option("--minutes", type=click.FloatRange(0.1), default=60.0, show_default=True, help="How long.")
+@click.option("--minutes", type=Number(0.1), default=60.0, show_default=True, help="How long.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Decides what is submitted.")
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Workers to run.")
 @click.option(
-    "--rate", type=click.FloatRange(1), default=PER_SECOND, show_default=True,
+    "--rate", type=Number(1), default=PER_SECOND, show_default=True,
     help="Tasks a second; what the machine cannot keep up with is no steady load.",
 )  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), default=None, help="Directory for histories and logs, kept.")

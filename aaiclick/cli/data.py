@@ -13,6 +13,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
 from aaiclick.cli.ids import ID
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference
@@ -20,6 +21,7 @@ from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.data.export import write_file, write_s3
 from aaiclick.data.formats import FORMATS
+from aaiclick.data.inspect import to_json
 from aaiclick.data.s3 import SCHEME
 from aaiclick.data.tables import NAMED
 from aaiclick.errors import NotFoundError
@@ -86,7 +88,7 @@ def show(name: str, output: str) -> None:
         async with DataContext(client.target):
             found = await _open(entry)
             columns = [{"name": column, "type": str(kind)} for column, kind in found.schema.items()]
-            return entry, columns, await found.head(ROWS).rows()
+            return entry, columns, [to_json(row) for row in await found.head(ROWS).rows()]
 
     entry, columns, rows = with_servers(work)
     line = _facts if output == "json" else _line
@@ -114,7 +116,7 @@ def _print_object(line: Row, columns: list[Row], rows: list[Row], output: str) -
 
 @data.command()
 @click.option("--dry-run", is_flag=True, help="Say what would be dropped, and drop nothing.")
-@click.option("--max-age-seconds", type=click.FloatRange(0), default=3600.0, show_default=True,
+@click.option("--max-age-seconds", type=Number(0), default=3600.0, show_default=True,
               help="How long a table which nobody knows must have existed.")  # fmt: skip
 @output_option
 def gc(dry_run: bool, max_age_seconds: float, output: str) -> None:

@@ -16,11 +16,13 @@ from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
 from aaiclick.cli.deeds import do, note_deed, recorded
 from aaiclick.cli.key import org_option
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
+from aaiclick.data.inspect import to_json
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_datasets as store
@@ -143,7 +145,7 @@ def lineage(name: str, down: bool, columns: bool, org: str, user: str | None, ou
 @click.argument("sql")
 @click.option("--max-rows", type=click.IntRange(1, 10_000_000), default=Limits().result_rows, show_default=True,
               help="An error if the result has more.")  # fmt: skip
-@click.option("--seconds", "time_limit", type=click.FloatRange(0.1), default=Limits().seconds, show_default=True,
+@click.option("--seconds", "time_limit", type=Number(0.1), default=Limits().seconds, show_default=True,
               help="An error if it takes longer.")  # fmt: skip
 @reading
 @output_option
@@ -154,7 +156,8 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
         reader = await _reader(connection, org, user)
         limits = Limits(seconds=time_limit, result_rows=max_rows)
         clickhouse = await clickhouse_of(reader.org_id)
-        return (await catalog.query(connection, clickhouse, reader, sql, limits)).to_pylist()
+        found = await catalog.query(connection, clickhouse, reader, sql, limits)
+        return [to_json(row) for row in found.to_pylist()]
 
     def ask(client: Client) -> list[Row]:
         return _as_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit)

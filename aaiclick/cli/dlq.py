@@ -14,6 +14,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
 from aaiclick.cli.deeds import note_deed
 from aaiclick.cli.ids import ID
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import Row, named, note, output_option, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls
@@ -78,6 +79,8 @@ class Choice:
     def __post_init__(self) -> None:
         if not (self.task_ids or self.everything or self.task_type or self.fingerprint):
             raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
+        if self.everything and (self.task_ids or self.task_type or self.fingerprint):
+            raise click.UsageError("--all is all of them: it goes with no id, --type or --fingerprint.")
 
     async def in_the_database(self, connection: Connection) -> dict[UUID, int]:
         """How many of each organisation."""
@@ -127,7 +130,7 @@ def choosing(function: Callable[..., None]) -> Callable[..., None]:
 
 @dlq.command()
 @choosing
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=None, help="At most so many a second.")
+@click.option("--rate", type=Number(0.001, 100_000), default=None, help="At most so many a second.")
 def redrive(choice: Choice, rate: float | None) -> None:
     """Start dead letters over, by id or by what they have in common."""
 
@@ -211,7 +214,7 @@ def _letter(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "type": row["type"],
-        "attempts": row["failures"],
+        "failures": row["failures"],
         "died": moment(row["completed_at"]),
         "fingerprint": row["error_fingerprint"],
         "error": first_line(row["error"]),

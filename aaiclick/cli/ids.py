@@ -17,6 +17,8 @@ class IdType(IntParamType):
         self._first = first
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not str(value).lstrip("-").isdecimal():
+            self.fail(f"{value!r} is not a valid integer.", param, ctx)
         number = int(super().convert(value, param, ctx))
         if not self._first <= number <= LAST_ID:
             self.fail(f"{value} cannot be an id: ids are numbers from 1 to {LAST_ID}.", param, ctx)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 PAGE = 1_000
 NAMES = (
     "id", "name", "status", "total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds",
-    "created_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at", "error",
+    "created_at", "started_at", "restarted_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at",
+    "error",
 )  # fmt: skip
 
 
@@ -183,14 +184,14 @@ def job_line(row: Row) -> dict[str, Any]:
         "tasks": f"{row['total_tasks'] - row['open_tasks']}/{row['total_tasks']}",
         "failed": row["failed_tasks"],
         "created": moment(row["created_at"]),
-        "took": seconds(row["started_at"], row["completed_at"]),
+        "took": seconds(reads.began(row), row["completed_at"]),
         "error": first_line(row["error"]),
     }
 
 
 def job_facts(row: Row) -> dict[str, Any]:
     """A job in JSON."""
-    return named(row, NAMES) | {"took_seconds": took_seconds(row["started_at"], row["completed_at"])}
+    return named(row, NAMES) | {"took_seconds": took_seconds(reads.began(row), row["completed_at"])}
 
 
 def _group_facts(row: Row) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed, recorded
+from aaiclick.cli.kinds import NAME, Number
 from aaiclick.cli.org import EVERYTHING
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -37,9 +38,9 @@ def key() -> None:
 
 
 @key.command()
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("--scope", "scopes", type=click.Choice(SCOPES), multiple=True, required=True, help="Once or more often.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), default=None, help="How long it opens anything.")
+@click.option("--days", type=Number(0, 3650, min_open=True), default=None, help="How long it opens anything.")
 @org_option
 @output_option
 def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, output: str) -> None:
@@ -55,7 +56,7 @@ def create(name: str, scopes: tuple[str, ...], days: float | None, org: str, out
 
     def ask(client: Client) -> tuple[str, Row]:
         body = {"name": name, "scopes": list(scopes), "lifetime_seconds": None if days is None else days * 86_400}
-        other = None if org == DEFAULT_ORG_SLUG else remote.org_named(client, org)["id"]
+        other = remote.org_named(client, org)["id"] if remote.is_meant(org) else None
         own = other is None or other == client.whoami()["org_id"]
         made = remote.row(client.call(calls.post("/v1/keys" if own else calls.named("orgs", other, "keys"), body)))
         return made["key"], made
@@ -91,7 +92,7 @@ def revoke(key: str, org: str) -> None:
     async def work(connection: Connection) -> str:
         org_id = await org_id_of(connection, org)
         async with recorded(connection):
-            found = await keys.key_named(connection, org_id, key)
+            found = await keys.key_named(connection, org_id, keys.prefix_of(key))
             await keys.revoke_key(connection, org_id, found["id"])
             await note_deed(connection, org_id, "key.revoke", found["prefix"])
         return found["name"]
@@ -99,7 +100,7 @@ def revoke(key: str, org: str) -> None:
     def ask(client: Client) -> str:
         remote.check_org(client, org)
         listed = client.pages(calls.get("/v1/keys"))
-        found = remote.one_named(listed, key.removeprefix(f"{keys.MARK}_"), ("prefix", "id"), "key")
+        found = remote.one_named(listed, keys.prefix_of(key), ("prefix", "id"), "key")
         client.call(Call("DELETE", calls.named("keys", found["id"])))
         return found["name"]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from aaiclick.cli.kinds import Number
 from aaiclick.store.orgs import Limits
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ OPTIONS = (
         "--weight", type=click.IntRange(1, MOST), default=1, show_default=True, help="Its share when several wait."
     ),
     click.option("--max-running", type=click.IntRange(0, MOST), help="Tasks that may run at once."),
-    click.option("--rate", type=click.FloatRange(0, MOST, min_open=True), help="Tasks that may start per second."),
+    click.option("--rate", type=Number(0, MOST, min_open=True), help="Tasks that may start per second."),
     click.option(
         "--burst", type=click.IntRange(1, MOST), help="Tasks that may start at once [default: as in a second]."
     ),

@@ -50,7 +50,7 @@ COMMANDS = {
     "workers": Entry("queues", "Show workers."),
     "key": Entry("key", "Make, list and revoke API keys."),
     "org": Entry("org", "List, make and limit organisations."),
-    "user": Entry("user", "Add, list and remove users."),
+    "user": Entry("user", "Add, list, change and remove users."),
     "role": Entry("role", "Make, list and remove roles; give them to users and take them away."),
     "data": Entry("data", "List, show and export Objects; drop what nobody needs."),
     "background": Entry("background", "Drop tables that nobody needs, beside or without workers."),
@@ -101,6 +101,9 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
+    for word in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            return _say(f"{word!a} is not UTF-8.", "Check the encoding of the terminal, or of the script.", EXIT_USAGE)
     try:
         outcome = cli.main(arguments, prog_name="aaiclick", standalone_mode=False)
     except AaiclickError as error:

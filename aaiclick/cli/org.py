@@ -11,6 +11,7 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed, recorded
+from aaiclick.cli.kinds import NAME
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -64,7 +65,7 @@ def ls(output: str) -> None:
 
 @org.command()
 @new_slug
-@click.option("--name", default=None, help="What people call it. [SLUG]")
+@click.option("--name", type=NAME, default=None, help="What people call it. [SLUG]")
 @limit_options
 @output_option
 def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
@@ -86,7 +87,7 @@ def create(slug: str, name: str | None, limits: Limits, output: str) -> None:
 
 @org.command("set")
 @click.argument("slug")
-@click.option("--name", default=None, help="What people call it [default: as before].")
+@click.option("--name", type=NAME, default=None, help="What people call it [default: as before].")
 @limit_options
 @output_option
 def change(slug: str, name: str | None, limits: Limits, output: str) -> None:

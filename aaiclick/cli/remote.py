@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import click
+from click.core import ParameterSource
+
 from aaiclick.cli.database import with_database
 from aaiclick.cli.output import Row, note
 from aaiclick.client import calls
-from aaiclick.errors import NotFoundError, SettingsError
+from aaiclick.errors import AaiclickError, NotFoundError, SettingsError
 from aaiclick.settings import get_settings
 from aaiclick.store.words import DEFAULT_ORG_SLUG
 
@@ -26,6 +31,11 @@ LINE_SECONDS = 5.0
 LOOKED_AT = 100
 """Tasks among which one is sought that could run."""
 
+COMMANDS = {"jobs": "jobs ls", "tasks": "tasks ls JOB", "workers": "workers ls", "orgs": "org ls"}
+"""What lists what a request of that name does."""
+
+_LISTED = re.compile(r"GET /v1/(" + "|".join(COMMANDS) + r") lists")
+
 TIMES = ("first", "last", "last_heartbeat", "serving_since")
 
 
@@ -33,8 +43,20 @@ def reach(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client]
     """Ask the server if one is named, else the database."""
     if not is_remote():
         return with_database(local)
-    with open_client() as client:
+    with open_client() as client, in_words_of_commands():
         return remote(client)
+
+
+@contextmanager
+def in_words_of_commands() -> Generator[None]:
+    """A server's remedies speak of requests."""
+    try:
+        yield
+    except AaiclickError as error:
+        error.remedy = _LISTED.sub(lambda found: f"'aaiclick {COMMANDS[found[1]]}' lists", error.remedy)
+        if error.remedy.startswith("Send 'Authorization"):
+            error.remedy = "Set AAICLICK_API_KEY to a key of that server."
+        raise
 
 
 def open_client() -> Client:
@@ -73,8 +95,15 @@ def _value(name: str, value: Any) -> Any:
 
 def check_org(client: Client, slug: str) -> None:
     """Refuse to take another organisation than the key's for the one that was meant."""
-    if slug != DEFAULT_ORG_SLUG:  # else nobody said anything
+    if is_meant(slug):
         _insist_on(client, slug)
+
+
+def is_meant(slug: str) -> bool:
+    """Whether somebody named this organisation; else it is what the option stands at."""
+    context = click.get_current_context(silent=True)
+    said = None if context is None else context.get_parameter_source("org")
+    return slug != DEFAULT_ORG_SLUG or said is ParameterSource.COMMANDLINE
 
 
 def _insist_on(client: Client, slug: str) -> None:

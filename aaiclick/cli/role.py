@@ -11,6 +11,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.key import org_option
+from aaiclick.cli.kinds import NAME
 from aaiclick.cli.org import EVERYTHING, new_slug
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -50,7 +51,7 @@ def ls(org: str, output: str) -> None:
 
 @role.command()
 @new_slug
-@click.option("--name", default=None, help="What people call it. [SLUG]")
+@click.option("--name", type=NAME, default=None, help="What people call it. [SLUG]")
 @org_option
 @output_option
 def create(slug: str, name: str | None, org: str, output: str) -> None:

@@ -118,6 +118,8 @@ def why(task_id: int, output: str) -> None:
 def cancel(task_ids: tuple[int, ...]) -> int:
     """End tasks: one that waits is cancelled, one that runs is told to stop."""
 
+    task_ids = tuple(dict.fromkeys(task_ids))
+
     async def work(connection: Connection) -> set[int]:
         async with recorded(connection):
             found = [await _task(connection, task_id) for task_id in task_ids]
@@ -126,7 +128,12 @@ def cancel(task_ids: tuple[int, ...]) -> int:
                 await note_deed(connection, row["org_id"], "task.cancel", str(row["id"]))
         return ended
 
-    ended = reach(work, lambda client: {task_id for task_id in task_ids if client.cancel_task(task_id)})
+    def ask(client: Client) -> set[int]:
+        for task_id in task_ids:  # all of them, or none
+            client.get_task(task_id)
+        return {task_id for task_id in task_ids if client.cancel_task(task_id)}
+
+    ended = reach(work, ask)
     for task_id in task_ids:
         note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
     return 0 if ended.issuperset(task_ids) else EXIT_FAILED

@@ -11,6 +11,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import do
 from aaiclick.cli.key import every_org_option, org_option
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import Row, named, note, output_option, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls
@@ -50,8 +51,8 @@ def ls(org: str | None, output: str) -> None:
 
 @types.command()
 @click.argument("name")
-@click.option("--base-seconds", type=click.FloatRange(0), help="The wait after the first failure; later ones double.")
-@click.option("--cap-seconds", type=click.FloatRange(0), help="The longest wait.")
+@click.option("--base-seconds", type=Number(0), help="The wait after the first failure; later ones double.")
+@click.option("--cap-seconds", type=Number(0), help="The longest wait.")
 @click.option("--default", "reset", is_flag=True, help="Wait as long as all other types again.")
 @org_option
 def retry(name: str, base_seconds: float | None, cap_seconds: float | None, reset: bool, org: str) -> None:

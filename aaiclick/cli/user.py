@@ -10,6 +10,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.key import org_option
+from aaiclick.cli.kinds import NAME, Words
 from aaiclick.cli.org import EVERYTHING
 from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
 from aaiclick.cli.remote import reach
@@ -29,10 +30,10 @@ def user() -> None:
 
 
 @user.command()
-@click.argument("subject")
+@click.argument("subject", type=Words(500))
 @click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True,
               help="What it may do in the organisation.")  # fmt: skip
-@click.option("--email", default=None, help="Its e-mail address, as lists show it.")
+@click.option("--email", type=NAME, default=None, help="Its e-mail address, as lists show it.")
 @org_option
 @output_option
 def create(subject: str, role: str, email: str | None, org: str, output: str) -> None:
@@ -74,7 +75,8 @@ def ls(org: str, output: str) -> None:
 @user.command("set")
 @click.argument("user")
 @click.option("--role", type=click.Choice(PLATFORM_ROLES), default=None, help="What it may do [default: as before].")
-@click.option("--email", default=None, help="Its e-mail address [default: as before].")
+@click.option("--email", type=Words(may_be_empty=True), default=None,
+              help="Its e-mail address, '' for none [default: as before].")  # fmt: skip
 @click.option("--disabled/--enabled", default=None, help="Whether it and its keys open nothing [default: as before].")
 @org_option
 @output_option
@@ -83,7 +85,7 @@ def change(user: str, role: str | None, email: str | None, disabled: bool | None
 
     def wanted(before: Row) -> Row:
         return {
-            "email": before["email"] if email is None else email,
+            "email": before["email"] if email is None else email or None,
             "role": role or before["role"],
             "disabled": before["disabled_at"] is not None if disabled is None else disabled,
         }

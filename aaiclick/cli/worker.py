@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.output import note
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
@@ -53,11 +54,11 @@ def worker() -> None:
 @click.option("--max-tasks", type=click.IntRange(1), default=None, help="End after that many tasks in each process.")
 @click.option("--drain", is_flag=True, help="End when there is nothing left to do.")
 @click.option(
-    "--stop-seconds", type=click.FloatRange(0), default=30.0, show_default=True,
+    "--stop-seconds", type=Number(0), default=30.0, show_default=True,
     help="How long running tasks may take to finish when told to stop.",
 )  # fmt: skip
 @click.option(
-    "--grace-seconds", type=click.FloatRange(0), default=5.0, show_default=True,
+    "--grace-seconds", type=Number(0), default=5.0, show_default=True,
     help="How long a task may take to end once it is told to, before its process is killed.",
 )  # fmt: skip
 @click.option("--server", default=None, help="Server to work for instead of databases [default: AAICLICK_SERVER].")

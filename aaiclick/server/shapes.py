@@ -163,6 +163,7 @@ class Job(BaseModel):
     timeout_seconds: float | None
     created_at: datetime
     started_at: datetime | None
+    restarted_at: datetime | None = Field(description="When what had failed, or was cleared, began again")
     completed_at: datetime | None
     deadline_at: datetime | None
     cancel_requested_at: datetime | None
@@ -285,7 +286,7 @@ class Choice(Sent):
 class Redrive(Choice):
     """Dead letters to start over; `per_second` spreads them."""
 
-    per_second: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    per_second: Annotated[float, Field(ge=0.001, le=100_000)] | None = None
 
 
 class DeadLetter(BaseModel):

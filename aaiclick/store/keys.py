@@ -61,6 +61,11 @@ def split_key(text: str) -> tuple[str, str] | None:
     return parts[1], parts[2]
 
 
+def prefix_of(text: str) -> str:
+    """What a key is known by, of as much as was given of it; what does not begin like a key stays as it is."""
+    return text.split("_")[1] if text.startswith(f"{MARK}_") else text
+
+
 async def create_key(
     connection: Connection,
     *,
@@ -123,8 +128,8 @@ async def get_key(connection: Connection, org_id: UUID, key_id: UUID) -> asyncpg
 
 
 async def key_named(connection: Connection, org_id: UUID, named: str) -> asyncpg.Record:
-    """By what the key begins with, as lists show it, or by the id."""
-    row = await connection.fetchrow(statement("key_named"), org_id, named.removeprefix(f"{MARK}_"))
+    """By the prefix or the id."""
+    row = await connection.fetchrow(statement("key_named"), org_id, named)
     if row is None:
         raise _no_key(named)
     return row

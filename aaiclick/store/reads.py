@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick.store.statements import statement
@@ -111,6 +111,14 @@ async def group_dead_letters(
 ) -> list[asyncpg.Record]:
     """By fingerprint, most frequent first."""
     return await connection.fetch(statement("group_dead_letters"), org_id, untold.definitions, untold.tasks)
+
+
+def began(job: Mapping[str, Any] | asyncpg.Record) -> datetime | None:
+    """When the last run of a job began: when it was started over, if it was, so that no time counts in which it had
+    ended.
+    """
+    started, restarted = job["started_at"], job["restarted_at"]
+    return max(started, restarted) if started and restarted else started
 
 
 async def dead_letters_by_org(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -10,9 +11,11 @@ import click
 import pytest
 
 from aaiclick.cli.database import first_line
+from aaiclick.cli.kinds import Number
 from aaiclick.cli.main import cli, run
 from aaiclick.cli.output import print_record, print_records
 from aaiclick.cli.run import _print
+from aaiclick.store.keys import prefix_of
 
 TRACE = """Traceback (most recent call last):
   File "a.py", line 1, in <module>
@@ -46,7 +49,7 @@ def test_an_error_in_a_table_is_what_happened_and_not_the_remedy(error: str | No
     ],
 )
 def test_what_a_job_came_to_is_a_value_where_json_has_it_and_words_in_a_table(words: str, value, capsys) -> None:
-    times = ("started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
+    times = ("restarted_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
     job = dict.fromkeys((*times, "timeout_seconds", "error")) | {
         "id": 1, "name": "j", "status": "COMPLETED", "created_at": datetime(2026, 1, 1, tzinfo=UTC),
         "total_tasks": 4, "open_tasks": 0, "failed_tasks": 0, "cancelled_tasks": 0,
@@ -128,3 +131,33 @@ def test_a_number_that_cannot_be_an_id_is_refused_before_anybody_is_asked(line: 
 def test_no_command_takes_any_number_for_an_id() -> None:
     plain = {each.name for command in ALL.values() for each in command.params if each.type is click.INT}
     assert plain == {"seed", "inherited"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["dlq redrive --all --rate nan", "dlq redrive --all --rate inf", "dlq redrive --all --rate 1e-12",
+     "key create k --scope reader --days nan", "key create k --scope reader --days 1e300",
+     "types retry t --base-seconds inf", "org create acme --rate nan", "datasets query 'SELECT 1' --seconds nan",
+     "user create ''", f"user create {'s' * 501}", "user create ada --email ''", f"user set ada --email {'e' * 201}",
+     "key create '' --scope reader", f"role create ra --name {'n' * 201}", "org create acme --name ''",
+     "dlq discard --all 7", "dlq discard --all --type t", "dlq discard 1_005", "user create b\udcffd"],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_before_anybody_is_asked(line: str, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("aaiclick.cli.remote.with_database", None)
+    assert run(shlex.split(line)) == 2
+    assert "defect" not in capsys.readouterr().err
+
+
+def test_no_option_takes_a_number_that_is_none() -> None:
+    ranges = [
+        (line, parameter.name)
+        for line, command in ALL.items()
+        for parameter in command.params
+        if isinstance(parameter.type, click.FloatRange) and not isinstance(parameter.type, Number)
+    ]
+    assert ranges == []
+
+
+def test_a_key_is_known_by_as_much_of_it_as_anybody_gives() -> None:
+    secret = f"aai_{'p' * 12}_{'s' * 43}"
+    assert {prefix_of(text) for text in (secret, secret[:-1], "aai_" + "p" * 12, "p" * 12)} == {"p" * 12}

@@ -10,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from aaiclick._version import __version__
 from aaiclick.server.ui import static, words
+from aaiclick.store import reads
 
 FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
-    words.state_name, words.look, words.job_state, words.task_state, words.progress, words.began, words.task_name,
+    words.state_name, words.look, words.job_state, words.task_state, words.progress, reads.began, words.task_name,
     words.plain, words.listed, words.by_tasks,
 )  # fmt: skip
 

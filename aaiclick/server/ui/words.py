@@ -187,14 +187,6 @@ def task_state(row: Any) -> str:
     return "RETRYING" if row["next_retry_at"] is not None else str(row["status"])
 
 
-def began(row: Any) -> datetime | None:
-    """When the last run of a job began: when it was started over, if it was, so that no time counts in which it had
-    ended.
-    """
-    started, restarted = row["started_at"], row["restarted_at"]
-    return max(started, restarted) if started and restarted else started
-
-
 def progress(row: Any) -> dict[str, int]:
     """Parts of a job's bar, in tasks."""
     total, opened = row["total_tasks"], row["open_tasks"]

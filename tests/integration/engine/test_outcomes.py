@@ -168,7 +168,7 @@ async def test_who_gives_a_dead_letter_up_is_not_overruled_by_a_redrive_under_wa
     await giving_up.start()
     await control.discard(other, task_ids=[engine.id("a")])
     redriving = asyncio.create_task(control.redrive(engine.db, limit=None))
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     while not await other.fetchval(waiting):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await giving_up.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -196,6 +197,7 @@ def test_users_and_keys_are_changed_by_what_people_call_them(command, site, role
     assert state("--disabled") == ("writer", "a@example.org", True)
     assert state("--email", "b@example.org") == ("writer", "b@example.org", True)
     assert state("--enabled") == ("writer", "b@example.org", False)
+    assert state("--email", "") == ("writer", None, False)
     key = told("key", "create", "named", "--scope", "reader", "-o", "json")
     told("key", "revoke", f"aai_{key['prefix']}")
     [listed] = [each for each in told("key", "ls", "-o", "json") if each["id"] == key["id"]]
@@ -205,5 +207,35 @@ def test_users_and_keys_are_changed_by_what_people_call_them(command, site, role
         assert command(*line, role=role).exception.exit_code == 3, line
     deeds = site.sql("SELECT action, target FROM audit_log ORDER BY id OFFSET $1", before)
     assert [row["action"] for row in deeds if row["target"] == user] == [
-        "user.create", *["user.change"] * 4, "user.delete",
+        "user.create", *["user.change"] * 5, "user.delete",
     ]  # fmt: skip
+
+
+def test_who_names_the_default_organisation_from_afar_means_it(command, site) -> None:
+    """A key of another organisation is not a key of that one."""
+    person = command("user", "create", "afar", "-o", "json", role="admin")
+    assert person.exception is None
+    for line in ("user set afar --role admin", "user rm afar", "key create k --scope admin", "role ls"):
+        refused = command(*line.split(), "--org", "default", role="admin").exception
+        assert refused.exit_code in (3, 5), line
+        assert "org" in refused.what
+    assert command("user", "rm", "afar", role="admin").exception is None
+
+
+def test_two_changes_of_a_user_at_once_are_both_made(command, site) -> None:
+    assert command("user", "create", "both", role=None).exception is None
+
+    async def change(connection) -> None:
+        async with connection.transaction():
+            await connection.execute("SELECT 1 FROM users WHERE external_id = 'both' FOR UPDATE")
+            line = ("user", "set", "both", "--role", "admin")
+            waiting = asyncio.create_task(asyncio.to_thread(command, *line, role=None))
+            asks = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            while not await connection.fetchval(asks):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await connection.execute("UPDATE users SET disabled_at = now() WHERE external_id = 'both'")
+        assert (await waiting).exception is None
+
+    site.run(change)
+    [row] = site.sql("SELECT role::text, disabled_at FROM users WHERE external_id = 'both'")
+    assert (row["role"], row["disabled_at"] is not None) == ("admin", True)

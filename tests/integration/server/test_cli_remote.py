@@ -238,3 +238,18 @@ def test_refusals_read_like_those_of_a_database(command, work) -> None:
     refused = command("jobs", "cancel", work["JOB"], role="operator-reader").exception
     assert "permission 'writer'" in str(refused)
     assert refused.exit_code == 4
+
+
+@pytest.mark.parametrize("role", [None, "operator-admin"])
+def test_tasks_are_cancelled_all_of_them_or_none(command, site, role) -> None:
+    [task] = site.as_("operator-writer").post("/v1/tasks", json={"items": [{"type": "kept"}]}).json()["ids"]
+    refused = command("tasks", "cancel", task, "7", role=role).exception
+    assert (refused.exit_code, refused.what) == (3, "There is no task 7.")
+    assert refused.remedy.startswith("'aaiclick tasks ls JOB' lists")
+    assert site.sql("SELECT status::text FROM tasks WHERE id = $1", int(task))[0]["status"] == "PENDING"
+    assert command("tasks", "cancel", task, task, role=role).stderr == f"Task {task} is cancelled.\n"
+
+
+def test_who_gives_no_key_is_told_how_to(command, site, monkeypatch) -> None:
+    monkeypatch.setitem(site.keys, "nobody", "")
+    assert "AAICLICK_API_KEY" in command("jobs", "ls", role="nobody").exception.remedy

@@ -15,6 +15,7 @@ from aaiclick.server.ui.pace import SHARE, SOONEST_SECONDS, Pace
 from aaiclick.server.ui.rendering import environment
 from aaiclick.server.ui.routing import local
 from aaiclick.server.ui.svg.graph import shortened
+from aaiclick.store.reads import began
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -93,9 +94,9 @@ def test_what_does_not_work_does_not_count_on() -> None:
     assert "data-since" in took.render(task=task | {"status": "RUNNING", "next_retry_at": None}, now=later)
     ended = task | {"status": "COMPLETED", "next_retry_at": None, "completed_at": later}
     assert ">5.0 s<" in took.render(task=ended, now=later)
-    assert words.began({"started_at": NOON, "restarted_at": later}) == later
-    assert words.began({"started_at": NOON, "restarted_at": None}) == NOON
-    assert words.began({"started_at": None, "restarted_at": later}) is None
+    assert began({"started_at": NOON, "restarted_at": later}) == later
+    assert began({"started_at": NOON, "restarted_at": None}) == NOON
+    assert began({"started_at": None, "restarted_at": later}) is None
 
 
 def test_details_are_listed_as_words() -> None:
