@@ -140,18 +140,19 @@ def cancel(task_ids: tuple[int, ...]) -> int:
 
 
 @tasks.command()
-@click.argument("task_id", type=ID)
-def clear(task_id: int) -> None:
-    """Run a task again, and everything that depends on it."""
+@click.argument("task_ids", type=ID, nargs=-1, required=True)
+def clear(task_ids: tuple[int, ...]) -> None:
+    """Run tasks of a job again, and everything that depends on them."""
+    first, *also = dict.fromkeys(task_ids)
 
     async def work(connection: Connection) -> int:
         async with recorded(connection):
-            row = await _task(connection, task_id)
-            count = len(await control.clear(connection, task_id))
-            await note_deed(connection, row["org_id"], "task.clear", str(task_id), {"tasks": count})
+            row, *_ = [await _task(connection, task_id) for task_id in (first, *also)]
+            count = len(await control.clear(connection, first, also))
+            await note_deed(connection, row["org_id"], "task.clear", str(first), {"tasks": count})
         return count
 
-    note(f"{reach(work, lambda client: client.clear_task(task_id))} tasks run again.")
+    note(f"{reach(work, lambda client: client.clear_task(first, also))} tasks run again.")
 
 
 @click.command()

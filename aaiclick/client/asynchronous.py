@@ -161,9 +161,10 @@ class AsyncClient:
     async def cancel_task(self, task_id: int) -> bool:
         return bool((await self.call(calls.post(calls.named("tasks", task_id, "cancel"))))["ended"])
 
-    async def clear_task(self, task_id: int) -> int:
-        """Run a task and everything after it again; how many that are."""
-        return int((await self.call(calls.post(calls.named("tasks", task_id, "clear"))))["count"])
+    async def clear_task(self, task_id: int, also: Sequence[int] = ()) -> int:
+        """Run a task and everything after it again, with others of its job if need be; how many that are."""
+        call = calls.post(calls.named("tasks", task_id, "clear"), also=[str(each) for each in also])
+        return int((await self.call(call))["count"])
 
     async def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
         """A part of a task's log: `text`, `next_offset`, `ended`."""

@@ -38,7 +38,7 @@ ERRORS: dict[str, type[AaiclickError]] = {
     "too_large": RequestError,
     "catalog": RequestError,
     "dag_invalid": RequestError,
-    "not_deployable": RequestError,
+    "not_deployable": ConflictError,
     "query_refused": RequestError,
     "data": RequestError,
     "not_json": RequestError,

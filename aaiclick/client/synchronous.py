@@ -124,9 +124,9 @@ class Client:
     def cancel_task(self, task_id: int) -> bool:
         return self._run(self._client.cancel_task(task_id))
 
-    def clear_task(self, task_id: int) -> int:
-        """Run a task and everything after it again; how many that are."""
-        return self._run(self._client.clear_task(task_id))
+    def clear_task(self, task_id: int, also: Sequence[int] = ()) -> int:
+        """Run a task and everything after it again, with others of its job if need be; how many that are."""
+        return self._run(self._client.clear_task(task_id, also))
 
     def log(self, task_id: int, *, offset: int = 0, limit: int = 1_000_000) -> dict[str, Any]:
         """A part of a task's log: `text`, `next_offset`, `ended`."""

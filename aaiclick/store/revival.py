@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import faults
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.store.claims import notify_ready
 from aaiclick.store.clock import clock
 from aaiclick.store.deadlocks import again
+from aaiclick.store.inputs import check_inputs
 from aaiclick.store.slots import admit
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import release_results
@@ -151,17 +152,26 @@ async def _revive(
     return {row["id"] for row in rows}
 
 
-async def clear(connection: Connection, task_id: int, *, now: datetime | None = None) -> set[int]:
-    """Run a task and everything after it once more; returns the ids. Whoever is at work on one of them loses it."""
+async def clear(
+    connection: Connection, task_id: int, also: Sequence[int] = (), *, now: datetime | None = None
+) -> set[int]:
+    """Run a task and everything after it once more, with others of its job if need be; returns the ids. Whoever is at
+    work on one of them loses it. Refused if something that they read is there no more.
+    """
+    cleared = [task_id, *also]
 
     async def work() -> set[int]:
         async with faults.transaction(connection, "clear"):
-            jobs = await connection.fetch(statement("task_jobs"), [task_id])
+            jobs = await connection.fetch(statement("task_jobs"), cleared)
+            if len(jobs) > 1:
+                raise SubmitError("These tasks are not of one job.", remedy="Clear those of each job by themselves.")
             job_id = jobs[0]["job_id"] if jobs else None
             if job_id is not None:
                 await connection.execute(statement("lock_job"), job_id)
-            nodes = await connection.fetch(statement("downstream"), task_id)
-            tasks = sorted(row["id"] for row in nodes if row["is_task"])
+            nodes = [row for each in cleared for row in await connection.fetch(statement("downstream"), each)]
+            tasks = sorted({row["id"] for row in nodes if row["is_task"]})
+            if job_id is not None:
+                await check_inputs(connection, job_id, cleared, tasks)
             done = await connection.execute(statement("reset_tasks"), tasks, now)
             if done == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from aaiclick.catalog.made import made_in_words
 from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, untold, why_as_seen
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 routes = Routes("tasks")
+
+AnId = Annotated[int, Field(ge=1, le=shapes.LARGEST_ID)]
 
 _IDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
 _PLAIN = tuple(name for name in shapes.Task.model_fields if name not in (*_IDS, "made"))
@@ -139,11 +141,18 @@ async def cancel(call: Caller, task_id: shapes.PathId) -> shapes.Ended:
 
 
 @routes.post("/v1/tasks/{task_id}/clear", Permission.WRITER)
-async def clear(call: Caller, task_id: shapes.PathId) -> shapes.Changed:
-    """Run a task again, and everything that depends on it."""
+async def clear(
+    call: Caller,
+    task_id: shapes.PathId,
+    also: Annotated[list[AnId], Query(description="Other tasks of its job", max_length=100)] = [],  # noqa: B006
+) -> shapes.Changed:
+    """Run a task again, and everything that depends on it. Refused if something it reads was released: the answer says
+    which tasks have to run again as well.
+    """
     async with changing(call) as connection:
-        await own_task(call, connection, task_id)
-        again = await control.clear(connection, task_id)
+        for each in (task_id, *also):
+            await own_task(call, connection, each)
+        again = await control.clear(connection, task_id, also)
         await note(call, connection, "task.clear", task_id, {"tasks": len(again)})
     return changed(again)
 

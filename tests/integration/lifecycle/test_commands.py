@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from aaiclick.cli.main import cli
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.client import Client, connect
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration import create_job, create_task, run_job_test
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
@@ -122,6 +122,39 @@ async def test_objects_are_listed_with_size_and_owners(servers, job, tmp_path):
     with pytest.raises(NotFoundError, match="There is no Object 'nothing'"):
         await run("data", "show", "nothing")
     assert (result["name"], result["table_id"] in await servers.tables()) == (None, True)
+
+
+async def make() -> object:
+    return await create_object_from_value([1, 2, 3])
+
+
+async def double(values: object) -> object:
+    return await (values * 2).materialize()
+
+
+async def both(left: object, right: object) -> object:
+    return await (left + right).materialize()
+
+
+async def test_what_reads_released_inputs_runs_again_with_what_made_them_or_not_at_all(servers):
+    first, second = create_task(make), create_task(make)
+    left, right = create_task(double, {"values": first}), create_task(double, {"values": second})
+    last = create_task(both, {"left": left, "right": right})
+    job = await create_job("gives", last)
+    await asyncio.to_thread(run_job_test, job)
+    await said("data", "gc")
+    tables = await servers.tables()
+    with pytest.raises(ConflictError, match="was released") as refused:
+        await run("tasks", "clear", str(last.id))
+    wanted = [str(each) for each in sorted((first.id, second.id, last.id))]
+    assert refused.value.remedy.endswith("aaiclick tasks clear " + " ".join(wanted))
+    assert (await said("jobs", "show", str(job.id)))["status"] == "COMPLETED"
+    assert await servers.tables() == tables
+    with pytest.raises(ConflictError, match="was released"):
+        await run("tasks", "clear", str(first.id))
+    await run("tasks", "clear", *wanted)
+    again = await said("tasks", "ls", str(job.id))
+    assert {each["status"] for each in again} == {"PENDING"}
 
 
 async def test_releasing_a_job_and_collecting_drops_its_results(servers, job):
