@@ -56,8 +56,11 @@ def down() -> None:
     stopped_stack = stop_stack(settings)
     note("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
     if users and stopped_stack:
-        who = "A program that uses it still runs" if users == 1 else f"{users} programs that use it still run"
-        note(f"{who}, such as workers. What waits for a database may start it again: end them before you copy files.")
+        pids = ", ".join(map(str, users))
+        note(
+            f"Programs that use it, such as workers, still run: {pids}. They may start it again, and use it when it is."
+        )
+        note("End them before you copy files.")
 
 
 @click.command()
@@ -82,12 +85,12 @@ def status(output: str) -> None:
     print_records(records, output)
 
 
-def _users(settings: Settings) -> int:
+def _users(settings: Settings) -> list[int]:
     """Programs that hold the stack up; none if there is no telling."""
     with contextlib.suppress(StackError):
         keeper = stack_status(settings)
-        return 0 if keeper is None else keeper["leases"]
-    return 0
+        return [] if keeper is None else keeper["users"]
+    return []
 
 
 def _settings(command: str) -> Settings:

@@ -12,10 +12,10 @@ then end too (ClickHouse sees the end of its standard input, PostgreSQL gets SIG
 keeper, started by whoever needs the stack, waits for that and starts them anew. A lease that loses its keeper starts
 one by itself.
 
-Protocol: lines of JSON. `{"op": "lease", "id": n, "services": [...]}` → `{"answer": n, "endpoints": {...}}` or
-`{"answer": n, "error": {...}}`; at any time `{"endpoints": {...}}` or `{"event": "stopped"}`. `{"op": "status"}` →
-`{"status": {...}}`; `{"op": "stop", "unless_used": bool}` → `{"event": "stopped"}` or
-`{"event": "in use"}`.
+Protocol: lines of JSON. `{"op": "lease", "id": n, "pid": whose, "services": [...]}` →
+`{"answer": n, "endpoints": {...}}` or `{"answer": n, "error": {...}}`; at any time `{"endpoints": {...}}` or
+`{"event": "stopped"}`. `{"op": "status"}` → `{"status": {...}}`; `{"op": "stop", "unless_used": bool}` →
+`{"event": "stopped"}` or `{"event": "in use"}`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Keeper:
         self._lock = lock
         self._linger_seconds = linger_seconds
         self._servers: dict[str, Server] = {}
-        self._leases: set[asyncio.StreamWriter] = set()
+        self._leases: dict[asyncio.StreamWriter, int | None] = {}
         self._conversations: set[asyncio.Task[None]] = set()
         self._idle_since = time.monotonic() + FIRST_LEASE_SECONDS
         self._stop = asyncio.Event()
@@ -104,14 +104,14 @@ class Keeper:
             pass
         finally:
             self._conversations.discard(conversation)
-            self._leases.discard(writer)
+            self._leases.pop(writer, None)
             if not self._leases:
                 self._idle_since = time.monotonic()
             writer.close()
 
     async def _answer(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         if request["op"] == "lease":
-            self._leases.add(writer)
+            self._leases[writer] = request.get("pid")
             try:
                 await asyncio.gather(*(self._server(name).ready() for name in request["services"]))
             except AaiclickError as error:
@@ -128,7 +128,7 @@ class Keeper:
             if request.get("unless_used") and self._leases:
                 _send(writer, {"event": "in use"})
                 return
-            self._leases.add(writer)
+            self._leases[writer] = None
             self._stop.set()
 
     def _server(self, name: str) -> Server:
@@ -145,7 +145,8 @@ class Keeper:
 
     def _status(self) -> dict[str, Any]:
         servers = {name: server.status() for name, server in self._servers.items()}
-        return {"pid": os.getpid(), "leases": len(self._leases), "servers": servers}
+        users = sorted(pid for pid in self._leases.values() if pid is not None)
+        return {"pid": os.getpid(), "leases": len(self._leases), "users": users, "servers": servers}
 
     def _tell_leases(self, message: dict[str, Any]) -> None:
         for writer in self._leases:

@@ -107,7 +107,8 @@ class Lease:
         """The keeper's answer to our request, or nothing if it hung up or took too long."""
         self._requests += 1
         try:
-            request = {"op": "lease", "id": self._requests, "services": sorted(self._services)}
+            services = sorted(self._services)
+            request = {"op": "lease", "id": self._requests, "pid": os.getpid(), "services": services}
             connection.sendall(_line(request))
             while (answer := self._answers.get(timeout=max(0.1, deadline - time.monotonic()))) is not HUNG_UP:
                 if answer["answer"] == self._requests:

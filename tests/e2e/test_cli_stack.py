@@ -67,7 +67,7 @@ def test_down_tells_of_whoever_still_uses_the_stack(aaiclick, started):
     asyncio.run(write_rows(stack, 1))
     told = aaiclick("down").stderr
     stack.lease.close()
-    assert told.startswith("Stopped.\nA program that uses it still runs")
+    assert told.startswith(f"Stopped.\nPrograms that use it, such as workers, still run: {os.getpid()}.")
 
 
 def test_status_starts_nothing(aaiclick, tmp_path):

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from aaiclick._version import __version__
-from aaiclick.errors import EntrypointError, UnreachableError
+from aaiclick.errors import EntrypointError, ForbiddenError, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.loops import router, tidy_logs
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.steady import steadily
@@ -101,7 +101,7 @@ class Absence:
         self._since = self._since if self._since is not None else now
         if not self._told and now - self._since >= TELL_SECONDS:
             self._told = True
-            _logger.warning("%s Waiting for it; tasks go on meanwhile.", str(error).partition("\n")[0])
+            _logger.warning("%s %s", str(error).partition("\n")[0], _what_now(error))
 
     def stopping(self) -> None:
         """From now on it is waited for only so long, however long it was away before."""
@@ -119,6 +119,12 @@ class Absence:
         if self._told:
             _logger.warning("It is back.")
         self._since, self._told = None, False
+
+
+def _what_now(error: BaseException) -> str:
+    if isinstance(error, UnauthorisedError | ForbiddenError):
+        return "Nothing begins until it does; to use another credential, start the worker with it."
+    return "Waiting for it; tasks go on meanwhile."
 
 
 class Insistent:
