@@ -12,8 +12,7 @@ import click
 
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment
-from aaiclick.cli.ids import ID
-from aaiclick.cli.kinds import Number
+from aaiclick.cli.kinds import ID, Number
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.client import calls
 from aaiclick.data import DataContext, Object, open_object, open_reference

@@ -13,8 +13,7 @@ from click.core import ParameterSource
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment
 from aaiclick.cli.deeds import note_deed
-from aaiclick.cli.ids import ID
-from aaiclick.cli.kinds import Number
+from aaiclick.cli.kinds import ID, Number
 from aaiclick.cli.output import Row, named, note, output_option, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls

@@ -1,12 +1,30 @@
-"""What options and arguments may be: refused here, before a database or a server is asked."""
+"""What options and arguments may be: ids, numbers and texts, refused here before a database or a server is asked."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+from click.types import IntParamType
+
+from aaiclick.store.reads import LAST_ID
 
 MOST = 1e9
+
+
+class IdType(IntParamType):
+    """A number that PostgreSQL can keep as an id: those of jobs, tasks and workers."""
+
+    def __init__(self, first: int = 1) -> None:
+        self._first = first
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not str(value).lstrip("-").isdecimal():
+            self.fail(f"{value!r} is not a valid integer.", param, ctx)
+        number = int(super().convert(value, param, ctx))
+        if not self._first <= number <= LAST_ID:
+            self.fail(f"{value} cannot be an id: ids are numbers from 1 to {LAST_ID}.", param, ctx)
+        return number
 
 
 class Number(click.FloatRange):
@@ -31,5 +49,9 @@ class Words(click.types.StringParamType):
             self.fail("It is empty." if not value else f"It has more than {self._most} characters.", param, ctx)
         return value
 
+
+ID = IdType()
+PLACE = IdType(0)
+"""Where a listing goes on: behind an id, or from the beginning."""
 
 NAME = Words()

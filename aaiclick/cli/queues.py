@@ -10,8 +10,8 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.database import moment, org_id_of
 from aaiclick.cli.deeds import do, note_deed, recorded
-from aaiclick.cli.ids import ID
 from aaiclick.cli.key import every_org_option, org_option
+from aaiclick.cli.kinds import ID
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import Row, named, note, output_option, print_rows
 from aaiclick.cli.remote import reach

@@ -16,7 +16,7 @@ from aaiclick.catalog.made import made_in_words
 from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, took_seconds, with_database
 from aaiclick.cli.deeds import note_deed, recorded
-from aaiclick.cli.ids import ID, PLACE
+from aaiclick.cli.kinds import ID, PLACE
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls
