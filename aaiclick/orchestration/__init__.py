@@ -9,7 +9,10 @@ job = await create_job("nightly", load)
 
 from __future__ import annotations
 
-from aaiclick.orchestration.context import OrchContext, get_current_context, get_orch_context_session
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.factories import (
     add_task_to_job,
@@ -35,7 +38,12 @@ from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerS
 from aaiclick.orchestration.retry import PermanentError, RetryPolicy
 from aaiclick.orchestration.trial import run_job_test
 
+if TYPE_CHECKING:
+    from aaiclick.store.models import Dependency
+
 __all__ = [
+    "Context",
+    "Dependency",
     "Group",
     "Health",
     "Job",
@@ -70,3 +78,9 @@ __all__ = [
     "task",
     "worker_heartbeat",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Dependency":  # a mapped class: SQLAlchemy is imported with it, and only then
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("aaiclick.store.models").Dependency

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -41,7 +41,8 @@ class OrchContext:
             await context.apply([extract, transform], job_id=job.id)
 
     The engine is made on enter and disposed of on exit; every operation has a connection of its own and no
-    transaction outlives it. Contexts nest, and concurrent tasks have their own.
+    transaction outlives it. Contexts nest, and concurrent tasks have their own. `apply` also works on a context that is
+    not entered (`await Context(job_id=job.id).apply(tasks)`): it then uses the current context, or opens one.
     """
 
     def __init__(
@@ -130,7 +131,8 @@ class OrchContext:
         return items
 
     async def _insert(self, job_id: int, plan: Plan, names: Mapping[int, str], lease: Lease | None) -> None:
-        async with self.connection() as connection:
+        used = any_context() if self._target is None else nullcontext(self)  # not entered: whichever there is
+        async with used as context, context.connection() as connection:
             await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
 
     async def task_results(self, job_id: int, task_ids: Sequence[int]) -> Mapping[int, str | None]:
@@ -142,6 +144,9 @@ class OrchContext:
         """What the tasks of a group returned (as JSON text), when and by which attempts, in the order of their ids."""
         async with self.connection() as connection:
             return [dict(row) for row in await reads.group_results(connection, group_id)]
+
+
+Context = OrchContext
 
 
 def _not_entered() -> AaiclickError:

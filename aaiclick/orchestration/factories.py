@@ -25,6 +25,7 @@ from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.words import DEFAULT_QUEUE
+from aaiclick.store.workers import renew_worker, unknown_worker
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -230,9 +231,11 @@ async def register_worker(
 
 
 async def worker_heartbeat(worker_id: int) -> None:
-    """Say that the worker lives."""
+    """Renew the heartbeat of a worker; raises NotFoundError for an unknown id, ConflictError for a stopped worker."""
+    if not _is_id(worker_id):
+        raise unknown_worker(worker_id)
     async with any_context() as context, context.connection() as connection:
-        await queue.heartbeat(connection, worker_id=worker_id, leases=(), lease_seconds=0)
+        await renew_worker(connection, worker_id)
 
 
 async def deregister_worker(worker_id: int) -> bool:

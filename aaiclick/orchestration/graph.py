@@ -17,13 +17,14 @@ from uuid import UUID
 
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.selectable import Selectable
 from aaiclick.store.words import DEFAULT_ORG_ID, JobStatus, TaskStatus
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
 
 
-class Node:
+class Node(metaclass=Selectable):
     """What can wait and be waited for."""
 
     __slots__ = ("id", "job_id", "name", "previous", "submitted")
@@ -125,9 +126,10 @@ class Task(Node):
     """One call of a function, to be made by some worker."""
 
     __slots__ = (
-        "attempt", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "entrypoint", "error",
-        "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path", "max_attempts", "org_id", "priority",
-        "queue", "result", "retry_policy", "run_at", "started_at", "status", "timeout_seconds", "type", "worker_id",
+        "attempt", "claimed_at", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "entrypoint",
+        "error", "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path", "max_attempts", "org_id",
+        "priority", "queue", "result", "retry_policy", "run_at", "started_at", "status", "timeout_seconds", "type",
+        "worker_id",
     )  # fmt: skip
     kind = "task"
 
@@ -172,6 +174,7 @@ class Task(Node):
         self.log_path: str | None = None
         self.worker_id: int | None = None
         self.created_at: datetime | None = None
+        self.claimed_at: datetime | None = None
         self.started_at: datetime | None = None
         self.completed_at: datetime | None = None
         if group is not None:
@@ -184,7 +187,7 @@ class Task(Node):
         for name in (
             "job_id", "group_id", "entrypoint", "type", "queue", "priority", "max_attempts", "timeout_seconds",
             "concurrency_key", "concurrency_limit", "idempotency_key", "org_id", "attempt", "failures", "error",
-            "log_path", "worker_id", "created_at", "started_at", "completed_at",
+            "log_path", "worker_id", "created_at", "claimed_at", "started_at", "completed_at",
         ):  # fmt: skip
             setattr(task, name, row[name])
         task.run_at = row["available_at"]
@@ -196,7 +199,7 @@ class Task(Node):
 
 
 @dataclass(slots=True)
-class Job:
+class Job(metaclass=Selectable):
     """One run of a workflow."""
 
     id: int

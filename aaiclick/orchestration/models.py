@@ -1,8 +1,24 @@
-"""The words for states, as the rest of the world imports them."""
+"""Jobs, tasks, groups, dependencies, workers and their states.
+
+`Job`, `Task`, `Group` and `Worker` are light classes; in a query each stands for its table (`aaiclick.store.models`).
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.store.words import JobStatus, TaskStatus, WorkerStatus
 from aaiclick.store.workers import Worker
 
-__all__ = ["JobStatus", "TaskStatus", "Worker", "WorkerStatus"]
+if TYPE_CHECKING:
+    from aaiclick.store.models import Dependency
+
+__all__ = ["Dependency", "Group", "Job", "JobStatus", "Task", "TaskStatus", "Worker", "WorkerStatus"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Dependency":  # a mapped class: SQLAlchemy is imported with it, and only then
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("aaiclick.store.models").Dependency

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
+from dataclasses import fields
 
 from aaiclick.orchestration.graph import Job
 
 
 def run_job_test(job: Job, *, timeout_seconds: float = 300.0) -> Job:
-    """Run a job's tasks in this process until the job has ended; returns the job as it is then.
+    """Run a job's tasks in this process until the job has ended; updates the given job and returns it.
 
     It blocks, whether called from ordinary or from asynchronous code. Tasks run as in a worker, with retries and logs;
     tasks of other jobs in the same database may run along. Raises TimeoutError if the job takes longer.
@@ -31,4 +32,6 @@ def run_job_test(job: Job, *, timeout_seconds: float = 300.0) -> Job:
     thread.join()
     if trouble:
         raise trouble[0]
-    return outcome[0]
+    for column in fields(job):
+        setattr(job, column.name, getattr(outcome[0], column.name))
+    return job

@@ -24,6 +24,7 @@ from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.leases import Lane, Lease, Tally
 from aaiclick.store.outcomes import acknowledge
+from aaiclick.store.selectable import Selectable
 from aaiclick.store.statements import statement
 from aaiclick.store.words import WorkerStatus
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Worker:
+class Worker(metaclass=Selectable):
     """A process that runs tasks: of every org, or of `org_id` alone if it came with that org's credential."""
 
     id: int
@@ -89,6 +90,19 @@ async def register_worker(
 async def set_worker_status(connection: Connection, worker_id: int, status: WorkerStatus) -> bool:
     """ACTIVE or IDLE; False if the worker counts as stopped: then it must register anew."""
     return await connection.fetchval(statement("set_worker_status"), worker_id, status.value) is not None
+
+
+async def renew_worker(connection: Connection, worker_id: int, *, now: datetime | None = None) -> None:
+    """Renew the heartbeat of a worker that has not stopped."""
+    if await connection.execute(statement("beat"), worker_id, 0, 0, now) != "UPDATE 0":
+        return
+    if await connection.fetchval(statement("worker_exists"), worker_id):
+        raise ConflictError(f"Worker {worker_id} has stopped.", remedy="Register a new worker.")
+    raise unknown_worker(worker_id)
+
+
+def unknown_worker(worker_id: object) -> NotFoundError:
+    return NotFoundError(f"There is no worker {worker_id}.", remedy="'aaiclick workers ls' lists the workers.")
 
 
 async def release_worker(connection: Connection, worker_id: int, *, now: datetime | None = None) -> set[int]:

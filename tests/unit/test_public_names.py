@@ -19,6 +19,8 @@ PUBLIC = {
     ],
     "aaiclick.operators": ["CHUNK_ROWS", "Handle", "foreach", "map", "reduce"],
     "aaiclick.orchestration": [
+        "Context",
+        "Dependency",
         "Group",
         "Health",
         "Job",

@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM workers WHERE id = $1)
