@@ -260,13 +260,17 @@ def aaiclick_clickhouse(aaiclick_stack: _Stack) -> Generator[ClickHouseTarget]:
 
 @pytest.fixture
 def aaiclick_env(
-    aaiclick_postgres: PostgresTarget, aaiclick_clickhouse: ClickHouseTarget, monkeypatch: pytest.MonkeyPatch
+    aaiclick_postgres: PostgresTarget,
+    aaiclick_clickhouse: ClickHouseTarget,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Generator[None]:
-    """Settings of this process and its children point at this test's databases."""
+    """Settings of this process and its children point at this test's databases and log directory."""
     from aaiclick.settings import get_settings
 
     monkeypatch.setenv("AAICLICK_DATABASE_URL", aaiclick_postgres.dsn)
     monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", aaiclick_clickhouse.url)
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()

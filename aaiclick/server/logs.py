@@ -64,19 +64,19 @@ def _write(path: Path, mark: bytes, offset: int, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+b") as file:
-        begin = _begin(file, mark)
-        file.seek(begin + min(offset, LARGEST_LOG))
+        file.seek(_begin(file, mark) + min(offset, LARGEST_LOG))
         file.write(data[: max(0, LARGEST_LOG - offset)])
 
 
 def _begin(file: BinaryIO, mark: bytes) -> int:
-    """Where the attempt's part begins: at its mark, or at the end of what there is."""
-    place = 0
-    for line in file:
-        if line.startswith(mark):
-            return place
-        place += len(line)
-    return place
+    """Where the attempt's part begins: at its mark, or on a new line at the end of the file."""
+    content = b"\n" + file.read()
+    found = content.find(b"\n" + mark)
+    if found >= 0:
+        return found
+    if not content.endswith(b"\n"):  # an earlier attempt ended within a line
+        file.write(b"\n")
+    return file.tell()
 
 
 async def follow_log(

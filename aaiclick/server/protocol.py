@@ -94,7 +94,6 @@ class Completed(Sent):
 
     lease: LeaseForm
     result: Any = None
-    log_path: Words | None = Field(default=None, description="Whether there is a log; where, the server knows better")
     seconds: Ran | None = None
     awaits: Annotated[list[Id], Field(max_length=MANY)] = Field(
         default_factory=list, description="Tasks that it added and returns: it completes when they have"
@@ -115,7 +114,6 @@ class Failed(Sent):
     delay_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = Field(
         default=None, description="Before it is tried again [by the policy of the task]"
     )
-    log_path: Words | None = None
     seconds: Ran | None = None
     charged: bool = True
     outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT"] = "FAILED"

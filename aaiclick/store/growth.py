@@ -69,10 +69,10 @@ async def hand_over(
     if len(rows) < len(awaits) or any(row["added_by"] != lease.task_id for row in rows):
         foreign = sorted(set(awaits) - {row["id"] for row in rows if row["added_by"] == lease.task_id})
         error = f"It returned tasks that it had not added itself: {', '.join(map(str, foreign))}."
-        return Failure(lease, error, "returned foreign tasks", permanent=True, log_path=success.log_path)
+        return Failure(lease, error, "returned foreign tasks", permanent=True)
     unmet = sum(row["status"] != "COMPLETED" for row in rows)
     row = await connection.fetchrow(
-        statement("return_tasks"), lease.task_id, lease.attempt, lease.token, success.result, success.log_path,
+        statement("return_tasks"), lease.task_id, lease.attempt, lease.token, success.result,
         seconds_since(success.began), unmet, now,
     )  # fmt: skip
     await connection.execute(statement("await_returned"), awaits, lease.task_id)

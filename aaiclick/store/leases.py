@@ -65,7 +65,6 @@ class Success:
 
     lease: Lease
     result: str | None = None
-    log_path: str | None = None
     began: float | None = None
     """By the monotonic clock of this machine: its wall clock may be wrong."""
     awaits: Sequence[int] = ()
@@ -85,7 +84,6 @@ class Failure:
     fingerprint: str
     permanent: bool = False
     delay_seconds: float = 0.0
-    log_path: str | None = None
     began: float | None = None
     """By the monotonic clock of this machine."""
     charged: bool = True

@@ -123,7 +123,6 @@ def _refusal(success: Success, tables: Mapping[int, str]) -> Failure:
         f"It returned an Object in table {tables[success.lease.task_id]}, which is not its own: released or unknown.",
         NOT_HELD,
         permanent=True,
-        log_path=success.log_path,
         began=success.began,
     )
 
@@ -209,7 +208,6 @@ def _columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
     return (
         *columns([success.lease for success in successes]),
         _column([success.result for success in successes]),
-        _column([success.log_path for success in successes]),
         _column([seconds_since(success.began) for success in successes]),
     )
 
@@ -227,7 +225,6 @@ def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:
         [failure.permanent for failure in failures],
         [failure.delay_seconds for failure in failures],
         [failure.charged for failure in failures],
-        [failure.log_path for failure in failures],
         [seconds_since(failure.began) for failure in failures],
         [failure.expired for failure in failures],
         [failure.outcome for failure in failures],

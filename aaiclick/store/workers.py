@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -75,12 +76,24 @@ async def register_worker(
     queues: Sequence[str] = (),
     worker_id: int | None = None,
     org_id: UUID | None = None,
+    log_directory: Path | None = None,
 ) -> Worker:
-    """A new worker that is ACTIVE from now on; one that has an org works for it alone."""
+    """A new worker that is ACTIVE from now on; one that has an org works for it alone.
+
+    The logs of its tasks are `{task id}.log` in `log_directory`.
+    """
     key = worker_id if worker_id is not None else get_snowflake_id()
     async with faults.statement("register_worker"):
         row = await connection.fetchrow(
-            statement("register_worker"), key, hostname, pid, pool_size, version, list(queues), org_id
+            statement("register_worker"),
+            key,
+            hostname,
+            pid,
+            pool_size,
+            version,
+            list(queues),
+            org_id,
+            None if log_directory is None else str(log_directory),
         )
     if row is None:
         raise ConflictError(f"Worker {key} is another one.", remedy="Register with a new id.")

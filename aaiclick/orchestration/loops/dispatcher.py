@@ -18,6 +18,7 @@ from aaiclick._version import __version__
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.runtimes import functions
 from aaiclick.orchestration.runtimes.sqs import TaskQueue
+from aaiclick.settings import get_logs_dir
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import dispatches, queue
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -100,7 +101,7 @@ class Dispatcher:
             for claim in claims:
                 await queue.register_worker(
                     connection, worker_id=worker_id, hostname=f"lambda:{target.place}", pid=0, version=__version__,
-                    queues=[name], org_id=org_id,
+                    queues=[name], org_id=org_id, log_directory=get_logs_dir(),
                 )  # fmt: skip
                 try:
                     event = functions.event_of(claim, worker_id, self._lease_seconds)

@@ -115,6 +115,7 @@ class DirectLine(Line):
             pool_size=worker.pool_size,
             version=worker.version,
             queues=worker.queues,
+            log_directory=worker.log_directory,
         )
 
     async def keep_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:

@@ -56,7 +56,6 @@ def success_form(success: Success) -> Form:
     return effects | {
         "lease": lease_form(success.lease),
         "result": loaded(success.result),
-        "log_path": success.log_path,
         "seconds": seconds_since(success.began),
         "awaits": [str(task_id) for task_id in success.awaits],
         "tables": None if success.tables is None else list(success.tables),
@@ -67,7 +66,6 @@ def success_of(form: Mapping[str, Any]) -> Success:
     return Success(
         lease_of(form["lease"]),
         dumped(form["result"]),
-        form["log_path"],
         began_before(form["seconds"]),
         tuple(int(task_id) for task_id in form["awaits"]),
         None if form["tables"] is None else tuple(form["tables"]),
@@ -82,7 +80,6 @@ def failure_form(failure: Failure) -> Form:
         "fingerprint": failure.fingerprint,
         "permanent": failure.permanent,
         "delay_seconds": failure.delay_seconds,
-        "log_path": failure.log_path,
         "seconds": seconds_since(failure.began),
         "charged": failure.charged,
         "outcome": failure.outcome,

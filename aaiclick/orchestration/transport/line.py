@@ -51,6 +51,8 @@ class Registration:
     pool_size: int = 1
     version: str | None = None
     queues: Sequence[str] = ()
+    log_directory: Path | None = None
+    """A server's workers send their logs: it uses its own directory."""
 
 
 class Line(ABC):

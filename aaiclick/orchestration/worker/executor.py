@@ -42,6 +42,7 @@ from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
+from aaiclick.orchestration.worker.log_shipping import spool_path
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
 from aaiclick.orchestration.worker.witness import Witness
 from aaiclick.store.leases import Claim, Failure, Lease, Success
@@ -81,8 +82,6 @@ class Running:
     ending: Ending | None = None
     told_at: float = 0.0
     """When it was told to end."""
-    log_sent: int = 0
-    """Bytes of the log that were passed on."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def end(self, why: Ending) -> None:
@@ -157,7 +156,7 @@ class Executor:
             return _failure(running, error, self.transport.secrets)
         finally:
             running.log.close()
-        return Success(running.claim.lease, result, _log_path(running), running.began, awaits, tables, effects)
+        return Success(running.claim.lease, result, running.began, awaits, tables, effects)
 
     async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None, str | None]:
         """The result as JSON text, the tasks it waits for, the tables within it (None if no table plays a part), and
@@ -377,7 +376,6 @@ def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failu
         fingerprint=mark,
         permanent=permanent,
         delay_seconds=policy.delay_seconds(claim.failures + 1),
-        log_path=_log_path(running),
         began=running.began,
     )
 
@@ -415,12 +413,11 @@ def _beyond_us(error: BaseException) -> TracebackType | None:
     return trace or error.__traceback__
 
 
-def _log_path(running: Running) -> str | None:
-    return str(running.log.path) if running.log.used else None
-
-
-def make_running(claim: Claim, log_directory: Path, default_timeout_seconds: float) -> Running:
-    """A claimed task, not begun."""
+def make_running(
+    claim: Claim, log_directory: Path, default_timeout_seconds: float, *, spooled: bool = False
+) -> Running:
+    """A claimed task, not begun. A spooled log has a file per attempt, which is sent to the server."""
     seconds = claim.timeout_seconds or default_timeout_seconds
-    log = TaskLog(log_directory, claim.lease.task_id, claim.lease.attempt)
+    path = spool_path(log_directory, claim.lease) if spooled else log_directory / f"{claim.lease.task_id}.log"
+    log = TaskLog(path, claim.lease.attempt)
     return Running(claim, log, seconds, time.monotonic() + seconds)

@@ -21,6 +21,7 @@ from aaiclick.orchestration.transport import Line, forms
 from aaiclick.orchestration.transport.line import GONE
 from aaiclick.orchestration.transport.remote import remote_of
 from aaiclick.orchestration.worker.executor import Ending, Executor, Outcome, Running, make_running
+from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Setup
 from aaiclick.orchestration.worker.setup import make_executor
@@ -58,6 +59,7 @@ class _Invocation:
         self._lease: Lease = forms.lease_of(self._task["lease"])
         self._worker_id = int(event["worker_id"])
         self._lease_seconds = float(event["lease_seconds"])
+        self._log_sent = 0
         self._setup = setup
 
     async def run(self, seconds: float | None) -> dict[str, str]:
@@ -70,7 +72,7 @@ class _Invocation:
             await executor.close()
             return self._said("lost")
         timeout = get_settings().worker_task_timeout_seconds
-        running = make_running(claim, self._setup.log_directory, timeout)
+        running = make_running(claim, self._setup.log_directory, timeout, spooled=True)
         if seconds is not None:
             running.deadline = min(running.deadline, time.monotonic() + seconds)
         try:
@@ -104,17 +106,21 @@ class _Invocation:
         outcome = await executor.execute(running)
         running.job = None  # nothing more is to be told to the task
         with contextlib.suppress(*GONE):
-            await line.send_log(self._lease, running.log.path, running.log_sent)
+            await line.send_log(self._lease, running.log.path, self._log_sent)
         return await self._say(line, outcome)
 
     async def _watch(self, line: Line, running: Running) -> None:
-        """Keep the lease, hear of a cancel, keep the time."""
-        beat = time.monotonic()
+        """Renew the lease, check for a cancel and for the time limit, send the log."""
+        beat = shipped = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             if now > running.deadline:
                 running.end(Ending.TIMEOUT)
+            if now - shipped > SHIP_SECONDS:
+                shipped = now
+                with contextlib.suppress(*GONE):
+                    self._log_sent = await line.send_log(self._lease, running.log.path, self._log_sent)
             if now - beat < self._lease_seconds / 3:
                 continue
             beat = now

@@ -220,7 +220,7 @@ async def _serve(end: socket.socket) -> None:
 
 
 async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:
-    running = make_running(claim, setup.log_directory, FOREVER_SECONDS)
+    running = make_running(claim, setup.log_directory, FOREVER_SECONDS, spooled=executor.transport.sends_logs)
     outcome = await executor.execute(running)
     assert outcome is not None  # noqa: S101  (a lease is lost only to the parent's knowledge)
     return json.dumps(forms.outcome_form(outcome)).encode() + b"\n"

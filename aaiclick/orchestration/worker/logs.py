@@ -4,9 +4,9 @@
 variable follows `await` and `asyncio.to_thread`; thread pools and threads that a task starts are taught to follow it
 too. The `logging` module writes to the same place. Output outside any task goes where it always went.
 
-A log file is made at the first character, so a silent task costs nothing. One file holds all attempts of a task; a
-line `=== attempt N, TIME ===` begins each. An attempt may write LIMIT_BYTES; the rest is counted and dropped, and the
-log says so.
+A log file is created at the first character, so a silent task costs nothing, and written without a buffer, so that a
+crash loses nothing. One file holds all attempts of a task; a line `=== attempt N, TIME ===` begins each. An attempt may
+write LIMIT_BYTES; the rest is counted and dropped, and the log says so. Subprocesses write to the worker's own output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -32,7 +31,6 @@ from aaiclick.settings import get_settings
 T = TypeVar("T")
 
 LIMIT_BYTES = 10_000_000
-FLUSH_SECONDS = 0.2
 PIECE_CHARACTERS = 1_000_000
 
 _HEADING = re.compile(r"=== attempt (\d+), ")
@@ -41,32 +39,26 @@ _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaicl
 
 
 class TaskLog:
-    """The log of one attempt; safe between threads."""
+    """The log of one attempt; safe between threads.
 
-    __slots__ = ("_attempt", "_directory", "_dropped", "_file", "_flushed", "_lock", "_lost", "_task_id", "_written")
+    Each write goes to the file at once, without a buffer: what was written before a crash or a kill is there.
+    """
 
-    def __init__(self, directory: Path, task_id: int, attempt: int) -> None:
-        self._directory = directory
-        self._task_id = task_id
+    __slots__ = ("_attempt", "_dropped", "_handle", "_lock", "_lost", "_written", "closed", "path")
+
+    def __init__(self, path: Path, attempt: int) -> None:
+        self.path = path
+        self.closed = False
+        """Whether the attempt is over: later output is not its own."""
         self._attempt = attempt
-        self._file: io.BufferedWriter | None = None
+        self._handle: int | None = None
         self._lock = threading.Lock()
         self._written = 0
         self._dropped = 0
-        self._flushed = 0.0
         self._lost = False
 
-    @property
-    def path(self) -> Path:
-        return self._directory / f"{self._task_id}.log"
-
-    @property
-    def used(self) -> bool:
-        """Whether anything was written."""
-        return self._written > 0
-
     def write(self, text: str) -> None:
-        """Very long texts go piece by piece: encoding a gigabyte at once would take another one."""
+        """Very long texts are written in pieces, to bound the memory for their encoded form."""
         for start in range(0, len(text), PIECE_CHARACTERS):
             data = text[start : start + PIECE_CHARACTERS].encode(errors="backslashreplace")
             with self._lock:
@@ -75,57 +67,69 @@ class TaskLog:
                 except OSError:
                     self._lose()
 
-    def flush(self) -> None:
-        with self._lock:
-            try:
-                if self._file is not None:
-                    self._file.flush()
-            except OSError:
-                self._lose()
-
     def close(self) -> None:
         with self._lock:
+            self.closed = True
             try:
                 self._close()
             except OSError:
                 self._lose()
 
     def _write(self, data: bytes) -> None:
-        if self._written >= LIMIT_BYTES or self._lost:
+        if self._written >= LIMIT_BYTES or self._lost or self.closed:
             self._dropped += len(data)
             return
-        file = self._file or self._open()
         room = LIMIT_BYTES - self._written
-        file.write(data[:room])
         self._written += len(data)
         self._dropped += max(0, len(data) - room)
-        now = time.monotonic()
-        if now - self._flushed > FLUSH_SECONDS:
-            file.flush()
-            self._flushed = now
+        if self._handle is None:
+            self._handle = self._open()
+            _write_all(self._handle, self._heading(self._handle) + data[:room])
+        else:
+            _write_all(self._handle, data[:room])
 
     def _close(self) -> None:
-        if self._file is None:
+        if self._handle is None:
             return
         if self._dropped:
-            self._file.write(f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n".encode())
-        self._file.close()
-        self._file = None
+            notice = f"\n=== {self._dropped} bytes past the limit of {LIMIT_BYTES} were dropped ===\n"
+            _write_all(self._handle, notice.encode())
+        os.close(self._handle)
+        self._handle = None
 
-    def _open(self) -> io.BufferedWriter:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(handle, "ab")
-        self._file.write(f"=== attempt {self._attempt}, {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} ===\n".encode())
-        return self._file
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            return os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self.path, flags, 0o600)
+
+    def _heading(self, handle: int) -> bytes:
+        """The first line of an attempt; an earlier attempt may have ended within a line."""
+        size = os.fstat(handle).st_size
+        line_end = b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return line_end + f"=== attempt {self._attempt}, {moment} ===\n".encode()
 
     def _lose(self) -> None:
         """A full disk costs a task the rest of its log, never its outcome."""
         self._lost = True
-        if self._file is not None:
+        if self._handle is not None:
             with suppress(OSError):
-                self._file.close()
-        self._file = None
+                os.close(self._handle)
+        self._handle = None
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def current_log() -> TaskLog | None:
+    """The log of the attempt that this context belongs to, while it lasts."""
+    log = _current.get()
+    return None if log is None or log.closed else log
 
 
 class _Divided(io.TextIOBase):
@@ -139,18 +143,15 @@ class _Divided(io.TextIOBase):
         return "utf-8"
 
     def write(self, text: str) -> int:
-        log = _current.get()
+        log = current_log()
         if log is None:
             return self._original.write(text)
         log.write(text)
         return len(text)
 
     def flush(self) -> None:
-        log = _current.get()
-        if log is None:
+        if current_log() is None:
             self._original.flush()
-        else:
-            log.flush()
 
     def isatty(self) -> bool:
         return False
@@ -166,7 +167,7 @@ class _TaskHandler(logging.Handler):
     """Sends records to the log of the current task."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = _current.get()
+        log = current_log()
         if log is not None:
             try:
                 log.write(self.format(record) + "\n")

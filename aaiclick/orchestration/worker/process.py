@@ -280,7 +280,9 @@ class WorkerProcess:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _begin(self, claim: Claim) -> None:
-        running = make_running(claim, self._duty.log_directory, self._duty.task_timeout_seconds)
+        running = make_running(
+            claim, self._duty.log_directory, self._duty.task_timeout_seconds, spooled=self._transport.sends_logs
+        )
         self._running[claim.lease.task_id] = running
         running.job = asyncio.create_task(self._work(running))
 
@@ -316,16 +318,16 @@ class WorkerProcess:
         return suspected(await self._executor.execute(running))
 
     async def _pass_on(self, running: Running) -> None:
-        """Send what is left of a log while the lease holds; a log that cannot be sent costs nobody its outcome."""
+        """Send the log while the lease holds; what the supervisor has sent of it before is overwritten with the same.
+
+        A log that cannot be sent does not change the outcome.
+        """
         running.job = None  # nothing more is to be told to the task
         with contextlib.suppress(*GONE):
             line = await self._transport.open()
-            await self._send_log(line, running)
+            await line.send_log(running.claim.lease, running.log.path, 0)
         with contextlib.suppress(OSError):
             running.log.path.unlink()
-
-    async def _send_log(self, line: Line, running: Running) -> None:
-        running.log_sent = await line.send_log(running.claim.lease, running.log.path, running.log_sent)
 
     def _give_back_unbegun(self) -> None:
         self._outcomes.extend(claim.lease for _, claim in self._ahead)
@@ -396,9 +398,6 @@ class WorkerProcess:
     async def _look_after(self, line: Line) -> None:
         await self._reconcile(line)
         await self._report(line)
-        if self._transport.sends_logs:
-            for running in [each for each in self._running.values() if each.job is not None]:
-                await self._send_log(line, running)
         self._look()
         self._expect(await line.next_due())
 

@@ -40,6 +40,7 @@ from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.transport import Line, Transport, make_transport
 from aaiclick.orchestration.transport.line import GONE, Registration, patience
+from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS, LogShipper
 from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup, in_words
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
@@ -185,13 +186,14 @@ class Supervisor:
         self._plan = plan
         self._children: dict[int, Child] = {}
         self._stopping = asyncio.Event()
-        self._transport = make_transport(plan.setup.work, plan.setup.clickhouse)
+        self._transport = make_transport(plan.setup.work, plan.setup.clickhouse, sends_logs=plan.setup.sends_logs)
+        self._shipper = LogShipper(plan.setup.log_directory)
         self._absence = Absence()
         lease = plan.duty.lease_seconds
         house = max(lease, HOUSE_SECONDS)
-        self._births, self._leases, self._limits, self._loops, self._events, self._runtimes = (
+        self._births, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs = (
             Insistent(self._transport, self._absence, self._children, seconds)
-            for seconds in (lease, lease / 3, lease, house, house, house)
+            for seconds in (lease, lease / 3, lease, house, house, house, house)
         )
         self._bell = router.Bell()
         self._heard = time.monotonic()
@@ -213,6 +215,7 @@ class Supervisor:
         """Work until all processes have ended for good; only then says what went wrong with one of them."""
         beside = (
             self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
+            self._ship_logs,
         )  # fmt: skip
         keepers = [asyncio.create_task(steadily(work, until=(UnreachableError,))) for work in beside]
         try:
@@ -222,7 +225,9 @@ class Supervisor:
             for keeper in keepers:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
-            for line in (self._births, self._leases, self._limits, self._loops, self._events, self._runtimes):
+            for line in (
+                self._births, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
+            ):  # fmt: skip
                 line.close()
             await self._transport.close()
         errors = [end for end in ends if end is not None]
@@ -268,12 +273,20 @@ class Supervisor:
 
     def _registration(self, worker_id: int) -> Registration:
         duty = self._plan.duty
-        return Registration(worker_id, socket.gethostname(), os.getpid(), duty.concurrency, __version__, duty.queues)
+        return Registration(
+            worker_id, socket.gethostname(), os.getpid(), duty.concurrency, __version__, duty.queues, duty.log_directory
+        )
 
     async def _settle(self, child: Child, code: int) -> None:
         """A process has ended: what it still held goes back, and whoever did it pays if we know."""
         crashed = None if code == FINISHED or child.overdue else in_words(code)
-        await self._births.do(lambda line: line.settle(child.worker_id, child.overdue, crashed))
+
+        async def settle(line: Line) -> None:
+            if self._transport.sends_logs:
+                await self._shipper.ship_last(line, child.worker_id)
+            await line.settle(child.worker_id, child.overdue, crashed)
+
+        await self._births.do(settle)
 
     def _hang_up(self) -> None:
         """Processes take the end of their input as the order to give everything back."""
@@ -354,6 +367,12 @@ class Supervisor:
 
     async def _tidy(self) -> None:
         await tidy_logs.run(self._plan.duty.log_directory, keep_seconds=get_settings().retention_seconds)
+
+    async def _ship_logs(self) -> None:
+        """Send logs of an HTTP worker while their tasks run."""
+        while self._transport.sends_logs:
+            await asyncio.sleep(SHIP_SECONDS)
+            await self._logs.do(lambda line: self._shipper.ship(line, list(self._children)))
 
     async def _route_once(self, line: Line) -> None:
         await self._bell.listen(line.connection)

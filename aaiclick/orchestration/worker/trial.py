@@ -15,8 +15,7 @@ from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
-from aaiclick.scratch import scratch_directory
-from aaiclick.settings import get_settings
+from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store import queue, reads
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
@@ -30,14 +29,17 @@ async def run_until_job_ends(job_id: int) -> Job:
     settings = get_settings()
     postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
     await prepare(postgres, embedded=settings.postgres is None)
-    with scratch_directory("aaiclick-logs-") as logs, captured_output():
-        directory = settings.log_dir or logs
-        directory.mkdir(parents=True, exist_ok=True)
+    directory = get_logs_dir(settings)
+    with captured_output():
         setup = Setup(postgres, clickhouse, directory, settings.task_modules, (), str(Path.cwd()))
         connection = await connect(postgres)
         try:
             me = await queue.register_worker(
-                connection, hostname=socket.gethostname(), pid=os.getpid(), pool_size=CONCURRENCY
+                connection,
+                hostname=socket.gethostname(),
+                pid=os.getpid(),
+                pool_size=CONCURRENCY,
+                log_directory=directory,
             )
             duty = Duty(
                 worker_id=me.id,

@@ -17,6 +17,7 @@ from aaiclick.server import protocol
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.work import own_leases
 from aaiclick.server.routing import Call, Caller, Routes
+from aaiclick.settings import get_logs_dir
 from aaiclick.store import supervision, workers
 from aaiclick.store.leases import Tally
 
@@ -39,6 +40,7 @@ async def register(call: Caller, body: protocol.Registration) -> protocol.Regist
             version=body.version,
             queues=body.queues,
             org_id=call.principal.org_id,
+            log_directory=get_logs_dir(call.service.settings),
         )
     return protocol.Registered(worker_id=str(made.id))
 

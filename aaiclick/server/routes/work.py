@@ -26,7 +26,7 @@ from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.orchestration.sharing import MARK
 from aaiclick.orchestration.transport import forms
 from aaiclick.server import protocol
-from aaiclick.server.logs import log_path, write_part
+from aaiclick.server.logs import write_part
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import given_tables, reading
 from aaiclick.server.routing import Call, Caller, Routes
@@ -54,7 +54,7 @@ async def exchange(call: Caller, body: protocol.Exchange) -> Response:
     async with _working(call, body.worker_id) as connection:
         said = [*(each.lease for each in body.completed), *(each.lease for each in body.failed), *body.released]
         mine = await own_leases(call, connection, said)
-        ended = [await _success(call, connection, each, mine) for each in body.completed if _is_of(each.lease, mine)]
+        ended = [await _success(connection, each, mine) for each in body.completed if _is_of(each.lease, mine)]
         refused = [each for each in ended if isinstance(each, Failure)]
         accepted, claims = await queue.acknowledge_and_claim(
             connection,
@@ -62,7 +62,7 @@ async def exchange(call: Caller, body: protocol.Exchange) -> Response:
             successes=[each for each in ended if isinstance(each, Success)],
             failures=[
                 *refused,
-                *[await _failure(call, connection, each) for each in body.failed if _is_of(each.lease, mine)],
+                *[await _failure(connection, each) for each in body.failed if _is_of(each.lease, mine)],
             ],
             releases=[lease_of(each) for each in body.released if _is_of(each, mine)],
             limit=body.limit,
@@ -148,7 +148,7 @@ async def heartbeat(call: Caller, body: protocol.Heartbeat) -> protocol.Heartbea
 async def complete(call: Caller, body: protocol.Completed) -> None:
     """Say that an attempt succeeded."""
     async with call.service.owner() as connection:
-        ended = await _success(call, connection, body, await _own(call, connection, body.lease))
+        ended = await _success(connection, body, await _own(call, connection, body.lease))
         if isinstance(ended, Failure):
             _accepted(ended.lease, await queue.acknowledge(connection, worker_id=0, failures=[ended]))
             raise RequestError(ended.error, remedy="Nothing of it was kept.")
@@ -164,7 +164,7 @@ async def fail(call: Caller, body: protocol.Failed) -> None:
     """Say that an attempt failed."""
     async with call.service.owner() as connection:
         await _own(call, connection, body.lease)
-        failure = await _failure(call, connection, body)
+        failure = await _failure(connection, body)
         _accepted(failure.lease, await queue.acknowledge(connection, worker_id=0, failures=[failure]))
 
 
@@ -329,19 +329,16 @@ def _queues(body: protocol.Ask) -> list[str]:
     return body.queues
 
 
-async def _success(
-    call: Call, connection: Connection, form: protocol.Completed, holds: Mapping[int, bool]
-) -> Success | Failure:
+async def _success(connection: Connection, form: protocol.Completed, holds: Mapping[int, bool]) -> Success | Failure:
     """What an attempt of ours came to; a failure if it would leave behind what is not its own."""
     lease = lease_of(form.lease)
-    path = None if form.log_path is None else str(log_path(call.service.settings, lease.task_id))
     effects = None
     if form.effects is not None:
         row = await reads.get_task(connection, lease.task_id)
         try:
             effects = await checked_effects(connection, row, form.effects.model_dump(mode="json"))
         except CatalogError as error:
-            return Failure(lease, error.what, "effects refused", True, 0.0, path, began_before(form.seconds))
+            return Failure(lease, error.what, "effects refused", True, 0.0, began_before(form.seconds))
     result = forms.dumped(form.result)
     named = set(form.tables or ())
     if result is not None and MARK in result:  # whatever the worker says of it
@@ -352,7 +349,6 @@ async def _success(
     return Success(
         lease,
         result,
-        path,
         began_before(form.seconds),
         tuple(int(task_id) for task_id in form.awaits),
         tables_within,
@@ -360,7 +356,7 @@ async def _success(
     )
 
 
-async def _failure(call: Call, connection: Connection, form: protocol.Failed) -> Failure:
+async def _failure(connection: Connection, form: protocol.Failed) -> Failure:
     lease = lease_of(form.lease)
     delay = form.delay_seconds
     if delay is None:
@@ -372,7 +368,6 @@ async def _failure(call: Call, connection: Connection, form: protocol.Failed) ->
         form.fingerprint,
         form.permanent,
         delay,
-        None if form.log_path is None else str(log_path(call.service.settings, lease.task_id)),
         began_before(form.seconds),
         form.charged,
         form.outcome,

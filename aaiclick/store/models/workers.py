@@ -41,6 +41,7 @@ class Worker(Row, table=True):
     queues: list[str] = many_words()
     org_id: UUID | None = uuid("orgs.id", null=True)
     drain_requested_at: datetime | None = moment()
+    log_directory: str | None = words(null=True)
 
     __table_args__ = (
         CheckConstraint("pool_size >= 1", name="pool_size"),

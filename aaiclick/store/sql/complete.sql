@@ -2,18 +2,18 @@
 -- What has a group, dependents or a concurrency key is left for the longer way; a task that gains a dependent
 -- meanwhile has its row changed by that, and is left too.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::float8[])
-        AS g (id, attempt, token, result, log_path, seconds)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
+        AS g (id, attempt, token, result, seconds)
 ),
 place AS MATERIALIZED (
     SELECT g.*, p.place FROM given g CROSS JOIN LATERAL (
         SELECT t.ctid AS place FROM tasks t WHERE t.id = g.id OFFSET 0) p
 ),
 done AS (
-    UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
-        result = p.result, log_path = p.log_path, error = NULL, started_at = coalesce(
-            coalesce($7::timestamptz, now()) - p.seconds * interval '1 second', t.started_at),
-        error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
+    UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
+        result = p.result, error = NULL, started_at = coalesce(
+            coalesce($6::timestamptz, now()) - p.seconds * interval '1 second', t.started_at),
+        error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
     FROM place p
     WHERE t.ctid = p.place AND t.id = p.id AND t.attempt = p.attempt AND t.lease_token = p.token
       AND NOT t.followed AND num_nonnulls(t.group_id, t.concurrency_key) < 1
@@ -31,8 +31,8 @@ settled AS (
             WHEN j.cancelled_tasks > 0 THEN 'CANCELLED'
             ELSE 'COMPLETED' END::job_status,
         completed_at = CASE WHEN j.open_tasks = n.tasks AND j.open_events = 0
-            THEN coalesce($7::timestamptz, now()) END,
-        updated_at = coalesce($7::timestamptz, now())
+            THEN coalesce($6::timestamptz, now()) END,
+        updated_at = coalesce($6::timestamptz, now())
     FROM tally n WHERE j.id = n.job_id AND j.id = ANY (ARRAY(SELECT id FROM locked))
 )
 SELECT id FROM done

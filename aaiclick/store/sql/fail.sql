@@ -1,16 +1,16 @@
 -- End attempts that did not succeed. A task whose cancel was asked for is cancelled; a permanent error ends it; too
 -- many charged failures make it a dead letter; else it waits for its next attempt: as long as the policy of its type says,
--- unless it has one of its own, by which the caller has computed the delay $7. $11 is set by the reaper: only a lease that
+-- unless it has one of its own, by which the caller has computed the delay $7. $10 is set by the reaper: only a lease that
 -- has really run out may be taken away.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::text[], $5::text[], $6::boolean[], $7::float8[],
-        $8::boolean[], $9::text[], $10::float8[], $11::boolean[], $12::attempt_outcome[])
-        AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, log_path, seconds, expired, outcome)
+        $8::boolean[], $9::float8[], $10::boolean[], $11::attempt_outcome[])
+        AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, seconds, expired, outcome)
 ),
 judged AS MATERIALIZED (
-    SELECT t.id, g.error, g.fingerprint, g.charged, g.log_path, t.worker_id, t.claimed_at,
-        coalesce(coalesce($13::timestamptz, now()) - g.seconds * interval '1 second', t.started_at) AS started_at,
-        coalesce($13::timestamptz, now()) + interval '1 second' * CASE
+    SELECT t.id, g.error, g.fingerprint, g.charged, t.log_path, t.worker_id, t.claimed_at,
+        coalesce(coalesce($12::timestamptz, now()) - g.seconds * interval '1 second', t.started_at) AS started_at,
+        coalesce($12::timestamptz, now()) + interval '1 second' * CASE
             WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
             THEN least(p.base_seconds * power(2::float8, least(t.failures, 62)), p.cap_seconds) * (1 + 0.1 * random())
             ELSE g.delay END AS retry_at,
@@ -21,7 +21,7 @@ judged AS MATERIALIZED (
         CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE g.outcome END AS outcome
     FROM given g CROSS JOIN LATERAL (
         SELECT * FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
-          AND (NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now()))
+          AND (NOT g.expired OR t.lease_expires_at <= coalesce($12::timestamptz, now()))
         FOR NO KEY UPDATE) t
     LEFT JOIN LATERAL (
         SELECT (y.retry_policy ->> 'base_seconds')::float8 AS base_seconds,
@@ -34,10 +34,10 @@ ended AS (
         readiness = CASE j.verdict WHEN 'RETRY' THEN 'TIME' END::task_readiness,
         available_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at ELSE t.available_at END,
         next_retry_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at END,
-        completed_at = CASE j.verdict WHEN 'RETRY' THEN NULL ELSE coalesce($13::timestamptz, now()) END,
+        completed_at = CASE j.verdict WHEN 'RETRY' THEN NULL ELSE coalesce($12::timestamptz, now()) END,
         failures = t.failures + (j.charged AND t.failures < t.max_attempts)::int, lease_token = NULL,
-        started_at = j.started_at, error = j.error, error_fingerprint = j.fingerprint, log_path = j.log_path,
-        updated_at = coalesce($13::timestamptz, now())
+        started_at = j.started_at, error = j.error, error_fingerprint = j.fingerprint,
+        updated_at = coalesce($12::timestamptz, now())
     FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
     RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, j.verdict AS status,
         t.queue, t.type, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
@@ -45,7 +45,7 @@ ended AS (
 history AS (
     INSERT INTO task_attempts (task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error,
         error_fingerprint, log_path)
-    SELECT id, attempt, charged, outcome, worker_id, claimed_at, started_at, coalesce($13::timestamptz, now()), error,
+    SELECT id, attempt, charged, outcome, worker_id, claimed_at, started_at, coalesce($12::timestamptz, now()), error,
         fingerprint, log_path FROM ended
 )
 SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue,

@@ -1,12 +1,12 @@
 -- Complete leased tasks that others may be waiting for; what follows from it is told to groups, tasks and jobs next.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::text[], $6::float8[])
-        AS g (id, attempt, token, result, log_path, seconds)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
+        AS g (id, attempt, token, result, seconds)
 )
-UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
-    result = g.result, log_path = g.log_path, error = NULL, started_at = coalesce(
-        coalesce($7::timestamptz, now()) - g.seconds * interval '1 second', t.started_at),
-    error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
+UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
+    result = g.result, error = NULL, started_at = coalesce(
+        coalesce($6::timestamptz, now()) - g.seconds * interval '1 second', t.started_at),
+    error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
 FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
 RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,

@@ -1,6 +1,7 @@
 """Jobs from authoring to result: what a user writes, run by a real worker in this process."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,19 @@ async def test_a_running_task_adds_to_its_job():
     done = run_job_test(await create_job("growing", create_task(grow)))
     assert done.status is JobStatus.COMPLETED
     assert sorted(ran) == ["grown 0", "grown 1", "grown 2"]
+
+
+async def say(word: str) -> None:
+    print(word)
+
+
+def test_log_of_a_test_run_is_where_the_task_says():
+    async def run() -> str | None:
+        async with OrchContext():
+            spoken = create_task(say, {"word": "hello"})
+            run_job_test(await create_job("spoken", spoken))
+            return (await get_task(spoken.id)).log_path
+
+    log_path = asyncio.run(run())
+    assert log_path is not None
+    assert Path(log_path).read_text().endswith("hello\n")

@@ -23,14 +23,12 @@ def test_a_task_is_claimed_kept_and_completed(site, hand) -> None:
     )
     for _ in range(2):  # said twice, there once
         hand.say("/v1/task/log", lease=task["lease"], offset=29, text="world\n")
-    assert (
-        hand.say("/v1/task/complete", lease=task["lease"], result={"x": 1}, log_path="/etc/passwd").status_code == 204
-    )
+    [row] = site.sql("SELECT log_path FROM tasks WHERE id = $1", int(task_id))
+    assert row["log_path"] == str(site.logs / f"{task_id}.log")
+    assert hand.say("/v1/task/complete", lease=task["lease"], result={"x": 1}).status_code == 204
     assert show(site, task_id)["result"] == {"x": 1}
     log = site.as_("reader").get(f"/v1/tasks/{task_id}/log").json()["text"]
     assert log == "=== attempt 1, now ===\nhello world\n"
-    [row] = site.sql("SELECT log_path FROM tasks WHERE id = $1", int(task_id))
-    assert row["log_path"] == str(site.logs / f"{task_id}.log")
     counted = [{"queue": task["queue"], "completed": 1}]
     assert hand.say("/v1/worker/count", worker_id=hand.id, queues=counted).status_code == 204
     rows = site.sql("SELECT org_id, completed, failed FROM queue_minutes WHERE queue = 'whole'")
@@ -175,3 +173,14 @@ def test_who_leads_by_way_of_a_server_does_so_for_a_short_term(site, hand) -> No
     assert hand.say("/v1/worker/house", worker_id=hand.id, term_seconds=1.5).status_code == 204
     assert site.sql(until, int(hand.id))[0]["seconds"] <= 1.5
     assert hand.say("/v1/worker/house", worker_id=hand.id, term_seconds=60).status_code == 422
+
+
+def test_an_attempt_sent_after_a_torn_one_begins_on_its_own_line(site, hand) -> None:
+    task_id = enqueue(site, "torn")
+    for attempt in (1, 2):
+        [task] = hand.claim(queues=["torn"])
+        for _ in range(2):
+            hand.say("/v1/task/log", lease=task["lease"], offset=0, text=f"=== attempt {attempt}, now ===\ntorn")
+        assert hand.say("/v1/task/release", lease=task["lease"]).status_code == 204
+    log = site.as_("reader").get(f"/v1/tasks/{task_id}/log").json()["text"]
+    assert log == "=== attempt 1, now ===\ntorn\n=== attempt 2, now ===\ntorn"

@@ -71,7 +71,13 @@ class Ward:
     async def start(self, faults: str = "", **duty: Any) -> int:
         """A process with a worker row of its own; returns its pid."""
         connection = await connect(self._target)
-        worker = await register_worker(connection, hostname="nursery", pid=os.getpid(), org_id=self._org_id)
+        worker = await register_worker(
+            connection,
+            hostname="nursery",
+            pid=os.getpid(),
+            org_id=self._org_id,
+            log_directory=self._duty.log_directory,
+        )
         await connection.close()
         order = {"setup": self._setup.to_json(), "duty": replace(self._duty, worker_id=worker.id, **duty).to_json()}
         return await self._nursery.ask("start", order=json.dumps(order), faults=faults, marks=str(self._directory))

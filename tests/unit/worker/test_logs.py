@@ -14,7 +14,7 @@ from aaiclick.orchestration.worker.logs import Excerpt, TaskLog, captured_output
 
 async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
     """One task of several that talk across each other."""
-    log = TaskLog(directory, number, 1)
+    log = TaskLog(directory / f"{number}.log", 1)
     set_log(log)
     for line in range(3):
         print(f"out {number} {line}")
@@ -48,15 +48,14 @@ def test_output_outside_a_task_goes_where_it_always_went(capsys):
 
 
 def test_a_silent_task_has_no_file(tmp_path):
-    log = TaskLog(tmp_path, 1, 1)
+    log = TaskLog(tmp_path / "1.log", 1)
     log.close()
-    assert not log.used
     assert not log.path.exists()
 
 
 def test_a_log_is_capped_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "LIMIT_BYTES", 100)
-    log = TaskLog(tmp_path, 1, 1)
+    log = TaskLog(tmp_path / "1.log", 1)
     for _ in range(1000):
         log.write("x" * 10)
     log.close()
@@ -67,7 +66,7 @@ def test_a_log_is_capped_and_says_so(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_attempts_share_a_file_and_can_be_told_apart(tmp_path, size):
     for attempt in (1, 2, 3):
-        log = TaskLog(tmp_path, 7, attempt)
+        log = TaskLog(tmp_path / "7.log", attempt)
         log.write(f"this is {attempt}\n")
         log.close()
     log = (tmp_path / "7.log").read_text() + "=== attempt what?"
@@ -83,7 +82,7 @@ def test_attempts_share_a_file_and_can_be_told_apart(tmp_path, size):
 
 
 def test_anything_can_be_printed(tmp_path):
-    log = TaskLog(tmp_path, 1, 1)
+    log = TaskLog(tmp_path / "1.log", 1)
     log.write("ünïcödé ☃ \udc80 \x00\n")
     log.close()
     assert "ünïcödé ☃ \\udc80 \x00" in log.path.read_text()
@@ -97,16 +96,15 @@ def test_streams_are_put_back():
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path):
-    log = TaskLog(tmp_path, 1, 1)
+    log = TaskLog(tmp_path / "1.log", 1)
     log.path.symlink_to("/dev/full")
     for _ in range(3):
         log.write("x" * 100_000)
-        log.flush()
     log.close()
 
 
 def test_a_directory_that_was_removed_comes_back(tmp_path):
-    log = TaskLog(tmp_path / "gone", 1, 1)
+    log = TaskLog(tmp_path / "gone" / "1.log", 1)
     log.write("said")
     log.close()
     assert "said" in log.path.read_text()
@@ -114,7 +112,37 @@ def test_a_directory_that_was_removed_comes_back(tmp_path):
 
 def test_a_place_that_is_no_directory_costs_the_log_and_nothing_else(tmp_path):
     (tmp_path / "file").touch()
-    log = TaskLog(tmp_path / "file", 1, 1)
+    log = TaskLog(tmp_path / "file" / "1.log", 1)
     log.write("said")
     log.close()
-    assert not log.used
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_text_is_in_the_file_before_a_line_ends(tmp_path):
+    log = TaskLog(tmp_path / "1.log", 1)
+    log.write("no line end")
+    assert log.path.read_text().endswith("===\nno line end")
+    log.close()
+
+
+def test_an_attempt_begins_on_its_own_line_after_a_torn_one(tmp_path):
+    torn = TaskLog(tmp_path / "1.log", 1)
+    torn.write("torn")
+    following = TaskLog(tmp_path / "1.log", 2)
+    following.write("second\n")
+    excerpt = Excerpt(2)
+    assert excerpt.feed(torn.path.read_text()).splitlines()[1:] == ["second"]
+    torn.close()
+    following.close()
+
+
+def test_output_after_the_end_of_an_attempt_is_not_in_its_log(tmp_path, capsys):
+    log = TaskLog(tmp_path / "1.log", 1)
+    with captured_output():
+        before = set_log(log)
+        print("within")
+        log.close()
+        print("after")
+        set_log(before.old_value if isinstance(before.old_value, TaskLog) else None)
+    assert "after" not in log.path.read_text()
+    assert capsys.readouterr().out == "after\n"

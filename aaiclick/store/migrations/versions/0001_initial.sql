@@ -606,6 +606,7 @@ CREATE TABLE workers (
     queues text[] NOT NULL DEFAULT '{}',
     org_id uuid,
     drain_requested_at timestamptz,
+    log_directory text,
     CONSTRAINT workers_pkey PRIMARY KEY (id),
     CONSTRAINT workers_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT workers_pool_size CHECK (pool_size >= 1),

@@ -1,0 +1,76 @@
+"""Sends the logs of an HTTP worker's running attempts to the server.
+
+The supervisor does it: a task that blocks its process, or kills it, does not keep its last lines from the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from aaiclick.errors import UnreachableError
+from aaiclick.orchestration.transport import Line
+from aaiclick.orchestration.transport.line import GONE
+from aaiclick.store.leases import Lease
+
+SHIP_SECONDS = 1.0
+
+_logger = logging.getLogger(__name__)
+
+
+def spool_path(directory: Path, lease: Lease) -> Path:
+    """The file that holds one attempt's log until the server has all of it."""
+    return directory / f"{lease.task_id}-{lease.attempt}.log"
+
+
+class LogShipper:
+    """Remembers how much of each file in the spool directory was sent."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._sent: dict[Path, int] = {}
+
+    async def ship(self, line: Line, worker_ids: Sequence[int]) -> None:
+        """Send what the attempts of these workers have written since the last call."""
+        sizes = await asyncio.to_thread(_sizes, self._directory)
+        self._sent = {path: sent for path, sent in self._sent.items() if path in sizes}
+        if all(self._sent.get(path) == size for path, size in sizes.items()):
+            return
+        for worker_id in worker_ids:
+            await self._ship_held(line, worker_id)
+
+    async def ship_last(self, line: Line, worker_id: int) -> None:
+        """Send the rest of the logs of a worker process that has ended, while its leases hold; then delete them."""
+        if not await asyncio.to_thread(_sizes, self._directory):
+            return
+        try:
+            leases = await self._ship_held(line, worker_id)
+        except (UnreachableError, OSError):
+            raise
+        except GONE as error:
+            _logger.warning("Logs of worker %s were not sent: %s", worker_id, error)
+            return
+        for lease in leases:
+            with suppress(OSError):
+                spool_path(self._directory, lease).unlink()
+
+    async def _ship_held(self, line: Line, worker_id: int) -> list[Lease]:
+        leases = [task.lease for task in await line.held(worker_id)]
+        for lease in leases:
+            path = spool_path(self._directory, lease)
+            self._sent[path] = await line.send_log(lease, path, self._sent.get(path, 0))
+        return leases
+
+
+def _sizes(directory: Path) -> dict[Path, int]:
+    """The size of each file."""
+    sizes: dict[Path, int] = {}
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                sizes[Path(entry.path)] = entry.stat().st_size
+    return sizes
