@@ -189,9 +189,13 @@ class Exchanged(Claims):
 
 
 class Fetched(BaseModel):
-    """A task to run, its arguments complete: results of other tasks are in their places."""
+    """A task to run, its arguments complete: results of other tasks are in their places. An event of a Lambda function
+    is the same, without a credential.
+    """
 
     task: Claimed
+    worker_id: Id = Field(description="The worker that holds the lease")
+    lease_seconds: float = Field(description="How long a heartbeat renews the lease")
     clickhouse: ClickHouse | None
     no_clickhouse: str | None
 

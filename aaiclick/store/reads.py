@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aaiclick.store.references import resolve, results_needed
 from aaiclick.store.statements import statement
 from aaiclick.store.words import DEFAULT_ORG_ID
 
@@ -66,6 +68,16 @@ async def task_results(connection: Connection, job_id: int, task_ids: Sequence[i
     """Task id → what it returned, as JSON text; only of tasks of the job."""
     rows = await connection.fetch(statement("task_results"), list(task_ids), job_id)
     return {row["id"]: row["result"] for row in rows}
+
+
+async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: str) -> str:
+    """Arguments of a task, as JSON text, with the results of other tasks of its job in their places."""
+    given = json.loads(kwargs)
+    needed = results_needed(given)
+    if not needed or job_id is None:
+        return kwargs
+    found = await task_results(connection, job_id, sorted(needed))
+    return json.dumps(resolve(given, {task_id: text and json.loads(text) for task_id, text in found.items()}))
 
 
 async def job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:

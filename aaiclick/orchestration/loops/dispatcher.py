@@ -104,7 +104,7 @@ class Dispatcher:
                     queues=[name], org_id=org_id, log_directory=get_logs_dir(),
                 )  # fmt: skip
                 try:
-                    event = functions.event_of(claim, worker_id, self._lease_seconds)
+                    event = await functions.make_event(connection, claim, worker_id, self._lease_seconds)
                     await functions.invoke(target.place, event)
                 except AaiclickError as error:
                     await queue.deregister_worker(connection, worker_id)

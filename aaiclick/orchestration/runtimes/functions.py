@@ -1,27 +1,33 @@
 """Functions of Lambda: each invocation is given one task that was claimed for it.
 
-The event has the shape of `/internal/task-fetch`: the task with its lease and its arguments, but no credential. What
-the function needs for the data of its organisation it asks the server for, with the key of its own environment.
+The event is what `/internal/task-fetch` answers for the same lease, without a credential (`clickhouse` is null): the
+function fetches that from the server with the key in its own environment.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from aaiclick.orchestration.runtimes.aws import call, client
 from aaiclick.orchestration.transport import forms
+from aaiclick.store import reads
 from aaiclick.store.leases import Claim
 
+if TYPE_CHECKING:
+    from aaiclick.store.engine import Connection
+
 EVENT_BYTES = 200_000
-"""Lambda takes 256 KB at a time: of more, the arguments are left out, and fetched by the function."""
+"""Lambda takes 256 KB at a time: of a larger event `kwargs` is null, and the function fetches the arguments."""
 
 
-def event_of(claim: Claim, worker_id: int, lease_seconds: float) -> dict[str, Any]:
-    """What the function is given."""
-    event = {"task": forms.claim_form(claim), "worker_id": str(worker_id), "lease_seconds": lease_seconds}
+async def make_event(connection: Connection, claim: Claim, worker_id: int, lease_seconds: float) -> dict[str, Any]:
+    """The payload of an invocation."""
+    kwargs = await reads.resolve_arguments(connection, claim.job_id, claim.kwargs)
+    event = forms.payload_form(replace(claim, kwargs=kwargs), worker_id, lease_seconds)
     if len(json.dumps(event)) > EVENT_BYTES:
-        event["task"] = {**forms.claim_form(claim), "kwargs": None}
+        event["task"]["kwargs"] = None
     return event
 
 

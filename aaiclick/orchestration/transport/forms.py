@@ -43,6 +43,19 @@ def claim_form(claim: Claim) -> Form:
     }
 
 
+def payload_form(claim: Claim, worker_id: int, lease_seconds: float) -> Form:
+    """A claimed task for the worker that runs it: the answer of `/internal/task-fetch`, and the event of a Lambda
+    function, which has no credential in it.
+    """
+    return {
+        "task": claim_form(claim),
+        "worker_id": str(worker_id),
+        "lease_seconds": lease_seconds,
+        "clickhouse": None,
+        "no_clickhouse": None,
+    }
+
+
 def claim_of(form: Mapping[str, Any]) -> Claim:
     return Claim(
         lease_of(form["lease"]), UUID(form["org_id"]), _number(form["job_id"]), _number(form["group_id"]), form["type"],

@@ -34,7 +34,7 @@ from aaiclick.store import queue, reads, tables
 from aaiclick.store.claims import leases_of_org
 from aaiclick.store.leases import Claim, Failure, Lease, Success, began_before
 from aaiclick.store.outcomes import NOT_HELD
-from aaiclick.store.references import resolve, results_needed, tables_in
+from aaiclick.store.references import tables_in
 from aaiclick.store.statements import statement
 from aaiclick.store.submit import add_to_job
 from aaiclick.store.words import DISPATCHER_QUEUE
@@ -103,18 +103,16 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
         assert row is not None  # noqa: S101  (it has just been found)
         if row["lease_token"] != lease.token:
             raise _lost(lease)
-        kwargs = json.loads(row["kwargs"])
-        needed = results_needed(kwargs)
-        if needed and job_id is not None:
-            found = await reads.task_results(connection, job_id, sorted(needed))
-            kwargs = resolve(kwargs, {task_id: forms.loaded(text) for task_id, text in found.items()})
+        kwargs = await reads.resolve_arguments(connection, job_id, row["kwargs"])
     async with _working(call, row["worker_id"]):
         pass  # the credential is that of the worker that holds the lease, who has to be the caller's
     claimed = Claim(
-        lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], json.dumps(kwargs),
+        lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], kwargs,
         row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
     )  # fmt: skip
-    return _respond({"task": forms.claim_form(claimed), **await _credential(call, row["worker_id"])})
+    lease_seconds = (row["lease_expires_at"] - row["last_heartbeat"]).total_seconds()
+    payload = forms.payload_form(claimed, row["worker_id"], lease_seconds)
+    return _respond({**payload, **await _credential(call, row["worker_id"])})
 
 
 @routes.post("/v1/task/start", Permission.WORKER)

@@ -9,13 +9,17 @@ import asyncio
 import json
 from subprocess import PIPE
 
+import httpx
 import pytest
 
 from aaiclick.catalog.errors import DagError
+from aaiclick.orchestration import create_job, create_task
 from aaiclick.orchestration.loops.dispatcher import Dispatcher
 from aaiclick.orchestration.runtimes import functions
 from aaiclick.orchestration.worker.trial import run_until_job_ends
 from aaiclick.settings import get_settings
+from aaiclick.store import queue
+from aaiclick.store.leases import Success
 from aaiclick.store.waiting import why_waiting
 from tests.hatchery import HATCHERY
 from tests.integration.catalog.conftest import JOBS, order
@@ -174,3 +178,29 @@ async def test_a_runtime_that_is_not_set_up_is_refused_with_its_place(shop, clou
     assert "AAICLICK_RUNTIMES=lambda=FUNCTION" in str(caught.value)
     assert len(caught.value.problems) == 4
     assert await shop.db.fetchval("SELECT count(*) FROM dag_versions") == 0
+
+
+async def test_an_event_is_what_task_fetch_answers_without_the_credential(cloud, runtimes, server, shop):
+    cloud.function("crunch")
+    first = create_task("m.first")
+    second = create_task("m.second", {"x": first, "n": 3}, queue="runtime:lambda", timeout_seconds=30)
+    await create_job("payload", second)
+    worker = await queue.register_worker(shop.db, hostname="h", pid=1)
+    (claim,) = await queue.claim(shop.db, worker_id=worker.id, limit=1, queues=[], lease_seconds=60)
+    await queue.acknowledge(shop.db, worker_id=worker.id, successes=[Success(claim.lease, '{"a": [7]}')])
+    await Dispatcher(runtimes, again_seconds=60, lease_seconds=45).run_once(shop.db)
+    (event,) = cloud.events()
+    async with httpx.AsyncClient(
+        base_url=server["AAICLICK_SERVER"], headers={"Authorization": f"Bearer {server['AAICLICK_API_KEY']}"}
+    ) as client:
+        answer = await client.post("/internal/task-fetch", json={"lease": event["task"]["lease"]})
+    fetched = answer.json()
+    assert answer.status_code == 200, fetched
+    assert list(event) == list(fetched)
+    assert event["clickhouse"] is None
+    credential = {"clickhouse", "no_clickhouse"}
+    assert {name: value for name, value in event.items() if name not in credential} == {
+        name: value for name, value in fetched.items() if name not in credential
+    }
+    assert event["task"]["kwargs"] == {"x": {"a": [7]}, "n": 3}
+    assert event["lease_seconds"] == 45
