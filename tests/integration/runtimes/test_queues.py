@@ -115,3 +115,22 @@ async def test_lost_doubled_and_strange_messages_change_nothing(cloud, runtimes,
     rows = [await bench.task(each) for each in tasks]
     assert [(row["status"], row["attempt"]) for row in rows] == [("COMPLETED", 1)] * 5
     assert cloud.waiting() == 0
+
+
+async def test_dispatcher_tasks_run_in_the_worker_that_dispatches(cloud, runtimes, bench, transport):
+    """Nothing is sent to SQS or Lambda for them, though both are set up; a worker without a database leaves them."""
+    cloud.function("crunch")
+    tasks = await bench.enqueue_many(3, "nothing", queue="runtime:dispatcher")
+    variables = {"AAICLICK_RUNTIMES": f"ecs_udf={cloud.url},lambda=crunch"}
+    if transport == "server":
+        assert bench.start("--drain", **variables).wait() == 0
+        assert [(await bench.task(task_id))["attempt"] for task_id in tasks] == [0] * 3
+        return
+    worker = bench.start(**variables)
+    rows = [await bench.until(task_id, lambda row: row["completed_at"] is not None) for task_id in tasks]
+    assert [row["status"] for row in rows] == ["COMPLETED"] * 3
+    own = {worker.process.pid, *(child.pid for child in worker.children())}
+    pids = await bench.rows("SELECT DISTINCT w.pid FROM tasks t JOIN workers w ON w.id = t.worker_id")
+    assert {row["pid"] for row in pids} <= own
+    assert (cloud.events(), cloud.messages()) == ([], [])
+    assert await bench.rows("SELECT * FROM dispatches") == []
