@@ -1,0 +1,56 @@
+"""Timestamps are of the database's clock: those of submitters and workers may be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aaiclick.chaos.servers import wrong_clock
+
+DAYS = 400
+SUBMIT = """
+import asyncio, datetime
+from aaiclick.orchestration import OrchContext, create_job, create_task, enqueue, register_worker
+async def main():
+    async with OrchContext():
+        tasks = create_task("users_tasks.nothing"), create_task("users_tasks.fail", max_attempts=2)
+        job = await create_job("clock", tasks)
+        await enqueue("users_tasks.nothing")
+        await register_worker("elsewhere", 1)
+        print(job.id, datetime.datetime.now().year)
+asyncio.run(main())
+"""
+COLUMNS = """
+    SELECT table_name, column_name FROM information_schema.columns
+    WHERE table_schema = 'public' AND data_type = 'timestamp with time zone'
+"""
+
+
+@pytest.mark.parametrize("days", [DAYS, -DAYS])
+async def test_no_timestamp_is_of_a_process_whose_clock_is_wrong(bench, aaiclick_env, tmp_path, days):
+    variables = wrong_clock(tmp_path, days * 86_400)
+    ((start,),) = await bench.rows("SELECT now()")
+    beside = {**os.environ, **variables}  # `aaiclick_env` leads to the databases, whatever the worker goes by
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", SUBMIT], env=beside, capture_output=True, text=True, check=True
+    )
+    job_id, year = map(int, run.stdout.split())
+    assert year != start.year
+    assert bench.start("--drain", forked=False, **variables).wait(60) == 0
+    (job,) = await bench.rows("SELECT * FROM jobs WHERE id = $1", job_id)
+    assert job["status"] == "RUNNING"  # one of its tasks waits for its retry
+    ((end,),) = await bench.rows("SELECT now()")
+    seen = set()
+    for table, column in await bench.rows(COLUMNS):
+        for row in await bench.rows(f'SELECT "{column}" AS at FROM "{table}" WHERE "{column}" IS NOT NULL'):
+            seen.add(f"{table}.{column}")
+            assert abs((row["at"] - end).days) < DAYS / 2, f"{table}.{column}: {row['at']}"
+    assert seen >= {
+        "jobs.created_at", "jobs.started_at", "jobs.deadline_at", "tasks.created_at", "tasks.claimed_at",
+        "tasks.started_at", "tasks.completed_at", "tasks.next_retry_at", "task_attempts.ended_at",
+        "workers.started_at", "workers.last_heartbeat", "workers.stopped_at",
+    }  # fmt: skip
