@@ -32,7 +32,7 @@ from aaiclick.store import catalog_dags as store
 from aaiclick.store.cancel import cancel_tasks
 from aaiclick.store.clock import clock
 from aaiclick.store.orgs import get_org
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.words import DEFAULT_ORG_ID, Cancellation
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -170,11 +170,12 @@ async def roll_back(
         if before["id"] != found["id"]:
             catch_up_id = await _serve(connection, org_id, dag, found["id"], returning=True)
     left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
-    cancelled = await cancel_tasks(connection, left) if left else set[int]()
+    answers = (await cancel_tasks(connection, left)).values() if left else ()
+    cancelled = sum(answer is not Cancellation.OVER for answer in answers)
     diff = diff_dags(load_dag(before["yaml"]), dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
     return Deployed(
-        found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=len(cancelled),
+        found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
         catch_up_id=catch_up_id,
     )  # fmt: skip
 

@@ -11,13 +11,22 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, took_seconds
 from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.kinds import ID, PLACE
-from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.output import (
+    Row,
+    cancellation_text,
+    named,
+    note,
+    output_option,
+    print_record,
+    print_records,
+    print_rows,
+)
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.store import control, reads
 from aaiclick.store.tables import release_jobs
-from aaiclick.store.words import JobStatus
+from aaiclick.store.words import Cancellation, JobStatus
 
 if TYPE_CHECKING:
     import asyncpg
@@ -87,22 +96,22 @@ def show(job_id: int, output: str) -> None:
 @jobs.command()
 @click.argument("job_ids", type=ID, nargs=-1, required=True)
 def cancel(job_ids: tuple[int, ...]) -> int:
-    """End jobs: what waits is cancelled, what runs is told to stop."""
+    """Cancel jobs: waiting tasks end at once, running ones are told to stop."""
 
-    async def end(connection: Connection, job_id: int) -> bool:
+    async def end(connection: Connection, job_id: int) -> str:
         async with recorded(connection):
             job = await find_job(connection, job_id)
-            ended = await control.cancel_job(connection, job_id)
+            outcome = await control.cancel_job(connection, job_id)
             await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
-        return ended
+        return outcome
 
-    async def work(connection: Connection) -> list[bool]:
+    async def work(connection: Connection) -> list[str]:
         return [await end(connection, job_id) for job_id in job_ids]
 
-    ended = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
-    for job_id, done in zip(job_ids, ended, strict=True):
-        note(f"Job {job_id} is cancelled." if done else f"Job {job_id} was over already.")
-    return 0 if all(ended) else EXIT_FAILED
+    outcomes = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
+    for job_id, outcome in zip(job_ids, outcomes, strict=True):
+        note(cancellation_text(f"Job {job_id}", outcome))
+    return EXIT_FAILED if Cancellation.OVER in outcomes else 0
 
 
 @jobs.command()

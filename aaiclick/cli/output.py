@@ -88,6 +88,16 @@ def note(message: str) -> None:
     click.echo(message, err=True)
 
 
+def cancellation_text(name: str, outcome: str) -> str:
+    match outcome:
+        case "cancelled":
+            return f"{name} is cancelled."
+        case "requested":
+            return f"Cancellation of {name[0].lower()}{name[1:]} requested."
+        case _:
+            return f"{name} was over already."
+
+
 def _print_table(records: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console  # heavy: only a terminal needs it
     from rich.table import Table

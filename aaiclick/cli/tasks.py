@@ -17,7 +17,16 @@ from aaiclick.cli import remote
 from aaiclick.cli.database import first_line, moment, seconds, took_seconds, with_database
 from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.cli.kinds import ID, PLACE
-from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
+from aaiclick.cli.output import (
+    Row,
+    cancellation_text,
+    named,
+    note,
+    output_option,
+    print_record,
+    print_records,
+    print_rows,
+)
 from aaiclick.cli.remote import reach
 from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
@@ -26,6 +35,7 @@ from aaiclick.orchestration.worker.logs import Excerpt
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store import control, reads
 from aaiclick.store.waiting import Reason, why_waiting
+from aaiclick.store.words import Cancellation
 
 if TYPE_CHECKING:
     import asyncpg
@@ -116,27 +126,27 @@ def why(task_id: int, output: str) -> None:
 @tasks.command()
 @click.argument("task_ids", type=ID, nargs=-1, required=True)
 def cancel(task_ids: tuple[int, ...]) -> int:
-    """End tasks: one that waits is cancelled, one that runs is told to stop."""
+    """Cancel tasks: a waiting one ends at once, a running one is told to stop."""
 
     task_ids = tuple(dict.fromkeys(task_ids))
 
-    async def work(connection: Connection) -> set[int]:
+    async def work(connection: Connection) -> list[str]:
         async with recorded(connection):
             found = [await _task(connection, task_id) for task_id in task_ids]
-            ended = await control.cancel_tasks(connection, task_ids)
+            outcomes = await control.cancel_tasks(connection, task_ids)
             for row in found:
                 await note_deed(connection, row["org_id"], "task.cancel", str(row["id"]))
-        return ended
+        return [outcomes[task_id] for task_id in task_ids]
 
-    def ask(client: Client) -> set[int]:
+    def ask(client: Client) -> list[str]:
         for task_id in task_ids:  # all of them, or none
             client.get_task(task_id)
-        return {task_id for task_id in task_ids if client.cancel_task(task_id)}
+        return [client.cancel_task(task_id) for task_id in task_ids]
 
-    ended = reach(work, ask)
-    for task_id in task_ids:
-        note(f"Task {task_id} is cancelled." if task_id in ended else f"Task {task_id} was over already.")
-    return 0 if ended.issuperset(task_ids) else EXIT_FAILED
+    outcomes = reach(work, ask)
+    for task_id, outcome in zip(task_ids, outcomes, strict=True):
+        note(cancellation_text(f"Task {task_id}", outcome))
+    return EXIT_FAILED if Cancellation.OVER in outcomes else 0
 
 
 @tasks.command()

@@ -108,9 +108,9 @@ class AsyncClient:
         """Jobs, newest first; `limit` is the size of a page."""
         return self.pages(calls.get("/v1/jobs", status=status, limit=limit))
 
-    async def cancel_job(self, job_id: int) -> bool:
-        """End a job; False if it was over already."""
-        return bool((await self.call(calls.post(calls.named("jobs", job_id, "cancel"))))["ended"])
+    async def cancel_job(self, job_id: int) -> str:
+        """Cancel a job: "cancelled", "requested" while a worker still runs a task of it, "over" if it had ended."""
+        return (await self.call(calls.post(calls.named("jobs", job_id, "cancel"))))["outcome"]
 
     async def retry_job(self, job_id: int) -> int:
         """Start over what failed in a job; how many tasks came back."""
@@ -158,8 +158,9 @@ class AsyncClient:
         """What stands between a task and its end."""
         return await self.call(calls.get(calls.named("tasks", task_id, "why")))
 
-    async def cancel_task(self, task_id: int) -> bool:
-        return bool((await self.call(calls.post(calls.named("tasks", task_id, "cancel"))))["ended"])
+    async def cancel_task(self, task_id: int) -> str:
+        """Cancel a task; the answers are those of `cancel_job`."""
+        return (await self.call(calls.post(calls.named("tasks", task_id, "cancel"))))["outcome"]
 
     async def clear_task(self, task_id: int, also: Sequence[int] = ()) -> int:
         """Run a task and everything after it again, with others of its job if need be; how many that are."""

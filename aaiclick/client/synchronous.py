@@ -78,8 +78,8 @@ class Client:
         """Jobs, newest first; `limit` is the size of a page."""
         return self._each(self._client.jobs(status, limit=limit))
 
-    def cancel_job(self, job_id: int) -> bool:
-        """End a job; False if it was over already."""
+    def cancel_job(self, job_id: int) -> str:
+        """Cancel a job: "cancelled", "requested" while a worker still runs a task of it, "over" if it had ended."""
         return self._run(self._client.cancel_job(job_id))
 
     def retry_job(self, job_id: int) -> int:
@@ -121,7 +121,7 @@ class Client:
         """What stands between a task and its end."""
         return self._run(self._client.why(task_id))
 
-    def cancel_task(self, task_id: int) -> bool:
+    def cancel_task(self, task_id: int) -> str:
         return self._run(self._client.cancel_task(task_id))
 
     def clear_task(self, task_id: int, also: Sequence[int] = ()) -> int:

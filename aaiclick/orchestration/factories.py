@@ -24,7 +24,7 @@ from aaiclick.store.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.streaming import submit_slices
 from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.store.words import DEFAULT_QUEUE
+from aaiclick.store.words import DEFAULT_QUEUE, Cancellation
 from aaiclick.store.workers import renew_worker, unknown_worker
 
 if TYPE_CHECKING:
@@ -190,9 +190,12 @@ async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, 
 
 
 async def cancel_job(job_id: int) -> bool:
-    """End a job: what waits is cancelled, what runs is told to stop. False if it was over already."""
+    """Cancel a job: waiting tasks end at once, running ones are told to stop. False if it had ended before.
+
+    After True the job can no longer become COMPLETED.
+    """
     async with any_context() as context, context.connection() as connection:
-        return _is_id(job_id) and await control.cancel_job(connection, job_id)
+        return _is_id(job_id) and await control.cancel_job(connection, job_id) is not Cancellation.OVER
 
 
 async def get_task(task_id: int) -> Task:

@@ -12,6 +12,8 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from aaiclick.store.words import Cancellation
+
 LARGEST_ID = 2**63 - 1
 MANY = 10_000
 
@@ -146,10 +148,12 @@ class Released(BaseModel):
     tables: int
 
 
-class Ended(BaseModel):
-    """Whether there was something to end."""
+class Cancelled(BaseModel):
+    """What a cancellation did: `cancelled`: it is over. `requested`: a worker still has it, and it will end as
+    cancelled whatever that worker reports. `over`: it had ended before.
+    """
 
-    ended: bool
+    outcome: Cancellation
 
 
 class Job(BaseModel):

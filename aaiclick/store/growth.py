@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.leases import Failure, Success, seconds_since
+from aaiclick.store.leases import Failure, Success, cancelled_attempt, seconds_since
 from aaiclick.store.references import resolve, results_needed, tables_in
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import hold_results
@@ -62,9 +62,12 @@ async def hand_over(
 ) -> asyncpg.Record | Failure | None:
     """The task of a success waits for the tasks that it returned. None if its lease is lost; a failure if it cannot."""
     lease, awaits = success.lease, sorted(set(success.awaits))
-    held = await connection.fetchval(statement("hold_lease"), lease.task_id, lease.attempt, lease.token)
-    if held is None:
+    row = await connection.fetchrow(statement("hold_lease"), lease.task_id, lease.attempt, lease.token)
+    if row is None:
         return None
+    if row["cancelled"]:
+        return cancelled_attempt(success)
+    held = row["job_id"]
     rows = await connection.fetch(statement("follow"), awaits, held)
     if len(rows) < len(awaits) or any(row["added_by"] != lease.task_id for row in rows):
         foreign = sorted(set(awaits) - {row["id"] for row in rows if row["added_by"] == lease.task_id})

@@ -92,6 +92,23 @@ class Failure:
     """Only if the lease has run out: what the reaper says."""
 
 
+def cancelled_attempt(success: Success) -> Failure:
+    """The outcome of an attempt that succeeded after the cancellation of its task was requested.
+
+    `fail.sql` makes the task CANCELLED; with a lost lease it changes nothing.
+    """
+    return Failure(
+        success.lease,
+        "Cancelled while running; the result of the attempt was discarded.",
+        "cancelled",
+        permanent=True,
+        log_path=success.log_path,
+        began=success.began,
+        charged=False,
+        outcome="CANCELLED",
+    )
+
+
 @dataclass(slots=True)
 class HeartbeatAnswer:
     """What a worker learns from a heartbeat: leases it no longer has, and tasks whose cancel was asked for."""

@@ -17,7 +17,7 @@ from aaiclick.store import catalog_runs, tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.growth import Loosened, discard, hand_over
-from aaiclick.store.leases import Claim, Failure, Lease, Success, seconds_since
+from aaiclick.store.leases import Claim, Failure, Lease, Success, cancelled_attempt, seconds_since
 from aaiclick.store.propagate import linked, propagate
 from aaiclick.store.statements import statement
 
@@ -165,6 +165,8 @@ async def _end(
     failures = list(failures)
     if done:
         ended += await connection.fetch(statement("finish"), *_columns(done), now)
+        finished = {row["id"] for row in ended}
+        failures += [cancelled_attempt(success) for success in done if success.lease.task_id not in finished]
     for success in successes:
         if success.awaits:
             outcome = await hand_over(connection, success, loosened, now)

@@ -60,6 +60,14 @@ class WorkerStatus(StrEnum):
     STOPPED = "STOPPED"
 
 
+class Cancellation(StrEnum):
+    """The answer to a request to cancel a job or a task."""
+
+    CANCELLED = "cancelled"  # it has ended as CANCELLED, or as FAILED if something of it had failed before
+    REQUESTED = "requested"  # a worker has it; it will end as above whatever that worker reports
+    OVER = "over"  # it had ended before
+
+
 class AttemptOutcome(StrEnum):
     """How an attempt that did not succeed ended."""
 

@@ -146,13 +146,13 @@ async def events(call: Caller, job_id: shapes.PathId) -> list[shapes.Event]:
 
 
 @routes.post("/v1/jobs/{job_id}/cancel", Permission.WRITER)
-async def cancel(call: Caller, job_id: shapes.PathId) -> shapes.Ended:
-    """End a job: what waits is cancelled, what runs is told to stop."""
+async def cancel(call: Caller, job_id: shapes.PathId) -> shapes.Cancelled:
+    """Cancel a job: waiting tasks end at once, running ones are told to stop."""
     async with changing(call) as connection:
         await own_job(call, connection, job_id)
-        ended = await control.cancel_job(connection, job_id)
+        outcome = await control.cancel_job(connection, job_id)
         await note(call, connection, "job.cancel", job_id)
-    return shapes.Ended(ended=ended)
+    return shapes.Cancelled(outcome=outcome)
 
 
 @routes.post("/v1/jobs/{job_id}/retry", Permission.WRITER)

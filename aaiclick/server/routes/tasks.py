@@ -131,13 +131,13 @@ async def why(call: Caller, task_id: shapes.PathId) -> list[shapes.Reason]:
 
 
 @routes.post("/v1/tasks/{task_id}/cancel", Permission.WRITER)
-async def cancel(call: Caller, task_id: shapes.PathId) -> shapes.Ended:
-    """End a task: one that waits is cancelled, one that runs is told to stop."""
+async def cancel(call: Caller, task_id: shapes.PathId) -> shapes.Cancelled:
+    """Cancel a task: a waiting one ends at once, a running one is told to stop."""
     async with changing(call) as connection:
         await own_task(call, connection, task_id)
-        ended = await control.cancel_tasks(connection, [task_id])
+        outcomes = await control.cancel_tasks(connection, [task_id])
         await note(call, connection, "task.cancel", task_id)
-    return shapes.Ended(ended=task_id in ended)
+    return shapes.Cancelled(outcome=outcomes[task_id])
 
 
 @routes.post("/v1/tasks/{task_id}/clear", Permission.WRITER)

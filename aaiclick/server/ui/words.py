@@ -8,8 +8,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from aaiclick.store.words import Cancellation
+
 TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "COMPLETED")
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
+
+CANCELLATIONS = {
+    Cancellation.CANCELLED: "Cancelled.",
+    Cancellation.REQUESTED: "Cancellation requested.",
+    Cancellation.OVER: "It was over already.",
+}
 
 _NAMES = {"DEAD_LETTER": "Dead letter", "RETRYING": "Retrying", "LOST": "Lost", "TIMED_OUT": "Timed out"}
 _UNSEEN = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")

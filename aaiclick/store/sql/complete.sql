@@ -1,6 +1,6 @@
 -- Complete tasks that nothing waits for, with their jobs' counters: the whole way of most tasks, in one statement.
 -- What has a group, dependents or a concurrency key is left for the longer way; a task that gains a dependent
--- meanwhile has its row changed by that, and is left too.
+-- meanwhile has its row changed by that, and is left too; so is one whose cancellation was requested.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
         AS g (id, attempt, token, result, seconds)
@@ -16,7 +16,7 @@ done AS (
         error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
     FROM place p
     WHERE t.ctid = p.place AND t.id = p.id AND t.attempt = p.attempt AND t.lease_token = p.token
-      AND NOT t.followed AND num_nonnulls(t.group_id, t.concurrency_key) < 1
+      AND NOT t.followed AND num_nonnulls(t.group_id, t.concurrency_key, t.cancel_requested_at) < 1
     RETURNING t.id, t.job_id
 ),
 tally AS MATERIALIZED (SELECT job_id, count(*)::int AS tasks FROM done WHERE job_id IS NOT NULL GROUP BY job_id),

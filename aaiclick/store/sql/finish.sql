@@ -1,4 +1,5 @@
 -- Complete leased tasks that others may be waiting for; what follows from it is told to groups, tasks and jobs next.
+-- A task whose cancellation was requested is left out: it can only become CANCELLED.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
         AS g (id, attempt, token, result, seconds)
@@ -9,6 +10,7 @@ UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz
     error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
 FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+  AND t.cancel_requested_at IS NULL
 RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
     CASE WHEN t.followed THEN EXISTS (
         SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group') ELSE false END AS gates,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -35,112 +35,13 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Claim, Failure, Success
 from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, add_to_job, submit_job
+from aaiclick.store.words import Cancellation
 from aaiclick.targets import PostgresTarget
+from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 2
 LEASE_SECONDS = 60.0
-
-
-class Node:
-    def __init__(self, key: int, job: int, group: int | None, previous: set[int]) -> None:
-        self.key, self.job, self.group, self.previous = key, job, group, previous
-        self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
-        self.retry_at: timedelta | None = None
-        self.lease_until: timedelta | None = None
-        self.cancel_asked = False
-        self.added: tuple[int, int] | None = None
-        """The task and the attempt that added it."""
-        self.returned: set[int] | None = None
-        """It has run, and waits for these."""
-
-
-class Model:
-    """Tasks and groups, by id."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[int, Node] = {}
-        self.groups: dict[int, Node] = {}
-        self.clock = timedelta()
-
-    def succeeded(self, key: int) -> bool:
-        if key in self.tasks:
-            return self.tasks[key].status == "COMPLETED"
-        members = [n for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
-        return self.opened(key) and all(self.succeeded(member.key) for member in members)
-
-    def opened(self, group: int) -> bool:
-        node = self.groups[group]
-        return all(self.succeeded(p) for p in node.previous) and (node.group is None or self.opened(node.group))
-
-    def startable(self, task: Node) -> bool:
-        """Whether all it waits for has completed."""
-        return all(self.succeeded(p) for p in task.previous) and (task.group is None or self.opened(task.group))
-
-    def claimable(self) -> set[int]:
-        return {
-            t.key for t in self.tasks.values()
-            if self.startable(t) and t.returned is None
-            and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
-        }  # fmt: skip
-
-    def hopeless(self, key: int) -> bool:
-        """Whether a task or group can never complete as things are."""
-        if key in self.tasks:
-            return self.tasks[key].status in ("CANCELLED", "DEAD_LETTER") or (
-                self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
-            )
-        members = [n.key for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
-        return any(self.hopeless(m) for m in members) or self.barred(key)
-
-    def barred(self, group: int) -> bool:
-        node = self.groups[group]
-        return any(self.hopeless(p) for p in node.previous) or (node.group is not None and self.barred(node.group))
-
-    def spread(self) -> None:
-        """Cancel what can no longer run."""
-        changed = True
-        while changed:
-            changed = False
-            for task in self.tasks.values():
-                doomed = any(self.hopeless(p) for p in (*task.previous, *(task.returned or ()))) or (
-                    task.group is not None and self.barred(task.group)
-                )
-                if doomed and (task.status == "PENDING" or task.retry_at is not None):
-                    task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
-
-    def finish_returned(self) -> None:
-        """Tasks complete with the last of those they returned."""
-        waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
-        done = [t for t in waiting if all(self.succeeded(key) for key in t.returned or ())]
-        for task in done:
-            task.status, task.returned = "COMPLETED", None
-        if done:
-            self.finish_returned()
-
-    def take_back(self, task: int, attempt: int | None) -> None:
-        """What other attempts of a task have added is gone, with all that came of it."""
-        for nodes in (self.tasks, self.groups):
-            for node in list(nodes.values()):
-                if node.added is not None and node.added[0] == task and node.added[1] != attempt and node.key in nodes:
-                    del nodes[node.key]
-                    self.take_back(node.key, None)
-                    for other in (*self.tasks.values(), *self.groups.values()):
-                        other.previous.discard(node.key)
-
-    def staged(self, key: int) -> bool:
-        """Whether the task that added it has not completed yet."""
-        added = {**self.tasks, **self.groups}[key].added
-        adder = self.tasks.get(added[0]) if added else None
-        return adder is not None and adder.status != "COMPLETED" and adder.returned is None
-
-    def job_status(self, job: int) -> str:
-        states = [t for t in self.tasks.values() if t.job == job]
-        if any(t.status in ("PENDING", "CLAIMED") or t.retry_at is not None for t in states):
-            return "open"
-        if any(t.status in ("FAILED", "DEAD_LETTER") for t in states):
-            return "FAILED"
-        return "CANCELLED" if any(t.status == "CANCELLED" for t in states) else "COMPLETED"
 
 
 class Life(RuleBasedStateMachine):
@@ -200,11 +101,13 @@ class Life(RuleBasedStateMachine):
     @rule(target=jobs, data=st.data())
     def submit(self, data: st.DataObject) -> int:
         job = get_snowflake_id()
-        plan = self.draw_plan(data, job, [])
         try:
-            self.run(submit_job(self.db, NewJob(job, "j"), plan, now=self.now))
+            return self.submit_plan(job, self.draw_plan(data, job, []))
         except SubmitError:
             return 0  # a cycle through groups
+
+    def submit_plan(self, job: int, plan: Plan) -> int:
+        self.run(submit_job(self.db, NewJob(job, "j"), plan, now=self.now))
         self.learn(plan, job)
         return job
 
@@ -233,20 +136,24 @@ class Life(RuleBasedStateMachine):
             old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
             plan = self.draw_plan(data, job, [n for n in old if n != key])
             try:
-                self.run(add_to_job(self.db, job, plan, lease=claim.lease, now=self.now))
+                self.grow_plan(claim, plan)
             except LeaseLost:
                 assert not self.holds(claim)
-                return
             except SubmitError:
                 return
-            assert self.holds(claim)
-            self.learn(plan, job)
-            new = {n.id for n in (*plan.tasks, *plan.groups)}
-            for node in (*self.model.tasks.values(), *self.model.groups.values()):
-                if node.key in new:
-                    node.added = key, claim.lease.attempt
-                    if not node.previous & new and node.group not in new:
-                        node.previous.add(key)
+
+    def grow_plan(self, claim: Claim, plan: Plan) -> None:
+        key, job = claim.lease.task_id, claim.job_id
+        assert job is not None
+        self.run(add_to_job(self.db, job, plan, lease=claim.lease, now=self.now))
+        assert self.holds(claim)
+        self.learn(plan, job)
+        new = {n.id for n in (*plan.tasks, *plan.groups)}
+        for node in (*self.model.tasks.values(), *self.model.groups.values()):
+            if node.key in new:
+                node.added = key, claim.lease.attempt
+                if not node.previous & new and node.group not in new:
+                    node.previous.add(key)
 
     @rule(claims=leases, data=st.data())
     def hand_over(self, claims: list[Claim], data: st.DataObject) -> None:
@@ -257,19 +164,23 @@ class Life(RuleBasedStateMachine):
             if not own:
                 return
             awaits = data.draw(st.lists(st.sampled_from(own), min_size=1, max_size=2, unique=True), "returned")
-            mine = {key} if self.holds(claim) else set()
-            success = Success(claim.lease, '"r"', awaits=awaits)
-            assert (
-                self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=[success], now=self.now)) == mine
-            )
-            if mine:
-                task = self.model.tasks[key]
-                task.status, task.returned = "PENDING", set(awaits)
-                self.model.take_back(key, claim.lease.attempt)
-                for node in (*self.model.tasks.values(), *self.model.groups.values()):
-                    if node.added == (key, claim.lease.attempt):
-                        node.previous.discard(key)
-                self.model.spread()
+            self.return_tasks(claim, awaits)
+
+    def return_tasks(self, claim: Claim, awaits: list[int]) -> None:
+        key = claim.lease.task_id
+        mine = {key} if self.holds(claim) else set()
+        success = Success(claim.lease, '"r"', awaits=awaits)
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=[success], now=self.now)) == mine
+        if mine and self.model.tasks[key].cancel_asked:
+            self.model.tasks[key].status = "CANCELLED"
+        elif mine:
+            task = self.model.tasks[key]
+            task.status, task.returned = "PENDING", set(awaits)
+            self.model.take_back(key, claim.lease.attempt)
+            for node in (*self.model.tasks.values(), *self.model.groups.values()):
+                if node.added == (key, claim.lease.attempt):
+                    node.previous.discard(key)
+        self.model.spread()
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_twice(self, key: str) -> None:
@@ -284,6 +195,8 @@ class Life(RuleBasedStateMachine):
             queue.claim(self.db, worker_id=self.worker, limit=limit, queues=["default"],
                         lease_seconds=LEASE_SECONDS, now=self.now)
         )  # fmt: skip
+        if len(self.model.ready()) < limit:
+            self.model.promote()
         assert {c.lease.task_id for c in claims} <= expected
         assert len(claims) == min(limit, len(expected))
         for claim in claims:
@@ -304,10 +217,13 @@ class Life(RuleBasedStateMachine):
         successes = [Success(c.lease, '"r"') for c in claims]
         assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
         for key in mine:
-            self.model.tasks[key].status = "COMPLETED"
+            cancelled = self.model.tasks[key].cancel_asked
+            self.model.tasks[key].status = "CANCELLED" if cancelled else "COMPLETED"
         for key in mine & self.model.tasks.keys():
-            self.model.take_back(key, self.model.tasks[key].attempt)
+            if self.model.tasks[key].status == "COMPLETED":
+                self.model.take_back(key, self.model.tasks[key].attempt)
         self.model.finish_returned()
+        self.model.spread()
 
     @rule(claims=leases, permanent=st.booleans(), delay=st.sampled_from([0.0, 30.0]))
     def fail(self, claims: list[Claim], permanent: bool, delay: float) -> None:
@@ -374,7 +290,10 @@ class Life(RuleBasedStateMachine):
         if not job:
             return
         was_open = self.model.job_status(job) == "open"
-        assert self.run(control.cancel_job(self.db, job, now=self.now)) == was_open
+        outcome = self.run(control.cancel_job(self.db, job, now=self.now))
+        assert (outcome is not Cancellation.OVER) == was_open
+        held = any(t.job == job and t.status == "CLAIMED" for t in self.model.tasks.values())
+        assert (outcome is Cancellation.REQUESTED) == held
         if not was_open:
             return
         self.finished_jobs.add(job)
@@ -433,13 +352,68 @@ class Life(RuleBasedStateMachine):
         assert findings == [], (findings, INVARIANTS)
 
 
-@pytest.mark.timeout(600)
+@pytest.fixture
+def life(aaiclick_postgres: PostgresTarget) -> Iterator[Life]:
+    """The machine without a schedule: a test calls its rules in turn."""
+    loop = asyncio.new_event_loop()
+    machine = type("LifeHere", (Life,), {"target": aaiclick_postgres, "loop": loop})()
+    machine.begin()
+    yield machine
+    machine.the_database_agrees()
+    machine.teardown()
+    loop.close()
+
+
+def tasks(count: int, group: int | None = None) -> list[NewTask]:
+    return [NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS) for _ in range(count)]
+
+
+def test_completion_after_cancel_then_retry_keeps_the_groups_right(life: Life) -> None:
+    """Such a group was complete by its counters and not so marked: its dependents waited forever."""
+    group, dependents = NewGroup(get_snowflake_id(), "g"), tasks(2)
+    member = tasks(1, group.id)
+    job = life.submit_plan(
+        get_snowflake_id(), Plan([*member, *dependents], [group], [(group.id, each.id) for each in dependents])
+    )
+    claims = life.claim(limit=2)
+    life.cancel(job=job)
+    life.complete(claims=claims)
+    life.the_database_agrees()
+    life.retry(job=job)
+    life.the_database_agrees()
+    for _ in range(2):
+        life.complete(claims=life.claim(limit=3))
+    assert {task.status for task in life.model.tasks.values()} == {"COMPLETED"}
+
+
+def test_claim_promotes_every_due_retry_it_does_not_take(life: Life) -> None:
+    """A claim that finds too few ready tasks makes all due retries PENDING, and takes as many as it may."""
+    life.submit_plan(get_snowflake_id(), Plan(tasks(3), [], []))
+    life.fail(claims=life.claim(limit=3), permanent=False, delay=0.0)
+    life.claim(limit=1)
+    life.the_database_agrees()
+    assert sorted(task.status for task in life.model.tasks.values()) == ["CLAIMED", "PENDING", "PENDING"]
+
+
+def test_hand_over_after_cancel_is_cancelled(life: Life) -> None:
+    [task] = new = tasks(1)
+    job = life.submit_plan(get_snowflake_id(), Plan(new, [], []))
+    claims = life.claim(limit=1)
+    [added] = more = tasks(1)
+    life.grow_plan(claims[0], Plan(more, [], []))
+    life.cancel(job=job)
+    life.return_tasks(claims[0], [added.id])
+    assert life.model.tasks[task.id].status == "CANCELLED"
+
+
+@pytest.mark.timeout(int(os.environ.get("MACHINE_TIMEOUT", "600")))
 def test_every_life_keeps_the_invariants(aaiclick_postgres: PostgresTarget) -> None:
     loop = asyncio.new_event_loop()
     try:
         machine = type("LifeHere", (Life,), {"target": aaiclick_postgres, "loop": loop})
         lives = int(os.environ.get("MACHINE_LIVES", "25"))
+        steps = int(os.environ.get("MACHINE_STEPS", "25"))
         options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
-        run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=25, **options))
+        run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=steps, **options))
     finally:
         loop.close()

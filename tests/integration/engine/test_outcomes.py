@@ -13,7 +13,10 @@ from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.loops import deadlines, keeper, promoter, reaper, retention, scheduler
 from aaiclick.store import control, queue
 from aaiclick.store.engine import connect
+from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Failure, Lease, Success
+from aaiclick.store.plan import NewTask
+from aaiclick.store.words import Cancellation
 from tests.integration.engine.conftest import Engine
 
 
@@ -278,13 +281,41 @@ async def test_clear_takes_the_lease_from_whoever_works_downstream(engine: Engin
 async def test_a_job_is_cancelled_at_once_where_it_waits_and_by_its_worker_where_it_runs(engine: Engine) -> None:
     await engine.submit("a b:g c:g d", "g", "a>g g>d")
     (running,) = await engine.claim()
-    assert await control.cancel_job(engine.db, engine.id("job"))
+    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
     assert await engine.status("a", "b", "c", "d", "job") == "CLAIMED CANCELLED CANCELLED CANCELLED RUNNING"
     answer = await queue.heartbeat(engine.db, worker_id=engine.worker_id, leases=[running.lease], lease_seconds=60)
     assert answer.cancelled == {running.lease.task_id}
     await engine.fail(running)
     assert await engine.status("a", "job") == "CANCELLED CANCELLED"
-    assert not await control.cancel_job(engine.db, engine.id("job"))
+    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.OVER
+    await engine.check()
+
+
+@pytest.mark.parametrize("shape", [("a",), ("a b", "", "a>b"), ("a:g b", "g", "g>b")], ids=["plain", "chain", "group"])
+async def test_completion_after_an_acknowledged_cancel_is_cancelled(engine: Engine, shape: tuple[str, ...]) -> None:
+    await engine.submit(*shape)
+    (running,) = await engine.claim()
+    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await engine.complete(running, result='"r"') == {running.lease.task_id}
+    assert await engine.status("a", "job") == "CANCELLED CANCELLED"
+    row = await engine.db.fetchrow("SELECT outcome::text, charged, error FROM task_attempts")
+    assert row is not None
+    assert (row["outcome"], row["charged"]) == ("CANCELLED", False)
+    assert "discarded" in row["error"]
+    assert await engine.db.fetchval("SELECT result FROM tasks WHERE id = $1", engine.id("a")) is None
+    await engine.check()
+
+
+async def test_a_leased_task_without_a_job_can_only_become_cancelled(engine: Engine) -> None:
+    task_id = engine.id("alone")
+    await enqueue_tasks(engine.db, [NewTask(task_id, "alone")])
+    (running,) = await engine.claim()
+    answers = await control.cancel_tasks(engine.db, [task_id, 1])
+    assert answers == {task_id: Cancellation.REQUESTED, 1: Cancellation.OVER}
+    await engine.complete(running)
+    assert await engine.status("alone") == "CANCELLED"
+    assert await control.cancel_tasks(engine.db, [task_id]) == {task_id: Cancellation.OVER}
     await engine.check()
 
 
@@ -300,7 +331,7 @@ async def test_a_cancelled_job_can_be_taken_up_again(engine: Engine) -> None:
 
 async def test_a_cancelled_task_takes_along_what_waits_for_it(engine: Engine) -> None:
     await engine.submit("a b c", "", "a>b")
-    assert await control.cancel_tasks(engine.db, [engine.id("a")]) == {engine.id("a")}
+    assert await control.cancel_tasks(engine.db, [engine.id("a")]) == {engine.id("a"): Cancellation.CANCELLED}
     assert await engine.status("a", "b", "c") == "CANCELLED CANCELLED PENDING"
     assert await engine.run() == ["c"]
     assert await engine.status("job") == "CANCELLED"

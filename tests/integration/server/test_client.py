@@ -19,7 +19,7 @@ def test_jobs_and_tasks_by_the_client(site) -> None:
         [task] = client.tasks(job_id)
         assert client.get_task(int(task["id"]))["kwargs"] == {"x": 1}
         assert client.why(int(task["id"]))[0]["code"]
-        assert client.cancel_job(job_id)
+        assert client.cancel_job(job_id) == "cancelled"
         assert client.wait_for_job(job_id)["status"] == "CANCELLED"
         graph = client.create_job("g", tasks=[{"key": "a", "entrypoint": "m.a"}, {"key": "b", "entrypoint": "m.b"}])
         assert graph > job_id

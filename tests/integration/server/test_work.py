@@ -73,8 +73,8 @@ def test_a_job_is_listed_paused_cancelled_and_noted(site) -> None:
     assert writer.post(f"/v1/jobs/{job_id}/pause").status_code == 204
     assert writer.get(f"/v1/jobs/{job_id}").json()["paused_at"] is not None
     assert writer.post(f"/v1/jobs/{job_id}/resume").status_code == 204
-    assert writer.post(f"/v1/jobs/{job_id}/cancel").json() == {"ended": True}
-    assert writer.post(f"/v1/jobs/{job_id}/cancel").json() == {"ended": False}
+    assert writer.post(f"/v1/jobs/{job_id}/cancel").json() == {"outcome": "cancelled"}
+    assert writer.post(f"/v1/jobs/{job_id}/cancel").json() == {"outcome": "over"}
     assert writer.get(f"/v1/jobs/{job_id}").json()["status"] == "CANCELLED"
     assert writer.get(f"/v1/jobs/{job_id}/events").json()[0]["kind"] == "created"
     back = writer.post(f"/v1/jobs/{job_id}/retry", params={"cancelled": True}).json()
@@ -190,7 +190,7 @@ def test_a_task_is_shown_cancelled_and_cleared(site) -> None:
     assert shown.json()["attempts"] == []
     same = writer.get(f"/v1/tasks/{task_id}", headers={"If-None-Match": shown.headers["etag"]})
     assert (same.status_code, same.content) == (304, b"")
-    assert writer.post(f"/v1/tasks/{task_id}/cancel").json() == {"ended": True}
+    assert writer.post(f"/v1/tasks/{task_id}/cancel").json() == {"outcome": "cancelled"}
     changed = writer.get(f"/v1/tasks/{task_id}", headers={"If-None-Match": shown.headers["etag"]})
     assert changed.json()["status"] == "CANCELLED"
     assert writer.post(f"/v1/tasks/{task_id}/clear").json() == {"count": 1, "ids": [task_id]}

@@ -19,9 +19,10 @@ from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.svg import gantt, graph
 from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks, kind_units, part_of
-from aaiclick.server.ui.words import TASK_STATES, progress
+from aaiclick.server.ui.words import CANCELLATIONS, TASK_STATES, progress
 from aaiclick.store import reads, ui_dags, ui_reads
 from aaiclick.store.ui_again import run_again
+from aaiclick.store.words import Cancellation
 
 if TYPE_CHECKING:
     from aaiclick.store.catalog_datasets import Reader
@@ -169,7 +170,7 @@ async def _log(visit: Visit, connection: Connection, who: Reader, job_id: int) -
 @pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)
 async def cancel(visit: Visit) -> Response:
     done = await api.cancel(visit.call, path_id(visit, "job_id"))
-    return visit.back("Cancelled." if done.ended else "It is told to stop.")
+    return visit.back(CANCELLATIONS[done.outcome], bad=done.outcome is Cancellation.OVER)
 
 
 @pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from aaiclick.server.ui.looking import looking
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.words import JOB_STATES
 from aaiclick.store import reads, ui_reads
+from aaiclick.store.words import Cancellation
 
 if TYPE_CHECKING:
     import asyncpg
@@ -81,10 +83,12 @@ def _is_id(text: str) -> bool:
 @pages.post("/jobs/cancel", Permission.WRITER)
 async def cancel(visit: Visit) -> Response:
     """End the picked jobs."""
-    ended = 0
-    for job_id in _picked(visit):
-        ended += (await api.cancel(visit.call, job_id)).ended
-    return visit.back(f"{ended} {'job' if ended == 1 else 'jobs'} cancelled.", bad=not ended)
+    outcomes = Counter([(await api.cancel(visit.call, job_id)).outcome for job_id in _picked(visit)])
+    ended, requested = outcomes[Cancellation.CANCELLED], outcomes[Cancellation.REQUESTED]
+    text = f"{ended} {'job' if ended == 1 else 'jobs'} cancelled."
+    if requested:
+        text += f" Cancellation of {requested} {'job' if requested == 1 else 'jobs'} requested."
+    return visit.back(text, bad=not ended + requested)
 
 
 @pages.post("/jobs/retry", Permission.WRITER)

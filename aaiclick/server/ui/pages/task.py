@@ -19,7 +19,9 @@ from aaiclick.server.routes.common import own_task, reading
 from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.pages.job import path_id
 from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.ui.words import CANCELLATIONS
 from aaiclick.store import reads, ui_reads
+from aaiclick.store.words import Cancellation
 
 pages = Pages()
 
@@ -124,4 +126,4 @@ async def clear(visit: Visit) -> Response:
 @pages.post("/tasks/{task_id:int}/cancel", Permission.WRITER)
 async def cancel(visit: Visit) -> Response:
     done = await api.cancel(visit.call, path_id(visit, "task_id"))
-    return visit.back("Cancelled." if done.ended else "It is told to stop.")
+    return visit.back(CANCELLATIONS[done.outcome], bad=done.outcome is Cancellation.OVER)

@@ -1,0 +1,119 @@
+"""A model of the queue in plain Python: tasks and groups, what they wait for, what became of them.
+
+It follows the rules of the requirements and knows nothing of counters or locks.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class Node:
+    def __init__(self, key: int, job: int, group: int | None, previous: set[int]) -> None:
+        self.key, self.job, self.group, self.previous = key, job, group, previous
+        self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
+        self.retry_at: timedelta | None = None
+        self.lease_until: timedelta | None = None
+        self.cancel_asked = False
+        self.added: tuple[int, int] | None = None
+        """The task and the attempt that added it."""
+        self.returned: set[int] | None = None
+        """It has run, and waits for these."""
+
+
+class Model:
+    """Tasks and groups, by id."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, Node] = {}
+        self.groups: dict[int, Node] = {}
+        self.clock = timedelta()
+
+    def succeeded(self, key: int) -> bool:
+        if key in self.tasks:
+            return self.tasks[key].status == "COMPLETED"
+        members = [n for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
+        return self.opened(key) and all(self.succeeded(member.key) for member in members)
+
+    def opened(self, group: int) -> bool:
+        node = self.groups[group]
+        return all(self.succeeded(p) for p in node.previous) and (node.group is None or self.opened(node.group))
+
+    def startable(self, task: Node) -> bool:
+        """Whether all it waits for has completed."""
+        return all(self.succeeded(p) for p in task.previous) and (task.group is None or self.opened(task.group))
+
+    def claimable(self) -> set[int]:
+        return {
+            t.key for t in self.tasks.values()
+            if self.startable(t) and t.returned is None
+            and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
+        }  # fmt: skip
+
+    def ready(self) -> set[int]:
+        """Claimable without a promotion."""
+        return {key for key in self.claimable() if self.tasks[key].status == "PENDING"}
+
+    def promote(self) -> None:
+        """Due retries become PENDING."""
+        for task in self.tasks.values():
+            if task.retry_at is not None and task.retry_at <= self.clock:
+                task.status, task.retry_at = "PENDING", None
+
+    def hopeless(self, key: int) -> bool:
+        """Whether a task or group can never complete as things are."""
+        if key in self.tasks:
+            return self.tasks[key].status in ("CANCELLED", "DEAD_LETTER") or (
+                self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
+            )
+        members = [n.key for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
+        return any(self.hopeless(m) for m in members) or self.barred(key)
+
+    def barred(self, group: int) -> bool:
+        node = self.groups[group]
+        return any(self.hopeless(p) for p in node.previous) or (node.group is not None and self.barred(node.group))
+
+    def spread(self) -> None:
+        """Cancel what can no longer run."""
+        changed = True
+        while changed:
+            changed = False
+            for task in self.tasks.values():
+                doomed = any(self.hopeless(p) for p in (*task.previous, *(task.returned or ()))) or (
+                    task.group is not None and self.barred(task.group)
+                )
+                if doomed and (task.status == "PENDING" or task.retry_at is not None):
+                    task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
+
+    def finish_returned(self) -> None:
+        """Tasks complete with the last of those they returned."""
+        waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
+        done = [t for t in waiting if all(self.succeeded(key) for key in t.returned or ())]
+        for task in done:
+            task.status, task.returned = "COMPLETED", None
+        if done:
+            self.finish_returned()
+
+    def take_back(self, task: int, attempt: int | None) -> None:
+        """What other attempts of a task have added is gone, with all that came of it."""
+        for nodes in (self.tasks, self.groups):
+            for node in list(nodes.values()):
+                if node.added is not None and node.added[0] == task and node.added[1] != attempt and node.key in nodes:
+                    del nodes[node.key]
+                    self.take_back(node.key, None)
+                    for other in (*self.tasks.values(), *self.groups.values()):
+                        other.previous.discard(node.key)
+
+    def staged(self, key: int) -> bool:
+        """Whether the task that added it has not completed yet."""
+        added = {**self.tasks, **self.groups}[key].added
+        adder = self.tasks.get(added[0]) if added else None
+        return adder is not None and adder.status != "COMPLETED" and adder.returned is None
+
+    def job_status(self, job: int) -> str:
+        states = [t for t in self.tasks.values() if t.job == job]
+        if any(t.status in ("PENDING", "CLAIMED") or t.retry_at is not None for t in states):
+            return "open"
+        if any(t.status in ("FAILED", "DEAD_LETTER") for t in states):
+            return "FAILED"
+        return "CANCELLED" if any(t.status == "CANCELLED" for t in states) else "COMPLETED"
