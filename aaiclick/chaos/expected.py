@@ -74,6 +74,7 @@ def judge_times(verdict: Verdict, meant: list[dict[str, Any]], seen: dict[int, l
 
 def judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, Any], jobs: dict[int, Any]) -> None:
     wanted = {each["key"]: each for each in meant if each.get("meant") in ("job", "flow")}
+    cancelled = {each["key"] for each in meant if each.get("heard") == "cancelled"}
     keys = Counter(job["key"] for job in jobs.values())
     verdict.duplicated += [f"I5: there are {n} jobs with the key {key}" for key, n in keys.items() if n > 1]
     verdict.unexpected += [f"job {id_} has the key {job['key']}, which nobody used" for id_, job in jobs.items()
@@ -84,7 +85,7 @@ def judge_jobs(verdict: Verdict, meant: list[dict[str, Any]], rows: dict[int, An
         job, asked = jobs.get(each["job"]), wanted[each["key"]]
         if job is None or job["status"] not in ENDED:
             verdict.lost.append(f"job {each['job']}: {job['status'] if job else 'is not there'}")
-        elif job["status"] not in asked.get("ends", ("COMPLETED",)):
+        elif job["status"] not in (("CANCELLED",) if each["key"] in cancelled else asked.get("ends", ("COMPLETED",))):
             verdict.unexpected.append(f"job {each['job']} ({each['key']}) is {job['status']}")
         elif job["org_id"] != asked.get("org", job["org_id"]):
             verdict.violated.append(f"I11: job {each['job']} of org {asked['org']} belongs to {job['org_id']}")

@@ -208,7 +208,8 @@ class Client:
         nodes, edges = [first, second], [(first.id, second.id)]
         total, job_id = await self._job(key, [*nodes], nodes, edges, ends=[DONE, CANCELLED])
         await asyncio.sleep(0.2 * self.rng.random())
-        await self._insist(lambda: cancel_job(job_id))
+        if await self._insist(lambda: cancel_job(job_id)):
+            note(self.history, FILE, heard="cancelled", key=key)
         return total
 
     async def _objects(self, key: str) -> int:

@@ -102,7 +102,6 @@ def cancelled_attempt(success: Success) -> Failure:
         "Cancelled while running; the result of the attempt was discarded.",
         "cancelled",
         permanent=True,
-        log_path=success.log_path,
         began=success.began,
         charged=False,
         outcome="CANCELLED",

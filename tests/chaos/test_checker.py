@@ -238,6 +238,12 @@ async def test_a_job_ends_as_it_may(scene, status):
     assert found.violated == []
 
 
+async def test_a_completed_job_with_an_acknowledged_cancel_is_noticed(scene):
+    job = await scene.job("j", ends=["COMPLETED", "CANCELLED"])
+    history.note(scene.directory, "clients", heard="cancelled", key="j")
+    assert (await scene.verdict()).unexpected == [f"job {job} (j) is COMPLETED"]
+
+
 async def test_a_job_of_another_org_is_noticed(scene):
     job = await scene.job("theirs", org="other")
     assert (await scene.verdict()).violated == [f"I11: job {job} of org other belongs to {DEFAULT_ORG_ID}"]

@@ -14,9 +14,9 @@ touched AS MATERIALIZED (
       AND t.id NOT IN (SELECT id FROM met)
 ),
 locked AS MATERIALIZED (
-    SELECT t.id, coalesce(g.unmet, 0) = 0 AS group_open, t.readiness = 'BLOCKED' AND t.result IS NOT NULL AS returned
-    FROM tasks t LEFT JOIN groups g ON g.id = t.group_id
-    WHERE t.id = ANY (ARRAY(SELECT id FROM touched)) ORDER BY t.id FOR NO KEY UPDATE OF t
+    SELECT t.id, coalesce((SELECT g.unmet FROM groups g WHERE g.id = t.group_id), 0) = 0 AS group_open,
+        t.readiness = 'BLOCKED' AND t.result IS NOT NULL AS returned
+    FROM tasks t WHERE t.id = ANY (ARRAY(SELECT id FROM touched)) ORDER BY t.id FOR NO KEY UPDATE OF t
 ),
 told AS (
     UPDATE tasks t SET unmet = t.unmet - c.met, updated_at = coalesce($3::timestamptz, now()),
@@ -29,7 +29,7 @@ told AS (
             WHEN t.available_at > coalesce($3::timestamptz, now()) THEN 'TIME'
             WHEN t.concurrency_key IS NOT NULL THEN 'HELD'
             ELSE 'READY' END
-    FROM touched c JOIN locked l ON l.id = c.id WHERE t.id = c.id
+    FROM touched c JOIN locked l ON l.id = c.id WHERE t.id = ANY (ARRAY(SELECT id FROM locked)) AND t.id = c.id
     RETURNING t.id, t.job_id, t.group_id, t.followed, t.queue, t.org_id, t.concurrency_key, t.readiness,
         t.readiness IS NULL AND l.returned AS finished
 )
@@ -37,6 +37,6 @@ SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, fal
     org_id, concurrency_key, readiness::text FROM told
 WHERE readiness IN ('READY', 'HELD') GROUP BY queue, org_id, concurrency_key, readiness
 UNION ALL
-SELECT id, job_id, group_id, followed, followed AND EXISTS (
-    SELECT FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group'), queue, org_id,
+SELECT id, job_id, group_id, followed, followed AND coalesce((
+    SELECT true FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group' LIMIT 1), false), queue, org_id,
     concurrency_key, NULL FROM told WHERE finished

@@ -5,17 +5,13 @@ WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
         AS g (id, attempt, token, result, seconds)
 ),
-place AS MATERIALIZED (
-    SELECT g.*, p.place FROM given g CROSS JOIN LATERAL (
-        SELECT t.ctid AS place FROM tasks t WHERE t.id = g.id OFFSET 0) p
-),
 done AS (
     UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
-        result = p.result, error = NULL, started_at = coalesce(
-            coalesce($6::timestamptz, now()) - p.seconds * interval '1 second', t.started_at),
+        result = g.result, error = NULL, started_at = coalesce(
+            coalesce($6::timestamptz, now()) - g.seconds * interval '1 second', t.started_at),
         error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
-    FROM place p
-    WHERE t.ctid = p.place AND t.id = p.id AND t.attempt = p.attempt AND t.lease_token = p.token
+    FROM given g
+    WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
       AND NOT t.followed AND num_nonnulls(t.group_id, t.concurrency_key, t.cancel_requested_at) < 1
     RETURNING t.id, t.job_id
 ),

@@ -1,26 +1,34 @@
 -- The tasks $1 have completed by their attempts $2: delete what other attempts of theirs have added, with everything that
 -- was added by it in turn. Says what that takes away from jobs and from groups that stay, and which tasks and groups
 -- that stay had been waiting for it.
-WITH RECURSIVE stale (tasks, groups) AS (
-    SELECT a.tasks, a.groups FROM unnest($1::bigint[], $2::int[]) AS u (id, attempt)
-    JOIN task_additions a ON a.task_id = u.id AND a.attempt <> u.attempt
+--
+-- Rows are found by LATERAL look-ups and `= ANY (ARRAY(…))` only: neither can be planned as a scan of a whole table,
+-- whatever the planner believes about its size.
+WITH RECURSIVE given AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::int[]) AS u (id, attempt)),
+stale (task_id, attempt, tasks, groups) AS (
+    SELECT a.* FROM given u CROSS JOIN LATERAL (
+        SELECT a.task_id, a.attempt, a.tasks, a.groups FROM task_additions a
+        WHERE a.task_id = u.id AND a.attempt <> u.attempt OFFSET 0) a
     UNION ALL
-    SELECT a.tasks, a.groups FROM stale s JOIN task_additions a ON a.task_id = ANY (s.tasks)
+    SELECT a.* FROM stale s CROSS JOIN LATERAL unnest(s.tasks) AS added (id) CROSS JOIN LATERAL (
+        SELECT a.task_id, a.attempt, a.tasks, a.groups FROM task_additions a WHERE a.task_id = added.id OFFSET 0) a
 ),
-old AS MATERIALIZED (
-    SELECT ARRAY(SELECT unnest(tasks) FROM stale) AS tasks, ARRAY(SELECT unnest(groups) FROM stale) AS groups
+old_groups AS MATERIALIZED (SELECT unnest(groups) AS id FROM stale),
+old_tasks AS MATERIALIZED (
+    SELECT unnest(tasks) AS id FROM stale
+    UNION
+    SELECT t.id FROM old_groups g CROSS JOIN LATERAL (SELECT t.id FROM tasks t WHERE t.group_id = g.id OFFSET 0) t
 ),
 records AS (
-    DELETE FROM task_additions a USING unnest($1::bigint[], $2::int[]) AS u (id, attempt)
-    WHERE a.task_id = u.id AND a.attempt <> u.attempt
+    DELETE FROM task_additions a USING given u
+    WHERE a.task_id = ANY ($1::bigint[]) AND a.task_id = u.id AND a.attempt <> u.attempt
 ),
 tasks_gone AS (
-    DELETE FROM tasks WHERE id = ANY (ARRAY(SELECT unnest(tasks) FROM old))
-        OR group_id = ANY (ARRAY(SELECT unnest(groups) FROM old))
+    DELETE FROM tasks WHERE id = ANY (ARRAY(SELECT id FROM old_tasks))
     RETURNING id, job_id, group_id, status, completed_at
 ),
 groups_gone AS (
-    DELETE FROM groups WHERE id = ANY (ARRAY(SELECT unnest(groups) FROM old))
+    DELETE FROM groups WHERE id = ANY (ARRAY(SELECT id FROM old_groups))
     RETURNING id, parent_group_id, completed_at
 )
 SELECT 'job' AS kind, job_id AS id, count(*)::int AS gone, count(*) FILTER (WHERE completed_at IS NULL)::int AS open,
@@ -34,8 +42,9 @@ SELECT 'group', group_id, count(*)::int, 0, 0, 0 FROM (
 WHERE group_id NOT IN (SELECT id FROM groups_gone) GROUP BY group_id
 UNION ALL
 SELECT CASE d.next_type WHEN 'task' THEN 'waiting task' ELSE 'waiting group' END, d.next_id, 1, 0, 0, 0
-FROM dependencies d
-WHERE d.previous_id IN (SELECT id FROM tasks_gone WHERE status <> 'COMPLETED'
-        UNION ALL SELECT id FROM groups_gone WHERE completed_at IS NULL)
-    AND d.next_id NOT IN (SELECT id FROM tasks_gone UNION ALL SELECT id FROM groups_gone)
+FROM (SELECT id FROM tasks_gone WHERE status <> 'COMPLETED'
+      UNION ALL SELECT id FROM groups_gone WHERE completed_at IS NULL) AS p
+CROSS JOIN LATERAL (
+    SELECT d.next_type, d.next_id FROM dependencies d WHERE d.previous_id = p.id OFFSET 0) d
+WHERE d.next_id NOT IN (SELECT id FROM tasks_gone UNION ALL SELECT id FROM groups_gone)
     AND d.next_id <> ALL ($1::bigint[])

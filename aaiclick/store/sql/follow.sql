@@ -4,5 +4,5 @@ WITH locked AS MATERIALIZED (
 )
 UPDATE tasks t SET followed = true, updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM locked))
 RETURNING id, status::text, type, completed_at IS NOT NULL AS ended, added_by, CASE WHEN added_by IS NULL THEN false
-    ELSE EXISTS (SELECT FROM tasks a WHERE a.id = t.added_by AND a.status <> 'COMPLETED' AND a.result IS NULL) END
+    ELSE coalesce((SELECT a.status <> 'COMPLETED' AND a.result IS NULL FROM tasks a WHERE a.id = t.added_by), false) END
     AS staged

@@ -5,10 +5,11 @@
 SELECT job_id, alone, set_config('synchronous_commit', 'off', true), CASE WHEN alone THEN pg_advisory_xact_lock(job_id) IS NULL
                       ELSE pg_advisory_xact_lock_shared(job_id) IS NULL END
 FROM (
-    SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR EXISTS (
-        SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group')
-        OR CASE WHEN t.added_by IS NULL THEN false ELSE EXISTS (
-            SELECT FROM tasks p WHERE p.id = t.added_by AND p.readiness = 'BLOCKED' AND p.result IS NOT NULL) END
+    -- Not EXISTS: it may be planned as a hash of the whole table.
+    SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR coalesce((
+        SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group' LIMIT 1), false)
+        OR CASE WHEN t.added_by IS NULL THEN false ELSE coalesce((
+            SELECT p.readiness = 'BLOCKED' AND p.result IS NOT NULL FROM tasks p WHERE p.id = t.added_by), false) END
         ) AS alone
     FROM unnest($1::bigint[]) AS given (id) CROSS JOIN LATERAL (
         SELECT t.id, t.job_id, t.group_id, t.followed, t.added_by FROM tasks t WHERE t.id = given.id OFFSET 0) t
