@@ -128,8 +128,8 @@ CASES: dict[str, list[Any]] = {
     "claim_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID],
     "tasks_of_org": [uuid4(), 2**63 - 1, None, None, None, BATCH],
     "tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
-    "complete": [*lease(), NOTHING, NOTHING, NOTHING, None],
-    "finish": [*lease(), NOTHING, NOTHING, NOTHING, None],
+    "complete": [*lease(), NOTHING, NOTHING, None],
+    "finish": [*lease(), NOTHING, NOTHING, None],
     "heartbeat": [*lease(), 60.0, None],
     "start": [*lease(), None],
     "release": [*lease(), None],
@@ -145,7 +145,7 @@ CASES: dict[str, list[Any]] = {
     "follow": [live(), 1],
     "ungate": [live(1)[0], 1],
     "settle_jobs": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
-    "fail": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING, NOTHING,
+    "fail": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,
              [False] * BATCH, ["FAILED"] * BATCH, None],
 }  # fmt: skip
 
