@@ -24,7 +24,7 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import catalog_events
+from aaiclick.store import catalog_events, event_routing
 from aaiclick.store.engine import connect
 from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.migrate import ensure_current
@@ -62,7 +62,7 @@ async def emit(db, stage, count, jobs):
 
 async def routed(db):
     total = 0
-    while done := await catalog_events.route(db):
+    while done := await event_routing.route(db):
         total += done
     return total
 

@@ -128,7 +128,7 @@ MUTATIONS = (
         END_THEN_EMIT, (ENDING,),
     ),
     Mutation(
-        "the transaction that takes events out of the outbox", "aaiclick/store/catalog_events.py",
+        "the transaction that takes events out of the outbox", "aaiclick/store/event_routing.py",
         'async with faults.transaction(connection, "route"):', 'async with faults.statement("route"):',
         ("tests/integration/catalog/test_kills.py",),
     ),

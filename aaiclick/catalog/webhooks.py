@@ -1,7 +1,9 @@
 """Webhooks: a signed request starts a source.
 
 The sender signs `TIMESTAMP.BODY` with the secret (HMAC-SHA256) and sends `Aaiclick-Signature: t=TIMESTAMP,v1=HEX`,
-the time in seconds since 1970. A request that is too old is refused, and one that comes twice starts one run.
+the time in seconds since 1970. A request that is too old is refused, and one that comes twice starts one run. A sender
+that repeats a delivery with a new timestamp names it (`Aaiclick-Delivery: ID`) and signs `TIMESTAMP.delivery=ID.BODY`:
+all requests with that id start one run.
 """
 
 from __future__ import annotations
@@ -23,23 +25,29 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 HEADER = "Aaiclick-Signature"
+DELIVERY_HEADER = "Aaiclick-Delivery"
 TOLERANCE_SECONDS = 300
+_DELIVERY = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _SIGNATURE = re.compile(r"t=(\d{1,12}),v1=([0-9a-f]{64})")
 
 
-def sign(secret: str, body: bytes, moment: int) -> str:
+def sign(secret: str, body: bytes, moment: int, delivery: str | None = None) -> str:
     """The header of a request."""
-    digest = hmac.new(secret.encode(), b"%d.%s" % (moment, body), hashlib.sha256).hexdigest()
+    signed = b"%d.%s" % (moment, body) if delivery is None else b"%d.delivery=%s.%s" % (moment, delivery.encode(), body)
+    digest = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
     return f"t={moment},v1={digest}"
 
 
-def is_signed(secret: str, body: bytes, header: str, now: float) -> bool:
-    """Whether a header is a fresh signature of a body."""
+def is_signed(secret: str, body: bytes, header: str, now: float, delivery: str | None = None) -> bool:
+    """Whether a header is a fresh signature of a body, and of the delivery's id if there is one."""
     found = _SIGNATURE.fullmatch(header)
     if found is None:
         return False
     moment = int(found[1])
-    return hmac.compare_digest(sign(secret, body, moment), header) and abs(now - moment) <= TOLERANCE_SECONDS
+    if delivery is not None and _DELIVERY.fullmatch(delivery) is None:
+        return False
+    expected = sign(secret, body, moment, delivery)
+    return hmac.compare_digest(expected, header) and abs(now - moment) <= TOLERANCE_SECONDS
 
 
 async def receive(
@@ -49,6 +57,7 @@ async def receive(
     job_name: str,
     body: bytes,
     header: str,
+    delivery: str | None = None,
     *,
     now: float | None = None,
 ) -> tuple[int, bool]:
@@ -59,13 +68,13 @@ async def receive(
     secret = await _secret(connection, org_id, dag_name, job_name)
     moment = time.time() if now is None else now
     # An unknown source takes as long as a known one.
-    if not is_signed(secret or "", body, header, moment) or secret is None:
+    if not is_signed(secret or "", body, header, moment, delivery) or secret is None:
         raise NotFoundError("This request opens nothing here.", remedy="Check address, secret and the sender's clock.")
     try:
         payload: Any = json.loads(body) if body else None
     except ValueError as error:
         raise RequestError(f"The body is not JSON: {error}.", remedy="Send JSON, or nothing.") from None
-    key = f"webhook:{header}"
+    key = f"webhook:{header}" if delivery is None else f"webhook:delivery={delivery}"
     trigger = {"kind": "webhook", "payload": payload}
     return await catalog_sources.start_source(connection, org_id, dag_name, job_name, trigger, idempotency_key=key)
 

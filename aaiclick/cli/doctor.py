@@ -31,7 +31,7 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
-from aaiclick.store import engine, migrate
+from aaiclick.store import engine, migrate, outbox
 from aaiclick.store.doctor import INVARIANTS, check_invariant
 from aaiclick.store.migrations import HEAD
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
@@ -179,6 +179,24 @@ async def _invariant(name: str, settings: Settings) -> Finding:
     return Finding("failed", detail, INVARIANTS[name].remedy)
 
 
+async def _events(settings: Settings) -> Finding:
+    connection = await engine.connect(await postgres_target(settings))
+    try:
+        counts = await outbox.count_events_by_status(connection)
+        failed = await outbox.list_events(connection, status="Failed", limit=1) if counts["Failed"] else []
+    finally:
+        await connection.close()
+    detail = f"{counts['Pending']:,} wait for the router, {counts['Failed']:,} could not be routed"
+    if not failed:
+        return Finding("ok", detail)
+    error = (failed[0]["last_error"] or "").partition("\n")[0]
+    return Finding(
+        "failed",
+        f"{detail}; the last one is {failed[0]['id']}: {error:.200}",
+        "'aaiclick events ls --status Failed' lists them. Mend what the error names, then: aaiclick events retry --all",
+    )
+
+
 async def _clickhouse(settings: Settings) -> Finding:
     return await _reach_clickhouse(await clickhouse_target(settings))
 
@@ -237,6 +255,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "clickhouse": (_clickhouse, ("home",)),
     "repair": (_repair, ("schema", "clickhouse")),
     **{name: (partial(_invariant, name), ("schema",)) for name in INVARIANTS},
+    "events": (_events, ("schema",)),
     "clocks": (_clocks, ("postgres",)),
     "tables": (_tables, ("schema", "clickhouse")),
     "machine id": (_ids, ()),

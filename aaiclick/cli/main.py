@@ -41,6 +41,7 @@ COMMANDS = {
     "tasks": Entry("tasks", "List, show, cancel and clear tasks."),
     "logs": Entry("tasks", "Print what a task said."),
     "dlq": Entry("dlq", "List dead letters, give them another chance, or give them up."),
+    "events": Entry("events", "List events that could not be routed, and retry them."),
     "queues": Entry("queues", "Show, pause and resume queues."),
     "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
     "dag": Entry("dag", "Check, compare, deploy, start and roll back DAGs."),

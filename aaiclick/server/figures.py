@@ -88,6 +88,8 @@ class _Collector:
         for row in figures.queues:
             depth.add_metric([row["queue"]], row["ready"])
         yield depth
+        yield GaugeMetricFamily("events_pending", "Events that wait for the router.", figures.events["Pending"])
+        yield GaugeMetricFamily("events_failed", "Events that could not be routed.", figures.events["Failed"])
         yield GaugeMetricFamily("workers_active", "Workers that are there.", len(figures.workers))
         yield _execution(figures)
         age = GaugeMetricFamily("worker_heartbeat_age", "Seconds since a worker was heard of.", labels=["worker"])

@@ -176,6 +176,9 @@ class Claimed(BaseModel):
     retry_policy: Any
     suspect: bool = Field(description="A process died with it: run it alone")
     queue: str
+    lease_seconds: float | None = Field(
+        description="How long the lease lasts after each heartbeat, if the task sets it; else as long as you asked for"
+    )
 
 
 class Claims(BaseModel):

@@ -316,6 +316,37 @@ class DeadLetterGroup(BaseModel):
     error: str | None
 
 
+OutboxState = Literal["Pending", "Failed"]
+
+
+class OutboxEvent(BaseModel):
+    """An event of a dataset that is not routed; a routed one is deleted."""
+
+    id: Id
+    job_id: Id | None
+    dataset: str | None = Field(description="Its name; absent if there is no such dataset")
+    status: OutboxState
+    attempts: int
+    created_at: datetime
+    available_at: datetime = Field(description="When a Pending event is tried next")
+    processed_at: datetime | None = Field(description="When it failed")
+    cursor: str | None = Field(description="What identifies the update")
+    last_error: str | None
+
+
+class OutboxRetry(Sent):
+    """Failed events to route again: by id, or all."""
+
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MANY)] | None = None
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> OutboxRetry:
+        if (self.ids is None) != self.all:
+            raise ValueError("name 'ids', or say 'all'")
+        return self
+
+
 class Worker(BaseModel):
     """A process that runs tasks. Where a shared one is and how busy, the operator alone sees."""
 

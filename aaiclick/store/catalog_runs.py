@@ -226,7 +226,7 @@ async def leave_behind(
                 events.append(
                     Event(
                         row["org_id"], row["job_id"], UUID(update["dataset"]), UUID(update["generation"]),
-                        tuple(update["changed"]), None if build is None else UUID(build),
+                        tuple(update["changed"]), None if build is None else UUID(build), cursor=str(update["ticket"]),
                     )
                 )  # fmt: skip
     return await emit(connection, events)

@@ -70,10 +70,10 @@ async def _claim(
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue) = row  # fmt: skip
+     suspect, queue, lease_seconds) = row  # fmt: skip
     return Claim(
         Lease(task_id, attempt, token, linked), org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures,
-        policy, suspect, queue,
+        policy, suspect, queue, lease_seconds,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aaiclick.store.outbox import count_events_by_status
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Figures:
     forgotten: list[asyncpg.Record]
     queues: list[asyncpg.Record]
     workers: list[asyncpg.Record]
+    events: dict[str, int]
+    """Events of the outbox by status."""
 
 
 async def count_all(connection: Connection) -> Figures:
@@ -39,4 +42,5 @@ async def count_all(connection: Connection) -> Figures:
             await connection.fetch(statement("figures_forgotten")),
             await connection.fetch(statement("figures_queues"), QUEUES_SHOWN),
             await connection.fetch(statement("figures_workers")),
+            await count_events_by_status(connection),
         )

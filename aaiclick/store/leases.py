@@ -43,6 +43,8 @@ class Claim:
     suspect: bool = False
     """A worker process died while it held this task, and nobody knows whose fault it was: run it alone."""
     queue: str = "default"
+    lease_seconds: float | None = None
+    """How long the lease lasts after a heartbeat, if the task says so: else as long as the worker says."""
 
 
 Lane = tuple[UUID, str]

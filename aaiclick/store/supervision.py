@@ -34,6 +34,15 @@ async def keep_leases(connection: Connection, worker_ids: Sequence[int], lease_s
         await connection.execute(statement("keep_leases"), list(worker_ids), lease_seconds)
 
 
+async def renew_task_leases(connection: Connection, worker_ids: Sequence[int]) -> None:
+    """Renew the leases of tasks that set their own (`heartbeat_timeout_seconds` of their definition).
+
+    They may be shorter than a worker's heartbeat interval, so supervisors do this whenever they look for overdue tasks.
+    """
+    async with faults.statement("renew_task_leases"):
+        await connection.execute(statement("renew_task_leases"), list(worker_ids))
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A lease as PostgreSQL knows it, claimed so long ago."""
@@ -54,7 +63,10 @@ async def held(connection: Connection, worker_id: int) -> list[Held]:
 async def overdue(
     connection: Connection, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
 ) -> list[Overdue]:
-    """Tasks of these workers that should have ended `grace_seconds` ago."""
+    """Renew the leases of tasks that set their own; then tasks of these workers that should have ended
+    `grace_seconds` ago.
+    """
+    await renew_task_leases(connection, worker_ids)
     rows = await connection.fetch(statement("overdue"), list(worker_ids), grace_seconds, default_timeout_seconds)
     return [
         Overdue(

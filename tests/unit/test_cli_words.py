@@ -114,7 +114,7 @@ def test_every_command_and_every_option_has_words(line: str) -> None:
 IDS = [
     "jobs show", "jobs cancel", "jobs cancel 7", "jobs retry", "jobs release", "jobs pause", "jobs resume",
     "jobs ls --before", "tasks ls", "tasks ls 7 --after", "tasks show", "tasks why", "tasks cancel", "tasks clear",
-    "logs", "dlq redrive", "dlq discard", "workers drain", "data ls --job",
+    "logs", "dlq redrive", "dlq discard", "events retry", "workers drain", "data ls --job",
 ]  # fmt: skip
 
 

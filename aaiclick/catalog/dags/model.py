@@ -38,6 +38,10 @@ Runtime = Annotated[
     Field(description="Where its tasks run: pool (workers), dispatcher (in process), lambda, or ecs_NAME."),
 ]
 Seconds = Annotated[int, Field(ge=1, le=BIGGEST_INT)]
+LeaseSeconds = Annotated[
+    int,
+    Field(ge=5, le=BIGGEST_INT, description="The lease of its tasks: without a heartbeat for so long, one is lost."),
+]
 Attempts = Annotated[int, Field(ge=1, le=1000)]
 UpdateStrategy = Annotated[
     Literal["append", "replace"],
@@ -183,7 +187,7 @@ class Defaults(Part):
     idle_timeout: IdleTimeout | None = None
     scaling: Scaling | None = None
     timeout_seconds: Seconds | None = None
-    heartbeat_timeout_seconds: Seconds | None = None
+    heartbeat_timeout_seconds: LeaseSeconds | None = None
     max_attempts: Attempts = 3
     memoize: bool = True
     secrets: dict[Name, Annotated[str, StringConstraints(pattern=REFERENCE)]] = {}
@@ -212,7 +216,7 @@ class JobSpec(Part):
     ] = None
     scaling: Scaling | None = None
     timeout_seconds: Seconds | None = None
-    heartbeat_timeout_seconds: Seconds | None = None
+    heartbeat_timeout_seconds: LeaseSeconds | None = None
     max_attempts: Attempts = 3
     memoize: Annotated[bool, Field(description="Reuse what was made from the same inputs and settings.")] = True
     secrets: Annotated[

@@ -7,7 +7,8 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.catalog_events import EVENT_CHANNEL, route
+from aaiclick.store.catalog_events import EVENT_CHANNEL
+from aaiclick.store.event_routing import route
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.5
 
 
-async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:  # noqa: ARG001
+async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
     """One pass: all `events` there are. Several at once do no harm: all but one find nothing to do."""
     total = 0
-    while routed := await route(connection):
+    while routed := await route(connection, now=now):
         total += routed
     return {"events": total}
 

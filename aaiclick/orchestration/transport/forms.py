@@ -40,6 +40,7 @@ def claim_form(claim: Claim) -> Form:
         "retry_policy": loaded(claim.retry_policy),
         "suspect": claim.suspect,
         "queue": claim.queue,
+        "lease_seconds": claim.lease_seconds,
     }
 
 
@@ -60,7 +61,7 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
     return Claim(
         lease_of(form["lease"]), UUID(form["org_id"]), _number(form["job_id"]), _number(form["group_id"]), form["type"],
         form["entrypoint"], json.dumps(form["kwargs"]), form["timeout_seconds"], form["failures"],
-        dumped(form["retry_policy"]), form["suspect"], form["queue"],
+        dumped(form["retry_policy"]), form["suspect"], form["queue"], form["lease_seconds"],
     )  # fmt: skip
 
 

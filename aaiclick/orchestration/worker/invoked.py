@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class _Invocation:
         self._task = event["task"]
         self._lease: Lease = forms.lease_of(self._task["lease"])
         self._worker_id = int(event["worker_id"])
-        self._lease_seconds = float(event["lease_seconds"])
+        self._lease_seconds = min(float(event["lease_seconds"]), self._task["lease_seconds"] or math.inf)
         self._log_sent = 0
         self._setup = setup
 

@@ -16,7 +16,7 @@ from aaiclick.orchestration.worker.orders import Duty, Setup
 from aaiclick.orchestration.worker.process import WorkerProcess
 from aaiclick.orchestration.worker.setup import make_executor
 from aaiclick.settings import get_logs_dir, get_settings
-from aaiclick.store import queue, reads
+from aaiclick.store import queue, reads, supervision
 from aaiclick.store.engine import connect
 from aaiclick.store.migrate import prepare
 
@@ -59,6 +59,7 @@ async def run_until_job_ends(job_id: int) -> Job:
                     if work.done():
                         work.result()
                     await router.run_once(connection)
+                    await supervision.renew_task_leases(connection, [me.id])
                     await asyncio.sleep(LOOK_SECONDS)
             finally:
                 process.stop()

@@ -32,12 +32,15 @@ async def receive(call: Caller, request: Request, response: Response, org_id: UU
     """Start a source by a signed request.
 
     The body is JSON or empty, and becomes the payload of the event. `Aaiclick-Signature: t=TIMESTAMP,v1=HEX` signs
-    `TIMESTAMP.BODY` by HMAC-SHA256.
+    `TIMESTAMP.BODY` by HMAC-SHA256. With `Aaiclick-Delivery: ID`, which may be repeated under a new timestamp, it signs
+    `TIMESTAMP.delivery=ID.BODY`.
     """
     body = await request.body()
     header = request.headers.get(webhooks.HEADER, "")
     async with call.service.tenant(org_id) as connection:
-        job_id, new = await webhooks.receive(connection, org_id, dag, job, body, header)
+        job_id, new = await webhooks.receive(
+            connection, org_id, dag, job, body, header, request.headers.get(webhooks.DELIVERY_HEADER)
+        )
     if not new:
         response.status_code = HTTPStatus.OK
     return Started(job_id=str(job_id))

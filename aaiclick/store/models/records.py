@@ -44,9 +44,10 @@ from aaiclick.store.words import DEFAULT_ORG_ID, OutboxStatus, ReferenceOwner
 class OutboxRow(Row, table=True):
     """A side effect owed by a committed transaction.
 
-    An event is deleted by the transaction that routes it: its tasks are what is left of it, known by its id. A row in
-    Processing is leased: when `claim_expires_at` passes, anyone may take it again. Rows of one `ordering_key` (a
-    dataset) are applied in the order of their ids.
+    Routing an event deletes it in the transaction that inserts its tasks. An event that cannot be routed stays Pending
+    until `available_at` and is Failed after its last attempt; other events do not wait for it. Rows of one
+    `ordering_key` (a generation) are routed in the order of their ids. `cursor` identifies the update: two events with
+    the same one make one task per definition.
     """
 
     __tablename__ = "outbox"
@@ -61,21 +62,18 @@ class OutboxRow(Row, table=True):
     kind: str = words()
     ordering_key: str | None = words(null=True)
     payload: dict[str, Any] = document()
-    claimed_by: int | None = snowflake(null=True)
-    claim_token: UUID | None = uuid(null=True)
-    claim_expires_at: datetime | None = moment()
+    cursor: str | None = words(null=True)
     processed_at: datetime | None = moment()
     last_error: str | None = words(null=True)
 
     __table_args__ = (
         ForeignKeyConstraint(["org_id", "job_id"], ["jobs.org_id", "jobs.id"], ondelete="CASCADE"),
         CheckConstraint("kind IN ('enqueue_task', 'route_event')", name="kind"),
-        CheckConstraint("(status = 'Processing') = (claim_token IS NOT NULL)", name="claim"),
-        CheckConstraint("(claim_token IS NULL) = (claim_expires_at IS NULL)", name="claim_expiry"),
         CheckConstraint("(status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)", name="processed"),
         CheckConstraint("attempts >= 0", name="attempts"),
+        CheckConstraint("status <> 'Failed' OR last_error IS NOT NULL", name="failed"),
         Index("outbox_pending", "kind", "id", postgresql_where=text("status = 'Pending'")),
-        Index("outbox_claimed", "claim_expires_at", postgresql_where=text("status = 'Processing'")),
+        Index("outbox_failed", "org_id", "id", postgresql_where=text("status = 'Failed'")),
         Index("outbox_job", "job_id", postgresql_where=text("job_id IS NOT NULL")),
         busy(),
     )

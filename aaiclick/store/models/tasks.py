@@ -71,6 +71,7 @@ class Task(Row, table=True):
     added_by: int | None = snowflake(null=True)
     definition_id: UUID | None = uuid(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
+    lease_seconds: float | None = column(Double(), null=True)
     concurrency_limit: int | None = column(Integer(), null=True)
     depth: int | None = column(Integer(), null=True)
     queue: str = words(default=DEFAULT_QUEUE)

@@ -1,4 +1,4 @@
--- A job knows how many of its events are not routed; none waits for long, and none is done twice over.
+-- I9: a job counts its events that are not routed, and none waits for long. A Failed event is no violation: doctor shows it apart.
 SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'job' AS kind, j.id, format('it counts %s events that wait, and there are %s', j.open_events, o.waiting) AS finding
     FROM jobs j CROSS JOIN LATERAL (
@@ -6,7 +6,8 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     WHERE (j.completed_at IS NULL OR j.open_events > 0) AND j.open_events <> o.waiting
     UNION ALL
     SELECT 'event', o.id, 'it has waited for a router since ' || o.created_at
-    FROM outbox o WHERE o.status = 'Pending' AND o.kind = 'route_event' AND o.created_at < now() - interval '1 second' * $1::float8
+    FROM outbox o WHERE o.status = 'Pending' AND o.kind = 'route_event' AND greatest(o.created_at, o.available_at)
+      < now() - interval '1 second' * $1::float8
     UNION ALL
     -- No foreign key says so: its check would be a fifth of what routing costs, and definitions are never deleted.
     SELECT 'task', t.id, format('its definition %s is not there', t.definition_id)

@@ -40,14 +40,14 @@ chosen AS MATERIALIZED (
 ),
 taken AS (
     UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
-        lease_expires_at = (SELECT now FROM clock) + $4::float8 * interval '1 second',
+        lease_expires_at = (SELECT now FROM clock) + coalesce(lease_seconds, $4::float8) * interval '1 second',
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
         updated_at = (SELECT now FROM clock),
         log_path = (SELECT w.log_directory FROM workers w WHERE w.id = $1) || '/' || id || '.log'
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         followed OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds
 ),
 -- Locked: somebody else is starting it.
 first AS MATERIALIZED (
@@ -61,7 +61,7 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue
+    linked, suspect, queue, lease_seconds
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL FROM lane WHERE NOT alone
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL FROM lane WHERE NOT alone

@@ -1,6 +1,7 @@
 -- The reactive definitions that read a generation of a dataset, of the versions that serve; or, while a version is
 -- filled ($4), those of that version whose outputs are made for it. Only what is named by $5, if something is.
-SELECT g.nth, d.id, d.dag_name || '.' || d.name AS type, d.execution_strategy, d.max_attempts, d.timeout_seconds, d.runtime,
+SELECT g.nth, d.id, d.dag_name || '.' || d.name AS type, d.execution_strategy, d.max_attempts, d.timeout_seconds,
+    d.heartbeat_timeout_seconds, d.runtime,
     d.operator, (d.scaling ->> 'max_concurrency')::int AS max_concurrency
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[]) WITH ORDINALITY
     AS g (org_id, dataset, generation, build, only_id, nth)

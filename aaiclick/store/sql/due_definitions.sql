@@ -1,5 +1,6 @@
 -- Cron sources whose time has come, of DAGs that are not paused; and how many of their runs have not ended.
 SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_version_id, d.source, d.next_run_at, d.max_attempts, d.timeout_seconds,
+    d.heartbeat_timeout_seconds,
     d.runtime, d.operator, (d.scaling ->> 'max_concurrency')::int AS max_concurrency,
     coalesce($1::timestamptz, now()) AS now,
     (SELECT count(*) FROM (

@@ -12,7 +12,7 @@ free AS MATERIALIZED (
         FOR NO KEY UPDATE SKIP LOCKED) t
 ),
 extended AS (
-    UPDATE tasks SET lease_expires_at = coalesce($5::timestamptz, now()) + $4::float8 * interval '1 second',
+    UPDATE tasks SET lease_expires_at = coalesce($5::timestamptz, now()) + coalesce(lease_seconds, $4::float8) * interval '1 second',
         last_heartbeat = coalesce($5::timestamptz, now()), updated_at = coalesce($5::timestamptz, now())
     WHERE id = ANY (ARRAY(SELECT id FROM free))
 )

@@ -1,5 +1,6 @@
 -- The definition that makes the dataset $1 in the version that serves, and an input to start it by.
-SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_version_id, d.activation, d.max_attempts, d.timeout_seconds, d.runtime,
+SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_version_id, d.activation, d.max_attempts, d.timeout_seconds,
+    d.heartbeat_timeout_seconds, d.runtime,
     d.operator, (d.scaling ->> 'max_concurrency')::int AS max_concurrency, p.dataset_version, i.dataset, i.generation
 FROM datasets s
 JOIN dag_current_versions c ON c.org_id = s.org_id AND c.dag_name = s.producer_dag_name

@@ -13,7 +13,9 @@ first AS (
 )
 UPDATE jobs j SET open_tasks = f.open, failed_tasks = f.failed, cancelled_tasks = f.cancelled,
     cancel_requested_at = CASE WHEN f.open = 0 THEN j.cancel_requested_at END,
-    error = CASE WHEN f.open = 0 THEN j.error ELSE (SELECT cause FROM first) END,
+    error = CASE WHEN f.open = 0 THEN j.error ELSE coalesce((SELECT cause FROM first), (
+        SELECT format('Event %s could not be routed. See: aaiclick events ls', o.id) FROM outbox o
+        WHERE o.job_id = j.id AND o.status = 'Failed' ORDER BY o.id LIMIT 1)) END,
     status = CASE WHEN f.open > 0 OR j.open_events > 0 THEN
             CASE WHEN j.started_at IS NULL THEN 'PENDING' ELSE 'RUNNING' END
         WHEN f.failed > 0 OR j.error IS NOT NULL THEN 'FAILED' WHEN f.cancelled > 0 THEN 'CANCELLED'

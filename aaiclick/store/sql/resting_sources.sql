@@ -1,5 +1,6 @@
 -- Sources that always run, of DAGs that are not paused, none of whose runs goes on; each rests a moment between two.
-SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_version_id, d.max_attempts, d.timeout_seconds, d.runtime, d.operator,
+SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_version_id, d.max_attempts, d.timeout_seconds,
+    d.heartbeat_timeout_seconds, d.runtime, d.operator,
     (d.scaling ->> 'max_concurrency')::int AS max_concurrency
 FROM dag_current_versions c JOIN job_definitions d ON d.dag_version_id = c.dag_version_id
 WHERE c.paused_at IS NULL AND d.activation = 'source' AND d.source ->> 'kind' = 'always_on'

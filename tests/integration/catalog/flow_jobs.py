@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from aaiclick.data import Object, col
 
 
@@ -37,3 +40,11 @@ def positions(event):
 def breaks(canary_days: Object) -> None:
     print("canary_log")
     raise ValueError("canary_error")
+
+
+async def wait_for_file(event):
+    """Rows of the payload, once the file that it names exists."""
+    path = Path(event["payload"]["path"])
+    while not path.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return event["payload"].get("rows", [])

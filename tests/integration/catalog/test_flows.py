@@ -17,7 +17,7 @@ from aaiclick.cli.tasks import tasks
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import LeaseLost
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
-from aaiclick.store import catalog_events, catalog_runs, catalog_sources, queue
+from aaiclick.store import catalog_events, catalog_runs, catalog_sources, event_routing, queue
 from aaiclick.store.cancel import cancel_job
 from aaiclick.store.engine import connect
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -344,7 +344,7 @@ async def test_routers_at_once_give_each_event_out_once_and_in_order(shop, aaicl
     async def route(connection):
         total = 0
         while await connection.fetchval("SELECT count(*) FROM outbox"):
-            total += await catalog_events.route(connection, batch=7)
+            total += await event_routing.route(connection, batch=7)
         return total
 
     assert sum(await asyncio.gather(*(route(each) for each in others))) == 500
@@ -373,11 +373,11 @@ async def test_work_that_was_given_out_before_is_not_given_out_again(shop):
     await shop.deploy()
     job_id = await shop.emit("shop.raw", 3)
     await shop.db.execute("CREATE TEMPORARY TABLE twice AS SELECT * FROM outbox ORDER BY id LIMIT 2")
-    await catalog_events.route(shop.db)
+    await event_routing.route(shop.db)
     assert await shop.db.fetchval("SELECT count(*) FROM outbox") == 0
     await shop.db.execute("INSERT INTO outbox OVERRIDING SYSTEM VALUE SELECT * FROM twice")
     await shop.db.execute("UPDATE jobs SET open_events = 2 WHERE id = $1", job_id)
-    assert await catalog_events.route(shop.db) == 2
+    assert await event_routing.route(shop.db) == 2
     assert await shop.tasks(job_id) == [("tidy",)] * 3
     await shop.check()
 

@@ -13,7 +13,7 @@ import pytest
 from aaiclick import faults
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store import catalog_events, catalog_sources, queue
+from aaiclick.store import catalog_sources, event_routing, queue
 from aaiclick.store.engine import connect
 from aaiclick.store.upkeep import reap
 from aaiclick.store.words import DEFAULT_ORG_ID
@@ -68,10 +68,10 @@ async def test_a_router_that_dies_has_given_events_out_or_not(shop):
         job_id = await shop.emit("shop.raw", 5)
         faults.arm(f"{place}=error", None)
         with pytest.raises(faults.FaultError):
-            await catalog_events.route(shop.db)
+            await event_routing.route(shop.db)
         faults.arm("", None)
         assert len(await shop.tasks(job_id)) == given_out
-        await catalog_events.route(shop.db)
+        await event_routing.route(shop.db)
         assert await shop.tasks(job_id) == [("tidy",)] * 5
     await shop.check()
 
@@ -80,21 +80,21 @@ async def test_a_router_that_is_cut_off_half_way_leaves_everything_to_the_next(s
     """It has taken events out of the outbox and has not given out their tasks."""
     await shop.deploy()
     job_id = await shop.emit("shop.raw", 5)
-    consumers = catalog_events._consumers
+    consumers = event_routing._consumers
 
-    async def cut_off(connection, updates):
+    async def cut_off(connection, updates, payloads):
         assert [len(update["ids"]) for update in updates] == [5]
         await shop.db.execute("SELECT pg_terminate_backend($1)", connection.get_server_pid())
-        return await consumers(connection, updates)
+        return await consumers(connection, updates, payloads)
 
-    monkeypatch.setattr(catalog_events, "_consumers", cut_off)
+    monkeypatch.setattr(event_routing, "_consumers", cut_off)
     router = await connect(aaiclick_postgres)
     with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError)):
-        await catalog_events.route(router)
+        await event_routing.route(router)
     router.terminate()
     monkeypatch.undo()
     assert await shop.tasks(job_id) == []
-    assert await catalog_events.route(shop.db) == 5
+    assert await event_routing.route(shop.db) == 5
     assert await shop.tasks(job_id) == [("tidy",)] * 5
     await shop.check()
 

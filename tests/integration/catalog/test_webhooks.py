@@ -53,3 +53,32 @@ async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
     assert await shop.finish(first) == "COMPLETED"
     assert await shop.rows("shop.raw") == [(1, "mon", 2)]
+
+
+async def test_a_delivery_that_is_repeated_under_a_new_timestamp_starts_one_run(shop, monkeypatch):
+    monkeypatch.setenv("SHOP_SIGNING_SECRET", "sesame")
+    await deploy(shop.db, HOOKED)
+
+    async def send(delivery, moment, signed=None, body=BODY):
+        header = webhooks.sign("sesame", body, moment, signed or delivery)
+        return await webhooks.receive(shop.db, DEFAULT_ORG_ID, "shop", "hook", body, header, delivery, now=moment + 1)
+
+    first, new = await send("d-1", NOW)
+    assert new
+    assert await send("d-1", NOW) == (first, False)
+    assert await send("d-1", NOW + 3600) == (first, False)
+    second, new = await send("d-2", NOW)
+    assert new
+    assert second != first
+    for wrong in ({"delivery": "d-3", "signed": "d-1"}, {"delivery": "a b"}, {"delivery": "x" * 201}):
+        with pytest.raises(NotFoundError):
+            await send(moment=NOW, **wrong)
+    with pytest.raises(NotFoundError):  # the id that was signed is left out
+        await webhooks.receive(
+            shop.db, DEFAULT_ORG_ID, "shop", "hook", BODY, webhooks.sign("sesame", BODY, NOW, "d-4"), None, now=NOW
+        )
+    assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 2
+    assert await shop.finish(first) == "COMPLETED"
+    assert await shop.finish(second) == "COMPLETED"
+    tidied = "SELECT count(*) FROM tasks WHERE type = 'shop.hook'"
+    assert await shop.db.fetchval(tidied) == 2

@@ -31,6 +31,7 @@ from aaiclick.store import (
     catalog_sources,
     control,
     dispatches,
+    event_routing,
     queue,
     supervision,
     tables,
@@ -185,6 +186,20 @@ async def emitted(db: Any) -> State:
     async with db.transaction():
         await catalog_events.count_events(db, await catalog_events.emit(db, [event]))
     return state | {"job": job_id}
+
+
+async def poisoned(db: Any) -> State:
+    """An event that can be routed behind one that cannot."""
+    job_id = await catalog_events.open_job(db, DEFAULT_ORG_ID, "poison", None, {})
+    await db.execute("INSERT INTO outbox (org_id, job_id, kind) VALUES ($1, $2, 'route_event')", DEFAULT_ORG_ID, job_id)
+    await db.execute("UPDATE jobs SET open_events = 1 WHERE id = $1", job_id)
+    return await emitted(db)
+
+
+async def short_lease(db: Any) -> State:
+    state = await claimed(item)(db)
+    await db.execute("UPDATE tasks SET lease_seconds = $1", LONG_SECONDS)
+    return state
 
 
 async def generation(db: Any) -> State:
@@ -443,6 +458,9 @@ SCENARIOS = {
     "keep_leases": Scenario(
         claimed(item), lambda db, state: supervision.keep_leases(db, [state["worker"]], LONG_SECONDS), EXTENDED
     ),
+    "renew_task_leases": Scenario(
+        short_lease, lambda db, state: supervision.renew_task_leases(db, [state["worker"]]), EXTENDED
+    ),
     "complete": Scenario(claimed(item), succeed, COMPLETED),
     "end": Scenario(claimed(job), succeed, NEXT_READY),
     "flush": Scenario(claimed(job), succeed, NEXT_READY, happened_before=True),
@@ -528,8 +546,12 @@ SCENARIOS = {
     "publish": Scenario(
         generation, publish, asks("SELECT count(*) FROM dataset_partitions WHERE partition_key = 'p'", is_=1)
     ),
+    "route_around": Scenario(
+        poisoned, lambda db, _: event_routing.route(db),
+        asks("SELECT count(*) FROM tasks WHERE job_id = $1", "job", is_=1),
+    ),
     "route": Scenario(
-        emitted, lambda db, _: catalog_events.route(db),
+        emitted, lambda db, _: event_routing.route(db),
         asks("SELECT count(*) FROM tasks WHERE job_id = $1", "job", is_=1),
     ),
 }  # fmt: skip

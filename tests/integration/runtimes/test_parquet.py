@@ -16,7 +16,7 @@ from aaiclick.catalog.running import parquet
 from aaiclick.catalog.running.work import files_of
 from aaiclick.orchestration.loops.loose_files import delete_loose_files
 from aaiclick.settings import get_settings
-from aaiclick.store import catalog_events, loose_files, queue
+from aaiclick.store import event_routing, loose_files, queue
 from aaiclick.store.catalog_datasets import Reader
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
@@ -103,7 +103,7 @@ async def test_files_that_were_replaced_are_deleted_when_nobody_can_read_them(sh
     early = listed() - await pointed(shop)
     assert early  # of an attempt that failed, and replaced
     await shop.emit("shop.raw", 1)
-    await catalog_events.route(shop.db)
+    await event_routing.route(shop.db)
     (reader, *_) = await queue.claim(shop.db, worker_id=1, limit=1, queues=["runtime:dispatcher"], lease_seconds=60)
     kept = await pointed(shop)
     await shop.run(order(1, 1, 11), order(3, 2, 8))

@@ -11,6 +11,7 @@ from aaiclick.errors import RequestError
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import dead_letters as api
+from aaiclick.server.routes import outbox
 from aaiclick.server.routes.common import reading
 from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.routing import Pages, Visit
@@ -29,8 +30,12 @@ async def index(visit: Visit) -> Response:
     letters: Any = None
     if fingerprint or kind or visit.query("list"):
         letters = await api.index(visit.call, kind, fingerprint, visit.query("cursor") or None, SHOWN)
+    failed_events: Any = None
+    if visit.may("admin"):
+        failed_events = await outbox.index(visit.call, "Failed", None, SHOWN)
     return visit.page(
         "dead_letters.html",
+        failed_events=failed_events,
         groups=groups,
         total=sum(group.count for group in groups),
         letters=letters,
@@ -56,6 +61,15 @@ async def discard(visit: Visit) -> Response:
     if not done.count:
         return visit.back("Nothing was given up: no such dead letter is left.", bad=True)
     return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} given up.")
+
+
+@pages.post("/dead-letters/events/retry", Permission.ADMIN)
+async def retry_events(visit: Visit) -> Response:
+    ids = visit.form.get("id") or None
+    done = await outbox.retry(visit.call, shapes.OutboxRetry(ids=ids, all=ids is None))
+    if not done.count:
+        return visit.back("No event was retried: none has failed.", bad=True)
+    return visit.back(f"{done.count} {'event' if done.count == 1 else 'events'} routed again.")
 
 
 def _choice(visit: Visit, **more: Any) -> dict[str, Any]:

@@ -486,6 +486,7 @@ CREATE TABLE tasks (
     added_by bigint,
     definition_id uuid,
     timeout_seconds double precision,
+    lease_seconds double precision,
     concurrency_limit integer,
     depth integer,
     queue text NOT NULL DEFAULT 'default',
@@ -632,22 +633,19 @@ CREATE TABLE outbox (
     kind text NOT NULL,
     ordering_key text,
     payload jsonb NOT NULL DEFAULT '{}',
-    claimed_by bigint,
-    claim_token uuid,
-    claim_expires_at timestamptz,
+    cursor text,
     processed_at timestamptz,
     last_error text,
     CONSTRAINT outbox_pkey PRIMARY KEY (id),
     CONSTRAINT outbox_org_id_job_id_fkey FOREIGN KEY (org_id, job_id) REFERENCES jobs (org_id, id) ON DELETE CASCADE,
     CONSTRAINT outbox_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT outbox_kind CHECK (kind IN ('enqueue_task', 'route_event')),
-    CONSTRAINT outbox_claim CHECK ((status = 'Processing') = (claim_token IS NOT NULL)),
-    CONSTRAINT outbox_claim_expiry CHECK ((claim_token IS NULL) = (claim_expires_at IS NULL)),
     CONSTRAINT outbox_processed CHECK ((status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)),
-    CONSTRAINT outbox_attempts CHECK (attempts >= 0)
+    CONSTRAINT outbox_attempts CHECK (attempts >= 0),
+    CONSTRAINT outbox_failed CHECK (status <> 'Failed' OR last_error IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX outbox_claimed ON outbox (claim_expires_at) WHERE status = 'Processing';
+CREATE INDEX outbox_failed ON outbox (org_id, id) WHERE status = 'Failed';
 
 CREATE INDEX outbox_job ON outbox (job_id) WHERE job_id IS NOT NULL;
 
