@@ -45,6 +45,6 @@ def breaks(canary_days: Object) -> None:
 async def wait_for_file(event):
     """Rows of the payload, once the file that it names exists."""
     path = Path(event["payload"]["path"])
-    while not path.exists():  # noqa: ASYNC110
+    while not path.exists():  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(0.02)
     return event["payload"].get("rows", [])
