@@ -1,17 +1,27 @@
-"""`health_check()`: is everything there that jobs need?"""
+"""`health_check()`: whether everything that jobs need is there."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import asyncpg
+
+from aaiclick.data.client import connect
 from aaiclick.errors import AaiclickError
+from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.context import any_context
+from aaiclick.settings import get_settings
 from aaiclick.store.health import Check, check_work
+from aaiclick.targets import ClickHouseTarget
+
+ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What was asked, and whether all of it is well."""
+    """The results of all checks; true if all of them hold."""
 
     checks: tuple[Check, ...]
 
@@ -19,11 +29,33 @@ class Health:
     def ok(self) -> bool:
         return all(check.ok for check in self.checks)
 
+    def __bool__(self) -> bool:
+        return self.ok
+
 
 async def health_check() -> Health:
-    """Whether the database answers, workers are there, and no task is stuck; each is named. Never raises."""
+    """Check PostgreSQL, workers, stale tasks, unrouted events and ClickHouse, each by name. Never raises.
+
+    `if await health_check(): …`; `.checks` has the result and detail of each check.
+    """
+    settings = get_settings()
+    clickhouse = await check_clickhouse(lambda: clickhouse_target(settings))
     try:
-        async with any_context() as context, context.connection() as connection:
-            return Health(tuple(await check_work(connection)))
+        async with asyncio.timeout(ANSWER_SECONDS), any_context() as context, context.connection() as connection:
+            checks = await check_work(connection, worker_timeout_seconds=settings.worker_timeout_seconds)
+    except (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        checks = [Check("database", False, str(error) or "PostgreSQL does not answer")]
+    return Health((*checks, clickhouse))
+
+
+async def check_clickhouse(find: Callable[[], Awaitable[ClickHouseTarget]]) -> Check:
+    """Whether the ClickHouse that `find` returns answers a query."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            client = await connect(await find())
+            await client.read_text("SELECT 1")
+    except TimeoutError:
+        return Check("clickhouse", False, f"ClickHouse does not answer within {ANSWER_SECONDS:g} s")
     except (AaiclickError, OSError) as error:
-        return Health((Check("database", False, str(error)),))
+        return Check("clickhouse", False, str(error))
+    return Check("clickhouse", True, "ClickHouse answers")

@@ -26,6 +26,7 @@ from aaiclick.server.shared import Shared
 from aaiclick.settings import Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.engine import SERVANT_SILENT_SECONDS, create_pool
+from aaiclick.store.health import Check
 from aaiclick.store.keys import SCOPES
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.store.workers import are_of
@@ -58,6 +59,7 @@ class Service:
         self.bell = Bell(postgres, self.closing)
         self.routing = Routing(postgres)
         self.depths = Shared[list["asyncpg.Record"]]()
+        self.health = Shared[list[Check]]()
         self._tenants: Tenants | None = None
         self.lending = Lending(settings, self._databases, self.owner)
         self._workers: set[tuple[UUID, int]] = set()

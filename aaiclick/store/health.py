@@ -1,4 +1,4 @@
-"""Is it well? The questions that the database can answer."""
+"""Health checks that PostgreSQL answers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 STALE_SECONDS = 60.0
-"""How long a lease may have run out before somebody should have taken the task back."""
+"""How long after its expiry a lease must have been recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer."""
+    """The result of one check."""
 
     name: str
     ok: bool
     detail: str
 
 
-async def check_work(connection: Connection) -> list[Check]:
-    """Whether there are workers, and whether lost tasks are taken back."""
-    row = await connection.fetchrow(statement("health"), STALE_SECONDS)
+async def check_work(connection: Connection, *, worker_timeout_seconds: float) -> list[Check]:
+    """Whether a worker has sent a heartbeat in time, expired leases are recovered, and events are routed."""
+    row = await connection.fetchrow(statement("health"), STALE_SECONDS, worker_timeout_seconds)
     assert row is not None  # noqa: S101
+    workers = f"{row['workers']} with a heartbeat in the last {worker_timeout_seconds:g} s"
+    if row["silent"]:
+        workers += f", {row['silent']} without"
     return [
         Check("database", True, "PostgreSQL answers"),
-        Check("workers", row["workers"] > 0, f"{row['workers']} active"),
-        Check("stale_tasks", row["stale"] == 0, f"{row['stale']} tasks whose lease ran out long ago"),
+        Check("workers", row["workers"] > 0, workers),
+        Check("stale_tasks", row["stale"] == 0, f"{row['stale']} tasks with a lease that expired long ago"),
+        Check("events", row["unrouted"] == 0, f"{row['unrouted']} events that could not be routed"),
     ]

@@ -34,12 +34,14 @@ class LogShipper:
         self._directory = directory
         self._sent: dict[Path, int] = {}
 
-    async def ship(self, line: Line, worker_ids: Sequence[int]) -> None:
-        """Send what the attempts of these workers have written since the last call."""
+    async def has_unsent(self) -> bool:
+        """Whether anything was written since the last call of `ship`."""
         sizes = await asyncio.to_thread(_sizes, self._directory)
         self._sent = {path: sent for path, sent in self._sent.items() if path in sizes}
-        if all(self._sent.get(path) == size for path, size in sizes.items()):
-            return
+        return any(self._sent.get(path) != size for path, size in sizes.items())
+
+    async def ship(self, line: Line, worker_ids: Sequence[int]) -> None:
+        """Send what the attempts of these workers have written since the last call."""
         for worker_id in worker_ids:
             await self._ship_held(line, worker_id)
 

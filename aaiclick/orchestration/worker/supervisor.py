@@ -372,7 +372,8 @@ class Supervisor:
         """Send logs of an HTTP worker while their tasks run."""
         while self._transport.sends_logs:
             await asyncio.sleep(SHIP_SECONDS)
-            await self._logs.do(lambda line: self._shipper.ship(line, list(self._children)))
+            if await self._shipper.has_unsent():
+                await self._logs.do(lambda line: self._shipper.ship(line, list(self._children)))
 
     async def _route_once(self, line: Line) -> None:
         await self._bell.listen(line.connection)

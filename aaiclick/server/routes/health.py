@@ -1,8 +1,10 @@
-"""Is the service alive, and can it do its work? And what it offers, as OpenAPI."""
+"""Health of the server and of what jobs need; the OpenAPI document."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -11,15 +13,15 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from aaiclick._version import __version__
+from aaiclick.orchestration.health import ANSWER_SECONDS, check_clickhouse
 from aaiclick.server.permissions import Permission
 from aaiclick.server.problems import translate
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.server.service import Service
 from aaiclick.store.health import Check, check_work
+from aaiclick.store.words import DEFAULT_ORG_ID
 
 routes = Routes("health")
-
-ANSWER_SECONDS = 5.0
 
 
 class Alive(BaseModel):
@@ -37,8 +39,8 @@ class Checked(BaseModel):
     detail: str
 
 
-class Ready(BaseModel):
-    """Whether requests can be served (`ok`), and everything that was looked at. No worker is no reason to stay away."""
+class Healthy(BaseModel):
+    """Whether every check holds (`ok`), and the result of each."""
 
     ok: bool
     checks: list[Checked]
@@ -50,14 +52,18 @@ async def live() -> Alive:
     return Alive()
 
 
-@routes.get("/health/ready", Permission.PUBLIC, response_model=Ready)
+@routes.get("/health/ready", Permission.PUBLIC, response_model=Healthy)
 async def ready(call: Caller, response: Response) -> Any:
-    """Say whether the service can do its work; 503 if its database does not answer."""
-    checks = await _look(call.service)
-    ok = next(check.ok for check in checks if check.name == "database")
-    if not ok:
-        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-    return Ready(ok=ok, checks=[Checked(name=check.name, ok=check.ok, detail=check.detail) for check in checks])
+    """Say whether the server can serve requests: 503 if PostgreSQL does not answer."""
+    checks = await _check_work(call.service)
+    return _answer(response, checks, ok=next(check.ok for check in checks if check.name == "database"))
+
+
+@routes.get("/health", Permission.PUBLIC, response_model=Healthy)
+async def health(call: Caller, response: Response) -> Any:
+    """Say whether jobs can run: 503 if any check fails."""
+    checks = await call.service.health.get(DEFAULT_ORG_ID, lambda: _check_all(call.service))
+    return _answer(response, checks, ok=all(check.ok for check in checks))
 
 
 @routes.get("/openapi.json", Permission.PUBLIC, include_in_schema=False)
@@ -66,11 +72,24 @@ async def openapi(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-async def _look(service: Service) -> list[Check]:
+def _answer(response: Response, checks: Sequence[Check], *, ok: bool) -> Healthy:
+    if not ok:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    return Healthy(ok=ok, checks=[Checked(name=check.name, ok=check.ok, detail=check.detail) for check in checks])
+
+
+async def _check_all(service: Service) -> list[Check]:
+    clickhouse = await check_clickhouse(lambda: service.clickhouse(DEFAULT_ORG_ID))
+    if not clickhouse.ok:
+        clickhouse = replace(clickhouse, detail="ClickHouse does not answer")  # its address is not public
+    return [*await _check_work(service), clickhouse]
+
+
+async def _check_work(service: Service) -> list[Check]:
     try:
         async with asyncio.timeout(ANSWER_SECONDS), service.owner() as connection:
-            return await check_work(connection)
+            return await check_work(connection, worker_timeout_seconds=service.settings.worker_timeout_seconds)
     except Exception as error:
         if translate(error) is None:
             raise
-        return [Check("database", False, "PostgreSQL does not answer")]  # where it is, is nobody's business here
+        return [Check("database", False, "PostgreSQL does not answer")]  # its address is not public

@@ -120,7 +120,7 @@ def test_live_and_ready_name_what_they_looked_at(site) -> None:
     ready = site.as_(None).get("/health/ready").json()
     assert ready["ok"]
     assert {check["name"]: check["ok"] for check in ready["checks"]} == {
-        "database": True, "workers": False, "stale_tasks": True,
+        "database": True, "workers": False, "stale_tasks": True, "events": True,
     }  # fmt: skip
 
 
@@ -141,6 +141,8 @@ def test_a_database_that_went_away_is_a_503_and_comes_back(
         assert answers[0].json()["code"] == "unavailable"
         assert name not in answers[0].text
         assert httpx.get(f"{server.url}/health/ready", timeout=60).status_code == 503
+        health = httpx.get(f"{server.url}/health", timeout=60)
+        assert (health.status_code, health.json()["checks"][0]["name"]) == (503, "database")
         aaiclick_stack.run(aaiclick_stack.sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
         assert client.get("/v1/jobs").status_code == 200
     assert server.stop() == 0

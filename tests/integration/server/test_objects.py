@@ -1,4 +1,4 @@
-"""`health_check()`, and Objects over HTTP out of a real ClickHouse."""
+"""Objects over HTTP out of a real ClickHouse."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from decimal import Decimal
 import pytest
 
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.orchestration import health_check
-from aaiclick.settings import get_settings
 from aaiclick.targets import parse_clickhouse_url
 
 
@@ -50,17 +48,3 @@ async def test_an_object_of_the_operator_does_not_exist_for_others(site, kept) -
     for path in (f"/v1/objects/{kept.table_id}", f"/v1/objects/{kept.table_id}/rows"):
         assert site.as_("admin").get(path).status_code == 404
     assert site.as_("admin").get("/v1/objects").json()["items"] == []
-
-
-async def test_health_check_names_what_it_looked_at(aaiclick_env) -> None:
-    found = await health_check()
-    assert {check.name: check.ok for check in found.checks} == {"database": True, "workers": False, "stale_tasks": True}
-    assert not found.ok
-
-
-async def test_health_check_does_not_raise_without_a_database(aaiclick_env, monkeypatch) -> None:
-    monkeypatch.setenv("AAICLICK_DATABASE_URL", "postgresql://nobody:x@127.0.0.1:1/none")
-    get_settings.cache_clear()
-    [check] = (await health_check()).checks
-    assert (check.name, check.ok) == ("database", False)
-    assert "does not answer" in check.detail

@@ -1,0 +1,101 @@
+"""Health checks: each holds and fails for its own reason, in Python and over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from aaiclick.orchestration import health_check
+from aaiclick.settings import get_settings
+from aaiclick.store import queue
+from aaiclick.store.engine import connect
+from aaiclick.store.words import DEFAULT_ORG_ID
+
+HOLDS = {"database", "workers", "stale_tasks", "events", "clickhouse"}
+
+LEASED = """
+    INSERT INTO tasks (id, type, status, readiness, attempt, worker_id, lease_token, lease_expires_at, claimed_at)
+    VALUES (1, 't', 'RUNNING', NULL, 1, 9, gen_random_uuid(), now() + $1 * interval '1 second', now())
+"""
+FAILURES = {
+    "workers": [
+        "UPDATE workers SET last_heartbeat = now() - interval '1 day'",
+        "UPDATE workers SET status = 'STOPPED', stopped_at = now()",
+        "DELETE FROM workers",
+    ],
+    "stale_tasks": [LEASED.replace("$1", "-120")],
+    "events": [
+        f"""INSERT INTO outbox (org_id, status, kind, payload, processed_at)
+        VALUES ('{DEFAULT_ORG_ID}', 'Failed', 'route_event', '{{}}', now())"""
+    ],
+}
+
+
+@pytest.fixture
+async def db(aaiclick_env, aaiclick_postgres):
+    """A healthy installation: one worker with a heartbeat, and a task under a valid lease."""
+    connection = await connect(aaiclick_postgres)
+    await queue.register_worker(connection, hostname="h", pid=1)
+    await connection.execute(LEASED.replace("$1", "60"))
+    yield connection
+    await connection.close()
+
+
+async def failing() -> set[str]:
+    health = await health_check()
+    assert bool(health) is health.ok is all(check.ok for check in health.checks)
+    return {check.name for check in health.checks if not check.ok}
+
+
+async def test_health_check_is_true_if_all_checks_hold(db) -> None:
+    health = await health_check()
+    assert health, health
+    assert {check.name for check in health.checks} == HOLDS
+
+
+@pytest.mark.parametrize(("check", "change"), [(name, each) for name, changes in FAILURES.items() for each in changes])
+async def test_health_check_names_the_check_that_fails(db, check, change) -> None:
+    await db.execute("DELETE FROM tasks")
+    await db.execute(change)
+    assert await failing() == {check}
+
+
+@pytest.mark.parametrize(
+    ("check", "variable", "address"),
+    [
+        ("database", "AAICLICK_DATABASE_URL", "postgresql://nobody:x@127.0.0.1:1/none"),
+        ("clickhouse", "AAICLICK_CLICKHOUSE_URL", "http://nobody:x@127.0.0.1:1/none"),
+    ],
+)
+async def test_health_check_names_an_unreachable_server(db, monkeypatch, check, variable, address) -> None:
+    monkeypatch.setenv(variable, address)
+    get_settings.cache_clear()
+    assert await failing() == {check}
+    [found] = [each for each in (await health_check()).checks if each.name == check]
+    assert "does not answer" in found.detail
+
+
+def test_health_endpoint_is_503_unless_a_worker_lives(site) -> None:
+    """A silent worker is none; readiness for requests does not depend on workers."""
+    client = site.as_(None)
+    site.sql("DELETE FROM workers RETURNING id")
+
+    def states(path: str) -> tuple[int, bool, set[str]]:
+        answer = client.get(path)
+        failed = {check["name"] for check in answer.json()["checks"] if not check["ok"]}
+        return answer.status_code, answer.json()["ok"], failed
+
+    assert states("/health") == (503, False, {"workers"})
+    assert states("/health/ready") == (200, True, {"workers"})
+    site.run(lambda connection: queue.register_worker(connection, hostname="h", pid=1))
+    assert _eventually(lambda: states("/health")) == (200, True, set())
+    site.sql("UPDATE workers SET last_heartbeat = now() - interval '1 day' RETURNING id")
+    assert states("/health/ready") == (200, True, {"workers"})
+    site.sql("DELETE FROM workers RETURNING id")
+
+
+def _eventually(states):
+    """The first answer that is not the cached one."""
+    for _ in range(1000):
+        if (found := states())[0] == 200:
+            return found
+    return states()
