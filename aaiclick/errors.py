@@ -19,6 +19,7 @@
     ├── ConflictError          something that is there already is in the way
     ├── ScheduleError          a cron expression or a time zone cannot be used
     ├── RequestError           a request is not as it should be, or more than the service takes
+    ├── SecretError            a secret is not granted, is bound to another host, or cannot be decrypted here
     └── LeaseLost              somebody else has the task now: nothing was changed
 
 Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
@@ -152,6 +153,10 @@ class RequestError(AaiclickError):
     """A request is not as it should be, or more than the service takes."""
 
     exit_code = EXIT_USAGE
+
+
+class SecretError(AaiclickError):
+    """A secret is not granted, is bound to another host, or cannot be decrypted here."""
 
 
 class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from aaiclick.errors import SettingsError
 from aaiclick.targets import (
     ClickHouseTarget,
+    MappedSecret,
     PostgresTarget,
     PrivateHosts,
     RuntimeTarget,
@@ -27,6 +28,8 @@ from aaiclick.targets import (
     parse_postgres_url,
     parse_private_hosts,
     parse_runtime,
+    parse_secret_keys,
+    parse_secrets_map,
 )
 
 OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARKS")
@@ -151,6 +154,15 @@ class Settings(BaseSettings):
         "Servers without a public address that every organisation's DAGs may fetch from, with commas: hosts, addresses "
         "or networks (10.0.0.0/8)",
     )  # fmt: skip
+    secrets_key: SecretStr | None = _variable(
+        "AAICLICK_SECRETS_KEY", None,
+        "Keys that encrypt organisations' secrets, newest first, with commas ('aaiclick secrets key' makes one) "
+        "[secrets.key in AAICLICK_HOME]",
+    )  # fmt: skip
+    secrets_map: Annotated[tuple[MappedSecret, ...], NoDecode] = _variable(
+        "AAICLICK_SECRETS_MAP", (),
+        'Secrets that are variables or files of this machine, as JSON: {"ORG/NAME": "env:VARIABLE" or "file:/path"}',
+    )  # fmt: skip
     runtime_again_seconds: Seconds = _variable(
         "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which a runtime is told again of a task that nobody took"
     )
@@ -228,6 +240,18 @@ class Settings(BaseSettings):
             return value
         return parse_private_hosts([entry.strip() for entry in value.split(",") if entry.strip()])
 
+    @field_validator("secrets_key")
+    @classmethod
+    def _secrets_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_secret_keys(value.get_secret_value())
+        return value
+
+    @field_validator("secrets_map", mode="before")
+    @classmethod
+    def _secrets_map(cls, value: object) -> object:
+        return parse_secrets_map(value) if isinstance(value, str) else value
+
     @field_validator("runtimes", mode="before")
     @classmethod
     def _runtimes(cls, value: object) -> object:
@@ -276,6 +300,16 @@ class Settings(BaseSettings):
             )
         if self.oidc_client_id is not None and self.oidc_issuer is None:
             raise ValueError("AAICLICK_OIDC_CLIENT_ID needs AAICLICK_OIDC_ISSUER, where people sign in")
+        return self
+
+    @model_validator(mode="after")
+    def _no_mapped_secret_in_home(self) -> Settings:
+        for entry in self.secrets_map:
+            if entry.kind == "file" and Path(entry.place).resolve().is_relative_to(self.home):
+                raise ValueError(
+                    f"AAICLICK_SECRETS_MAP: {entry.key} is a file below AAICLICK_HOME, which holds the installation's "
+                    "own passwords; keep it elsewhere"
+                )
         return self
 
     @property
@@ -379,6 +413,8 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
         return ",".join(getattr(settings, attribute))
     if attribute == "parquet_prefixes":
         return ",".join(f"{org}={place}" for org, place in settings.parquet_prefixes)
+    if attribute == "secrets_map":
+        return ",".join(f"{entry.key}={entry.kind}:{entry.place}" for entry in settings.secrets_map)
     if attribute == "runtimes":
         return ",".join(str(each) for each in settings.runtimes)
     if isinstance(value, tuple):

@@ -5,6 +5,8 @@ What is wrong with an address is said without repeating the password in it.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 DATABASE_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
 CLICKHOUSE_SCHEMES = {"http": 8123, "https": 8443}
 _RUNTIME = re.compile(r"lambda|ecs_[a-z0-9_]{1,40}")
+_SECRET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOST = re.compile(r"(?=.*[a-z])[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
 
@@ -250,3 +254,105 @@ def parse_runtime(entry: str) -> RuntimeTarget:
             f"{name} needs the URL of an SQS queue, such as https://sqs.REGION.amazonaws.com/ACCOUNT/QUEUE"
         )
     return RuntimeTarget(name, place, org or None)
+
+
+SECRET_KEY_BYTES = 32
+OWN_VARIABLES = ("AAICLICK_", "POSTGRES_", "PGPASS")
+"""Prefixes of variables that hold the installation's own passwords: no secret is ever read from one."""
+SYSTEM_DIRECTORIES = ("/proc/", "/sys/", "/dev/")
+"""Directories whose files are not data: /proc/self/environ holds every variable."""
+
+
+@dataclass(frozen=True)
+class MappedSecret:
+    """A secret of an organisation that is a variable or a file of this machine: an entry of AAICLICK_SECRETS_MAP."""
+
+    org: str
+    """Slug of the organisation."""
+    name: str
+    kind: str
+    """`env` or `file`."""
+    place: str
+    host: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.org}/{self.name}"
+
+
+def parse_secret_keys(text: str) -> list[bytes]:
+    """Encryption keys, newest first; raises ValueError."""
+    keys: list[bytes] = []
+    for entry in re.split(r"[,\s]+", text.strip()):
+        try:
+            key = base64.urlsafe_b64decode(entry)
+        except ValueError:
+            key = b""
+        if len(key) != SECRET_KEY_BYTES:
+            raise ValueError(f"a key is {SECRET_KEY_BYTES} bytes in URL-safe base64; 'aaiclick secrets key' makes one")
+        keys.append(key)
+    return keys
+
+
+def parse_secrets_map(text: str) -> tuple[MappedSecret, ...]:
+    """The entries of AAICLICK_SECRETS_MAP; raises ValueError."""
+    try:
+        entries: Any = json.loads(text)
+    except ValueError:
+        entries = None
+    if not isinstance(entries, dict):
+        raise ValueError('write a JSON object such as {"acme/token": "env:ACME_TOKEN"}')
+    return tuple(_mapped_secret(str(key), value) for key, value in entries.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _mapped_secret(key: str, value: Any) -> MappedSecret:
+    org, slash, name = key.partition("/")
+    if not org or not slash or not is_secret_name(name):
+        raise ValueError(f"{key!r:.80} is not ORG/NAME: the slug of an organisation and the name of a secret")
+    reference: Any = value
+    host: str | None = None
+    if isinstance(value, dict):
+        fields: dict[str, Any] = {str(field): part for field, part in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if not {"from"} <= set(fields) <= {"from", "host"}:
+            raise ValueError(f'{key}: write {{"from": "env:VARIABLE", "host": "api.example.com"}}')
+        reference, host = fields["from"], parse_secret_host(str(fields["host"])) if "host" in fields else None
+    kind, _, place = reference.partition(":") if isinstance(reference, str) else ("", "", "")
+    if kind == "env" and _VARIABLE.fullmatch(place):
+        if place.upper().startswith(OWN_VARIABLES):
+            raise ValueError(f"{key}: {place} may hold a password of the installation, which is no one's secret")
+    elif kind == "file" and place.startswith("/"):
+        if place.startswith(SYSTEM_DIRECTORIES):
+            raise ValueError(f"{key}: {place} is not a file of data")
+    else:
+        raise ValueError(f"{key}: write env:VARIABLE or file:/absolute/path")
+    return MappedSecret(org, name, kind, place, host)
+
+
+def is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(name) is not None
+
+
+def parse_secret_host(text: str) -> str:
+    """The origin that a secret is bound to: `https://` and the host, unless the text says otherwise."""
+    url = text.strip() if "://" in text else f"https://{text.strip()}"
+    parts = urlsplit(url)
+    if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in url or not text.isascii():
+        raise ValueError("write a host such as api.example.com, api.example.com:8443 or http://10.0.0.7:8080")
+    origin = origin_of(url)
+    if origin is None:
+        raise ValueError("write a host such as api.example.com, api.example.com:8443 or http://10.0.0.7:8080")
+    return origin
+
+
+def origin_of(url: str) -> str | None:
+    """Scheme, host and port of an http(s) URL, in one spelling; None if it has none."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError:
+        return None
+    if scheme not in ("http", "https") or not host or parts.username or parts.password:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    default = 443 if scheme == "https" else 80
+    return f"{scheme}://{shown.lower()}" + ("" if port in (None, default) else f":{port}")

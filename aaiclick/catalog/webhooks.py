@@ -11,18 +11,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import re
 import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from aaiclick.catalog.errors import OperatorError
-from aaiclick.catalog.running.secrets import find_secret
-from aaiclick.errors import NotFoundError, RequestError
-from aaiclick.store import catalog_sources
+from aaiclick.errors import NotFoundError, RequestError, SecretError
+from aaiclick.store import catalog_sources, org_secrets, orgs
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
+
+_logger = logging.getLogger(__name__)
 
 HEADER = "Aaiclick-Signature"
 DELIVERY_HEADER = "Aaiclick-Delivery"
@@ -80,11 +81,16 @@ async def receive(
 
 
 async def _secret(connection: Connection, org_id: UUID, dag_name: str, job_name: str) -> str | None:
+    """What signs requests to a source: a secret of the organisation that is bound to no host."""
     for row in await catalog_sources.sources_of(connection, org_id, dag_name, job_name):
         source, spec = json.loads(row["source"]), json.loads(row["spec"])
         if source["kind"] == "webhook":
+            org = await orgs.get_org(connection, org_id)
             try:
-                return find_secret(source["secret"], spec["secrets"][source["secret"]])
-            except OperatorError:
+                name = spec["secrets"][source["secret"]]
+                found = await org_secrets.find_secret(connection, org_id, org["slug"], name)
+            except SecretError as error:
+                _logger.warning("Webhook of %s.%s: %s", dag_name, job_name, error.what)
                 return None
+            return found.value if found.host is None else None
     return None

@@ -50,6 +50,7 @@ COMMANDS = {
     "server": Entry("server", "Serve the HTTP API."),
     "workers": Entry("queues", "Show workers."),
     "key": Entry("key", "Make, list and revoke API keys."),
+    "secrets": Entry("secrets", "Set, list and remove secrets that an organisation's tasks use."),
     "org": Entry("org", "List, make and limit organisations."),
     "user": Entry("user", "Add, list, change and remove users."),
     "role": Entry("role", "Make, list and remove roles; give them to users and take them away."),

@@ -2,6 +2,7 @@
 
 format.json      who made it and in which format: a newer one is refused, not guessed at
 secrets.json     passwords of both servers, made once, readable by the owner alone
+secrets.key      keys that organisations' secrets are encrypted with, unless AAICLICK_SECRETS_KEY has them
 keeper.lock      held by the one keeper process
 start.lock       held while somebody starts a keeper
 run/             sockets (moved to a short private directory when the path is too long for one)
@@ -33,7 +34,7 @@ SOCKET_PATH_LIMIT = 100
 """Bytes of a unix socket's path that every system takes (Linux 107, macOS 103)."""
 
 LOCK_SECONDS = 120.0
-TEMPORARY = (".format.json.", ".secrets.json.")
+TEMPORARY = (".format.json.", ".secrets.json.", ".secrets.key.")
 """What `write_private` makes for a moment, perhaps in another process."""
 
 CHOOSE_ANOTHER = "Set AAICLICK_HOME to a directory that you own and can write to."
@@ -119,7 +120,8 @@ class Home:
 
     def _refuse_foreign(self) -> None:
         """Make a home of nothing or of an empty directory, never of one that holds something else."""
-        known = {"secrets.json", "keeper.lock", "start.lock", "up.lock", "run", "logs", "postgres", "clickhouse"}
+        known = {"secrets.json", "secrets.key", "keeper.lock", "start.lock", "up.lock"}
+        known |= {"run", "logs", "postgres", "clickhouse"}
         try:
             found = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(TEMPORARY)}
         except (FileNotFoundError, NotADirectoryError):

@@ -36,6 +36,7 @@ from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.health import Health, health_check
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry import PermanentError, RetryPolicy
+from aaiclick.orchestration.secrets import get_secret
 from aaiclick.orchestration.trial import run_job_test
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ __all__ = [
     "get_current_context",
     "get_job",
     "get_orch_context_session",
+    "get_secret",
     "get_task",
     "handler",
     "health_check",

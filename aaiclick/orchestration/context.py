@@ -18,10 +18,11 @@ from aaiclick.orchestration.planning import arguments_of, closure, make_plan
 from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.orchestration.sharing import sharing
 from aaiclick.settings import get_settings
-from aaiclick.store import reads
+from aaiclick.store import org_secrets, reads
 from aaiclick.store.engine import create_engine, create_pool
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
+from aaiclick.store.org_secrets import Secret
 from aaiclick.store.plan import Plan
 from aaiclick.store.submit import Limits, add_to_job
 from aaiclick.targets import PostgresTarget, ServerTarget
@@ -144,6 +145,11 @@ class OrchContext:
         """What the tasks of a group returned (as JSON text), when and by which attempts, in the order of their ids."""
         async with self.connection() as connection:
             return [dict(row) for row in await reads.group_results(connection, group_id)]
+
+    async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
+        """Secrets of the task that holds the lease."""
+        async with self.connection() as connection:
+            return await org_secrets.task_secrets(connection, lease, names)
 
 
 Context = OrchContext

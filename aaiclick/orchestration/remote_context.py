@@ -12,6 +12,7 @@ from aaiclick.orchestration.context import OrchContext
 from aaiclick.orchestration.scope import TaskScope
 from aaiclick.orchestration.transport.remote import no_database, remote_of
 from aaiclick.store.leases import Lease
+from aaiclick.store.org_secrets import Secret
 from aaiclick.store.plan import Plan
 from aaiclick.targets import ServerTarget
 
@@ -44,6 +45,9 @@ class RemoteContext(OrchContext):
 
     async def task_results(self, job_id: int, task_ids: Sequence[int]) -> Mapping[int, str | None]:  # noqa: ARG002
         return await self._remote.task_results(self._of, task_ids)
+
+    async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
+        return await self._remote.task_secrets(lease, names)
 
     async def group_results(self, group_id: int) -> Sequence[Mapping[str, Any]]:
         return await self._remote.group_results(self._of, group_id)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +71,7 @@ def is_permanent(error: BaseException) -> bool:
     return False
 
 
-def fingerprint(error: BaseException) -> str:
+def fingerprint(error: BaseException, redact: Callable[[str], str] = str) -> str:
     """The same short word for errors that differ in numbers, addresses and ids alone: dead letters group by it."""
     frames: list[str] = []
     trace = error.__traceback__
@@ -78,7 +79,7 @@ def fingerprint(error: BaseException) -> str:
         code = trace.tb_frame.f_code
         frames.append(f"{code.co_filename}:{code.co_qualname}")
         trace = trace.tb_next
-    shape = _CHANGING.sub("#", _words(error))[:500]
+    shape = _CHANGING.sub("#", redact(_words(error)))[:500]
     text = f"{type(error).__qualname__}|{frames[-1:]}|{shape}"
     digest = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:12]
     return f"{type(error).__name__}:{digest}"

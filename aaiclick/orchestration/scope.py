@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from aaiclick.orchestration.handlers import Function
+from aaiclick.orchestration.redaction import Redactor
 from aaiclick.store.leases import Lease
 from aaiclick.targets import WorkTarget
 
@@ -26,6 +27,8 @@ class TaskScope:
     """From the import path of a function to the function, by the rules of this worker."""
     call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None
     """Call a function as the task's own: on the loop, or in a thread that ends when the task must."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """Hides the secrets that the attempt was given."""
     effects: str | None = None
     """What the completion writes besides the result (`Success.effects`); whoever runs in here sets it."""
 

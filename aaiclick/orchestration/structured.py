@@ -29,6 +29,8 @@ class JsonLines(logging.Formatter):
         message = record.getMessage()
         if record.exc_info:
             message += "\n" + self.formatException(record.exc_info)
+        if scope is not None:
+            message = scope.redactor.redact(message)
         return json.dumps(line | {"message": message}, default=str)
 
 

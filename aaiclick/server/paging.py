@@ -68,5 +68,13 @@ def uuid_cursor(text: str | None) -> UUID | None:
         raise _bad_cursor() from None
 
 
+def text_cursor(text: str | None) -> str | None:
+    """A cursor that is a name."""
+    value = read_cursor(text)
+    if value is not None and (not isinstance(value, str) or not value.isprintable()):
+        raise _bad_cursor()
+    return value
+
+
 def _bad_cursor() -> MalformedError:
     return MalformedError("The cursor is not one of ours.", remedy="Use 'next' of the page before, unchanged.")

@@ -215,6 +215,20 @@ class StateAsk(DefinitionAsk):
     key: Words
 
 
+class SecretsAsk(OneLease):
+    names: Annotated[list[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]], Field(max_length=100)]
+
+
+class SecretValue(BaseModel):
+    name: str
+    value: str
+    host: str | None = Field(description="The only host that it may be sent to")
+
+
+class SecretsOut(BaseModel):
+    secrets: list[SecretValue]
+
+
 class GenerationAsk(OneLease):
     generation: UUID
 

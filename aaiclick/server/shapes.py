@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Path
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
 
 from aaiclick.store.words import Cancellation
 
@@ -497,6 +506,23 @@ class KeyMade(KeyOut):
     """A new key with its text, which is shown this once."""
 
     key: str
+
+
+class NewSecret(Sent):
+    value: Annotated[SecretStr, Field(max_length=65_536, json_schema_extra={"writeOnly": True})]
+    host: Annotated[str, StringConstraints(min_length=1, max_length=300)] | None = Field(
+        default=None, description="Send it to this host only: api.example.com", examples=["api.example.com"]
+    )
+
+
+class SecretOut(BaseModel):
+    """A secret without its value."""
+
+    name: str
+    host: str | None = Field(description="The only host that it is sent to")
+    source: Literal["stored", "map"] = Field(description="Stored here, or an entry of the operator's map")
+    created_at: datetime | None
+    updated_at: datetime | None
 
 
 class AuditEntry(BaseModel):

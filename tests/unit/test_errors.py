@@ -10,8 +10,8 @@ from aaiclick.data import errors as of_data
 from aaiclick.errors import AaiclickError
 
 EXIT_CODES = {
-    1: """AaiclickError SchemaError ConflictError LeaseLost DeployError DataError StaleObjectError ObjectExistsError
-        ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError IngestError QueryError""",
+    1: """AaiclickError SchemaError ConflictError SecretError LeaseLost DeployError DataError StaleObjectError
+        ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError IngestError QueryError""",
     2: """SettingsError HomeError EntrypointError SubmitError CycleError LimitError ScheduleError RequestError
         CatalogError DagError OperatorError DatasetError QueryRefusedError LineageError
         NoContextError WhereError ForbiddenAddressError""",

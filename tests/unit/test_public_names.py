@@ -42,6 +42,7 @@ PUBLIC = {
         "get_current_context",
         "get_job",
         "get_orch_context_session",
+        "get_secret",
         "get_task",
         "handler",
         "health_check",

@@ -18,7 +18,8 @@ _PATTERNS = {
     model.DATASET_NAME: "Use lower-case letters, digits and _, at most 63, beginning with a letter.",
     model.RUNTIME: "Use pool, dispatcher, lambda or ecs_NAME.",
     model.IDLE_TIMEOUT: "Use never, 0, or a number with a unit: 30s, 5m, 2h, 1d.",
-    model.REFERENCE: "A secret is a reference, never the value itself: env:VARIABLE or file:/path.",
+    model.NAME_OF_A_GRANT: "A secret is the name of one that the organisation was granted, never a value, a variable or "
+    "a file. An admin sets it ('aaiclick secrets set NAME'); write secrets: [NAME].",
 }
 _KINDS = {
     "string_type": "text",
@@ -158,7 +159,7 @@ def _pattern(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
     pattern = str(detail.get("ctx", {})["pattern"])
     remedy = _PATTERNS.get(pattern, "Write package.module:function." if ":" in pattern else f"It must match {pattern}.")
     # What may be a secret itself is not repeated.
-    shown = "This" if pattern == model.REFERENCE else _shown(detail["input"])
+    shown = "This" if pattern == model.NAME_OF_A_GRANT else _shown(detail["input"])
     return f"{shown} cannot be used here.", remedy
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from aaiclick.catalog.dags.explain import problems_of
-from aaiclick.catalog.dags.model import Dag
+from aaiclick.catalog.dags.model import Dag, names_of_secrets
 from aaiclick.catalog.dags.rules import Data, Finding, findings, items, mapping, named
 from aaiclick.catalog.dags.tree import MAX_BYTES, MAX_PROBLEMS, Mapping, Node, Path, field_of, locate, plain, read_tree
 from aaiclick.catalog.errors import DagError, OperatorError, Place, Problem, QueryRefusedError
@@ -203,7 +203,8 @@ def _filled(data: Data) -> Data:
     for job in items(data["jobs"]):
         left_out = {"idle_timeout", "execution_strategy"} if job["activation"] == "source" else set[str]()
         filled = {key: value for key, value in defaults.items() if key not in left_out} | job
-        filled["secrets"] = {**mapping(defaults.get("secrets")), **mapping(job.get("secrets"))}
+        declared = [mapping(names_of_secrets(each.get("secrets"))) for each in (defaults, job)]
+        filled["secrets"] = declared[0] | declared[1]
         if filled["activation"] == "reactive":
             filled.setdefault("execution_strategy", "PerUpdate")
             filled["execution_strategy"] = filled["execution_strategy"] or "PerUpdate"

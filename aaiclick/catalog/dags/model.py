@@ -5,7 +5,7 @@ The field descriptions become the JSON Schema that editors use (`aaiclick/catalo
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,7 @@ NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 DATASET_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 RUNTIME = r"^(pool|dispatcher|lambda|ecs_[a-z0-9_]{1,40})$"
 IDLE_TIMEOUT = r"^(never|0|[1-9][0-9]{0,8}[smhd])$"
-REFERENCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"
+NAME_OF_A_GRANT = r"^(?:[a-z][a-z0-9_-]{0,62})$"
 BIGGEST_INT = (1 << 31) - 1
 
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -58,6 +58,20 @@ def _zero_as_text(value: Any) -> Any:
     return "0" if type(value) is int and value == 0 else value
 
 
+SecretName = Annotated[str, StringConstraints(pattern=NAME_OF_A_GRANT)]
+
+
+def names_of_secrets(value: Any) -> Any:
+    """A list of names as a mapping of each to itself; anything else as it is."""
+    names = cast("list[Any]", value) if isinstance(value, list) else [None]
+    return {name: name for name in names} if all(isinstance(name, str) for name in names) else cast("Any", value)
+
+
+SecretNames = Annotated[
+    dict[SecretName, SecretName],
+    BeforeValidator(names_of_secrets, json_schema_input_type=dict[SecretName, SecretName] | list[SecretName]),
+    Field(description="Secrets of the organisation that it uses: [NAME], or {NAME_HERE: NAME}. Never a value."),
+]
 IdleTimeout = Annotated[
     str,
     BeforeValidator(_zero_as_text),
@@ -190,7 +204,7 @@ class Defaults(Part):
     heartbeat_timeout_seconds: LeaseSeconds | None = None
     max_attempts: Attempts = 3
     memoize: bool = True
-    secrets: dict[Name, Annotated[str, StringConstraints(pattern=REFERENCE)]] = {}
+    secrets: SecretNames = {}
 
 
 class JobSpec(Part):
@@ -219,10 +233,7 @@ class JobSpec(Part):
     heartbeat_timeout_seconds: LeaseSeconds | None = None
     max_attempts: Attempts = 3
     memoize: Annotated[bool, Field(description="Reuse what was made from the same inputs and settings.")] = True
-    secrets: Annotated[
-        dict[Name, Annotated[str, StringConstraints(pattern=REFERENCE)]],
-        Field(description="Names of secrets and where they are: env:VARIABLE or file:/path. Never the secret itself."),
-    ] = {}
+    secrets: SecretNames = {}
 
 
 class Dag(Part):

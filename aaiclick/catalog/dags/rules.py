@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aaiclick.catalog.dags.graph import find_cycles
+from aaiclick.catalog.dags.model import names_of_secrets
 from aaiclick.catalog.dags.tree import Path
 from aaiclick.data.errors import nearest
 
@@ -134,14 +135,15 @@ def _inputs(base: Path, job: Data) -> Iterator[Finding]:
 
 
 def _secrets(base: Path, dag: Data, job: Data) -> Iterator[Finding]:
-    declared = {*mapping(mapping(dag.get("defaults")).get("secrets")), *mapping(job.get("secrets"))}
+    defaults = mapping(dag.get("defaults"))
+    declared = {name for each in (defaults, job) for name in mapping(names_of_secrets(each.get("secrets")))}
     source = mapping(job.get("source"))
     used = list(_secret_uses(job.get("config"), (*base, "config")))
     if source.get("kind") == "webhook" and isinstance(source.get("secret"), str):
         used.append(((*base, "source", "secret"), str(source["secret"])))
     for path, name in used:
         if name not in declared:
-            remedy = nearest(name, declared) or f"Add secrets: {{{name}: env:VARIABLE}} to the job."
+            remedy = nearest(name, declared) or f"Add secrets: [{name:.63}] to the job."
             yield Finding(path, f"There is no secret {name!r:.60}.", remedy)
 
 

@@ -124,12 +124,24 @@ def _is_web_address(url: str) -> str:
     return url
 
 
+FRAMING_HEADERS = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"}
+)
+
+
+def _is_free_header(name: str) -> str:
+    """Framing is the client's work, and another Host would be another server behind the same address."""
+    if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum() or name.lower() in FRAMING_HEADERS:
+        raise PydanticCustomError("header", "the header {name} cannot be set", {"name": name[:60]})
+    return name
+
+
 class HttpFetchConfig(Config):
     """Fetches a document from the web; its records are the output."""
 
     url: Annotated[str, StringConstraints(max_length=4000), AfterValidator(_is_web_address)]
     method: Literal["GET", "POST"] = "GET"
-    headers: dict[str, str | SecretReference] = {}
+    headers: dict[Annotated[str, AfterValidator(_is_free_header)], str | SecretReference] = {}
     parameters: dict[str, str | int | float | bool | SecretReference] = {}
     body: Any = None
     format: Literal["json", "jsonl", "csv", "parquet"] = "json"

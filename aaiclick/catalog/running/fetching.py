@@ -8,22 +8,27 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urljoin
 
 import aiohttp
 import pyarrow.csv
 import pyarrow.parquet
+from yarl import URL
 
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.operators.built_in import HttpFetchConfig
 from aaiclick.catalog.running.run import OperatorRun
 from aaiclick.data.guard import MAX_REDIRECTS, check_url, guarded_session, without_query
+from aaiclick.errors import SecretError
 
 PIECE = 1 << 16
 GOOD = range(200, 300)
 REDIRECTS = (301, 302, 303, 307, 308)
+AS_GET = (301, 302, 303)
+"""Redirects after which a POST becomes a GET without a body."""
 
 
 async def run_fetch(run: OperatorRun) -> Mapping[str, Any]:
@@ -31,7 +36,7 @@ async def run_fetch(run: OperatorRun) -> Mapping[str, Any]:
     settings = cast("HttpFetchConfig", run.settings)
     try:
         async with asyncio.timeout(settings.timeout_seconds):
-            body = await _fetch(settings)
+            body = await _fetch(settings, {each.host for each in run.secrets if each.host is not None})
     except (TimeoutError, aiohttp.ClientError) as error:
         why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         raise OperatorError(f"{without_query(settings.url)} could not be fetched: {why}.") from error
@@ -39,7 +44,34 @@ async def run_fetch(run: OperatorRun) -> Mapping[str, Any]:
     return {output: await asyncio.to_thread(_records, body, settings)}
 
 
-async def _fetch(settings: HttpFetchConfig) -> bytes:
+@dataclass(frozen=True)
+class _Request:
+    """What is sent to one server."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+async def _fetch(settings: HttpFetchConfig, hosts: Set[str]) -> bytes:
+    """The document; secrets that are bound are sent to `hosts` only."""
+    request = _first_request(settings)
+    async with guarded_session(allow_private=False) as session:
+        for _ in range(MAX_REDIRECTS + 1):
+            check_url(request.url, allow_private=False)
+            _check_hosts(request.url, hosts)
+            async with session.request(
+                request.method, request.url, data=request.body, headers=request.headers, allow_redirects=False
+            ) as response:
+                if response.status not in REDIRECTS:
+                    return await _body(response, settings)
+                target = urljoin(request.url, response.headers.get("Location", ""))
+                request = _redirected(request, response.status, target)
+    raise OperatorError(f"{without_query(settings.url)} redirects more than {MAX_REDIRECTS} times.")
+
+
+def _first_request(settings: HttpFetchConfig) -> _Request:
     # Secrets were filled in where the task runs: everything here is text.
     parameters = {key: _text(value) for key, value in settings.parameters.items()}
     headers = {key: _text(value) for key, value in settings.headers.items()} | {"Accept-Encoding": "identity"}
@@ -47,19 +79,41 @@ async def _fetch(settings: HttpFetchConfig) -> bytes:
     body = None if settings.body is None else json.dumps(settings.body).encode()
     if body is not None:
         headers.setdefault("Content-Type", "application/json")
-    async with guarded_session(allow_private=False) as session:
-        for _ in range(MAX_REDIRECTS + 1):
-            check_url(url, allow_private=False)
-            async with session.request(
-                settings.method, url, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                if response.status not in REDIRECTS:
-                    return await _body(response, settings)
-                target = urljoin(url, response.headers.get("Location", ""))
-            if urlsplit(target).netloc != urlsplit(url).netloc:
-                headers = {"Accept-Encoding": "identity"}  # what was meant for one server is not for another
-            url = target
-    raise OperatorError(f"{without_query(settings.url)} redirects more than {MAX_REDIRECTS} times.")
+    return _Request(settings.method, url, headers, body)
+
+
+def _redirected(request: _Request, status: int, target: str) -> _Request:
+    """The request after a redirect. Headers and body that were meant for one origin are not sent to another."""
+    method, body = request.method, request.body
+    if status in AS_GET and method == "POST":
+        method, body = "GET", None
+    if _origin(target) == _origin(request.url):
+        return _Request(method, target, request.headers, body)
+    if body is not None:
+        raise OperatorError(
+            f"{without_query(request.url)} redirects a request with a body to another server.",
+            remedy="Send it to that server's address.",
+        )
+    return _Request(method, target, {"Accept-Encoding": "identity"}, None)
+
+
+def _check_hosts(url: str, hosts: Set[str]) -> None:
+    if hosts - {_origin(url)}:
+        raise SecretError(
+            f"{without_query(url)} is not at {min(hosts)}, which a secret of this request is bound to.",
+            remedy="Use that host, or have an admin set the secret without --host.",
+        )
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port, read as the library that connects reads them."""
+    try:
+        parts = URL(url)
+    except ValueError:
+        return ""
+    host = parts.raw_host or ""
+    shown = f"[{host}]" if ":" in host else host.lower()
+    return f"{parts.scheme}://{shown}" + ("" if parts.is_default_port() else f":{parts.explicit_port}")
 
 
 async def _body(response: aiohttp.ClientResponse, settings: HttpFetchConfig) -> bytes:

@@ -15,7 +15,7 @@ from uuid import UUID
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.running import storage
 from aaiclick.catalog.running.parquet import is_prefix
-from aaiclick.catalog.running.work import Place, Work, find_work, make_work
+from aaiclick.catalog.running.work import Place, Work, find_work, make_work, no_definition
 from aaiclick.data.context import get_data_context
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import TaskScope
@@ -69,7 +69,10 @@ class DirectLedger(Ledger):
 
     async def work(self, definition_id: UUID) -> Work:
         async with get_current_context().connection() as connection:
-            return await find_work(connection, definition_id)
+            work = await find_work(connection, definition_id)
+        if work.org_id != self._scope.org_id:  # the arguments of a task may name anything
+            raise no_definition(definition_id)
+        return work
 
     async def take_ticket(self) -> int:
         async with get_current_context().connection() as connection:

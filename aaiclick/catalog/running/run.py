@@ -17,6 +17,7 @@ from aaiclick.data import Object, create_object_from_query, create_object_from_v
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.types import quote_name
 from aaiclick.orchestration.scope import TaskScope
+from aaiclick.store.org_secrets import Secret
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class OperatorRun:
     partition: str = ""
     driver: str | None = None
     states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    secrets: tuple[Secret, ...] = ()
+    """Those within the settings, with the hosts that they are bound to."""
 
     @property
     def data(self) -> DataContext:

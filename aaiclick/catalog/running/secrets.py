@@ -1,38 +1,47 @@
-"""Secrets of a job, found where its task runs: DAGs and databases know only where they are."""
+"""`{secret: NAME}` in operators' settings, replaced where the task runs by what its organisation was granted."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from aaiclick.catalog.errors import OperatorError
+from aaiclick.orchestration.scope import TaskScope
+from aaiclick.orchestration.secrets import read_secrets
+from aaiclick.store.org_secrets import Secret
+
+MARK = "secret"
 
 
-def find_secret(name: str, reference: str) -> str:
-    kind, _, place = reference.partition(":")
-    found = os.environ.get(place) if kind == "env" else _read(Path(place))
-    if found is None:
-        where = f"The variable {place}" if kind == "env" else f"The file {place}"
-        raise OperatorError(f"{where}, the secret {name!r}, is not there.", remedy="Set it where the worker runs.")
-    return found
+async def fill_secrets(
+    config: dict[str, Any], declared: Mapping[str, str], scope: TaskScope
+) -> tuple[dict[str, Any], tuple[Secret, ...]]:
+    """The settings with every `{secret: NAME}` replaced, and the secrets that were."""
+    names = sorted({name for name in secret_names(config) if name in declared})
+    if not names:
+        return config, ()
+    found = {secret.name: secret for secret in await read_secrets(scope, names)}
+    return _filled(config, found), tuple(found.values())
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").rstrip("\n")
-    except OSError:
-        return None
-
-
-def filled_in(value: Any, references: Mapping[str, str]) -> Any:
-    """Settings with every `{secret: NAME}` replaced."""
+def secret_names(value: Any) -> Iterator[str]:
+    """The names that settings use."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        if list(fields) == ["secret"] and isinstance(fields["secret"], str) and fields["secret"] in references:
-            return find_secret(fields["secret"], references[fields["secret"]])
-        return {key: filled_in(part, references) for key, part in fields.items()}
+        if list(fields) == [MARK] and isinstance(fields[MARK], str):
+            yield fields[MARK]
+        for part in fields.values():
+            yield from secret_names(part)
+    elif isinstance(value, list):
+        for part in cast("list[Any]", value):
+            yield from secret_names(part)
+
+
+def _filled(value: Any, found: Mapping[str, Secret]) -> Any:
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if list(fields) == [MARK] and fields[MARK] in found:
+            return found[fields[MARK]].value
+        return {key: _filled(part, found) for key, part in fields.items()}
     if isinstance(value, list):
-        return [filled_in(part, references) for part in cast("list[Any]", value)]
+        return [_filled(part, found) for part in cast("list[Any]", value)]
     return value

@@ -23,7 +23,7 @@ from aaiclick.catalog.running.parquet import is_prefix
 from aaiclick.catalog.running.reuse import made_by, made_of
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
 from aaiclick.catalog.running.runners import RUNNERS, Runner
-from aaiclick.catalog.running.secrets import filled_in
+from aaiclick.catalog.running.secrets import fill_secrets
 from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ObjectNotFoundError, QueryError
@@ -76,11 +76,14 @@ class _Task:
             raise OperatorError(
                 f"The operator {definition.name!r} cannot be run here.", remedy="Its package offers no run function."
             )
-        settings = definition.settings(filled_in(self.work.spec.config, self.work.spec.secrets))
+        config, secrets = await fill_secrets(self.work.spec.config, self.work.spec.secrets, self.scope)
+        settings = definition.settings(config)
         await self._reset()
         driver, keys = await self._slices()
         for key in keys:
-            run = OperatorRun(self.work, settings, self.event, self.scope, self.ledger, key, driver, self.states)
+            run = OperatorRun(
+                self.work, settings, self.event, self.scope, self.ledger, key, driver, self.states, secrets
+            )
             try:
                 await self._run_slice(run, runner)
             except NotYet as reason:

@@ -78,8 +78,12 @@ class Work:
 async def find_work(connection: Connection, definition_id: UUID) -> Work:
     definition, datasets = await catalog_runs.find_work(connection, definition_id)
     if definition is None:
-        raise DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
+        raise no_definition(definition_id)
     return make_work(definition, datasets)
+
+
+def no_definition(definition_id: UUID) -> DatasetError:
+    return DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
 
 
 def make_work(definition: asyncpg.Record | Mapping[str, Any], datasets: Sequence[Any]) -> Work:

@@ -23,6 +23,7 @@ from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.store import supervision, tables
 from aaiclick.store.leases import Claim, Failure, Lane, Lease, Success, Tally
+from aaiclick.store.org_secrets import Secret
 from aaiclick.store.plan import Plan
 from aaiclick.targets import ClickHouseTarget, ServerTarget
 
@@ -95,6 +96,11 @@ class Remote:
             "/v1/task/results", lease=forms.lease_form(lease), task_ids=[str(task_id) for task_id in task_ids]
         )
         return {int(each["task_id"]): forms.dumped(each["result"]) for each in answer["results"]}
+
+    async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
+        """Secrets by the names that the lease's task has for them."""
+        answer = await self.ask("/v1/task/secrets", lease=forms.lease_form(lease), names=list(names))
+        return [Secret(each["name"], each["value"], each["host"]) for each in answer["secrets"]]
 
     async def group_results(self, lease: Lease, group_id: int) -> list[dict[str, Any]]:
         """What the tasks of a group of the same job returned, as JSON text, in their order."""

@@ -37,6 +37,7 @@ from aaiclick.orchestration.arguments import found_in, is_plain, serialise_value
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
+from aaiclick.orchestration.redaction import MASK
 from aaiclick.orchestration.retry import PermanentError, RetryPolicy, fingerprint, is_permanent
 from aaiclick.orchestration.scope import Record, TaskScope, enter_scope
 from aaiclick.orchestration.sharing import MARK
@@ -167,7 +168,7 @@ class Executor:
         function = self._entrypoints.resolve(claim.type, claim.entrypoint)
         scope = TaskScope(
             claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
-            resolve=self._entrypoints.load, call=functools.partial(self._call, running),
+            resolve=self._entrypoints.load, call=functools.partial(self._call, running), redactor=running.log.redactor,
         )  # fmt: skip
         enter_scope(scope)
         data = await self._enter_data(claim, tables)
@@ -361,10 +362,12 @@ def _failure(running: Running, error: BaseException, secrets: Sequence[str]) -> 
         return ending_outcome(running)
     text = _describe(error)
     for secret in secrets:  # a driver's exception may carry the address it used
-        text = text.replace(secret, "********")
+        text = text.replace(secret, MASK)
+    redact = running.log.redactor.redact
+    text = redact(text)
     running.log.write(text + "\n")
     running.log.close()
-    return failed(running, text, fingerprint(error), permanent=is_permanent(error))
+    return failed(running, text, fingerprint(error, redact), permanent=is_permanent(error))
 
 
 def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failure:

@@ -25,6 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from aaiclick.orchestration.redaction import Redactor
 from aaiclick.orchestration.structured import json_handler
 from aaiclick.settings import get_settings
 
@@ -44,7 +45,7 @@ class TaskLog:
     Each write goes to the file at once, without a buffer: what was written before a crash or a kill is there.
     """
 
-    __slots__ = ("_attempt", "_dropped", "_handle", "_lock", "_lost", "_written", "closed", "path")
+    __slots__ = ("_attempt", "_dropped", "_handle", "_lock", "_lost", "_written", "closed", "path", "redactor")
 
     def __init__(self, path: Path, attempt: int) -> None:
         self.path = path
@@ -56,9 +57,11 @@ class TaskLog:
         self._written = 0
         self._dropped = 0
         self._lost = False
+        self.redactor = Redactor()
 
     def write(self, text: str) -> None:
         """Very long texts are written in pieces, to bound the memory for their encoded form."""
+        text = self.redactor.redact(text)
         for start in range(0, len(text), PIECE_CHARACTERS):
             data = text[start : start + PIECE_CHARACTERS].encode(errors="backslashreplace")
             with self._lock:

@@ -192,6 +192,22 @@ class ApiKey(Row, table=True):
     )
 
 
+class OrgSecret(Row, table=True):
+    """A secret of an org, encrypted (`aaiclick.store.secret_keys`). With `host` it is sent to that origin only."""
+
+    __tablename__ = "org_secrets"
+
+    org_id: UUID = org(primary_key=True)
+    name: str = words(primary_key=True)
+    host: str | None = words(null=True)
+    ciphertext: bytes = column(LargeBinary())
+    key_id: str = words()
+    created_at: datetime = now()
+    updated_at: datetime = now()
+
+    __table_args__ = (CheckConstraint("name ~ '^[a-z][a-z0-9_-]{0,62}$'", name="named"),)
+
+
 class AuditEntry(Row, table=True):
     """Who did what to which thing. Rows are added and never changed."""
 

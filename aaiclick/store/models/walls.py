@@ -23,6 +23,7 @@ POLICIES = {
     "org_roles": OWN,
     "org_role_memberships": "EXISTS (SELECT FROM org_roles r WHERE r.id = role_id)",
     "api_keys": OWN,
+    "org_secrets": OWN,
     "audit_log": OWN,
     "idempotency_keys": OWN,
     "dag_versions": OWN,

@@ -11,9 +11,11 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.catalog.running.storage import Layout
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.worker.trial import run_until_job_ends
-from aaiclick.store import catalog_dags, catalog_events, catalog_sources
+from aaiclick.settings import get_settings
+from aaiclick.store import catalog_dags, catalog_events, catalog_sources, org_secrets, orgs
 from aaiclick.store.doctor import check_invariants
 from aaiclick.store.engine import connect
+from aaiclick.store.secret_keys import new_key
 from aaiclick.store.words import DEFAULT_ORG_ID
 
 JOBS = "tests.integration.catalog.flow_jobs"
@@ -119,12 +121,19 @@ class Shop:
             while not await self.db.fetchval(question, *values):  # noqa: ASYNC110  (the database tells nobody)
                 await asyncio.sleep(0.02)
 
+    async def grant(self, name, value, host=None, slug="default"):
+        """Set a secret of an organisation."""
+        org, keys = await orgs.find_org(self.db, slug), await org_secrets.keys_for_writing(self.db)
+        await org_secrets.set_secret(self.db, org, name, value, host, keys)
+
     async def check(self):
         assert await check_invariants(self.db) == []
 
 
 @pytest.fixture
-async def shop(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse):
+async def shop(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse, monkeypatch):
+    monkeypatch.setenv("AAICLICK_SECRETS_KEY", new_key())
+    get_settings.cache_clear()
     db = await connect(aaiclick_postgres)
     yield Shop(db, await connect_clickhouse(aaiclick_clickhouse))
     await db.close()

@@ -163,7 +163,7 @@ jobs:
     source: {{kind: manual}}
     outputs: [records]
     max_attempts: 1
-    secrets: {{key: "env:SHOP_KEY"}}
+    secrets: [key]
     config:
       url: "{url}/moved"
       records: data.items
@@ -182,10 +182,8 @@ def allow(monkeypatch):
     get_settings.cache_clear()
 
 
-async def test_a_document_is_fetched_with_its_secret_and_from_inside_where_the_operator_allows(
-    shop, web, allow, monkeypatch
-):
-    monkeypatch.setenv("SHOP_KEY", "sesame")
+async def test_a_document_is_fetched_with_its_secret_and_from_inside_where_the_operator_allows(shop, web, allow):
+    await shop.grant("key", "sesame")
     allow("10.0.0.0/8, 127.0.0.1")
     await shop.deploy(fetching(web))
     await shop.run()

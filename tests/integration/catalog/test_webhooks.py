@@ -10,6 +10,7 @@ import pytest
 from aaiclick.catalog import webhooks
 from aaiclick.catalog.deploy import deploy
 from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.store import org_secrets
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
 from aaiclick.store.words import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import JOBS
@@ -20,8 +21,8 @@ NOW = 1_800_000_000
 BODY = json.dumps({"rows": [{"id": 1, "day": "mon", "amount": 2}]}).encode()
 
 
-async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(shop, aaiclick_postgres, monkeypatch):
-    monkeypatch.setenv("SHOP_SIGNING_SECRET", "sesame")
+async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(shop, aaiclick_postgres):
+    await shop.grant("shop-signing", "sesame")
     await deploy(shop.db, HOOKED)
     await ensure_api_role(shop.db)
     pool = create_api_pool(aaiclick_postgres, size=1, statement_seconds=30)
@@ -47,7 +48,10 @@ async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(
         assert len(words) == 1
         with pytest.raises(RequestError, match="not JSON"):
             await send(b"{", webhooks.sign("sesame", b"{", NOW))
-        monkeypatch.delenv("SHOP_SIGNING_SECRET")
+        await shop.grant("shop-signing", "sesame", "api.example.com")  # is sent to a host, and signs nothing
+        with pytest.raises(NotFoundError):
+            await send(header=webhooks.sign("sesame", BODY, NOW))
+        await org_secrets.delete_secret(shop.db, DEFAULT_ORG_ID, "shop-signing")
         with pytest.raises(NotFoundError):
             await send(header=webhooks.sign("", BODY, NOW))
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1

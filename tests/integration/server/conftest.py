@@ -29,6 +29,7 @@ from tests.integration.server.hand import Hand
 
 ROLES = ("reader", "writer", "admin", "worker")
 OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
+SECRETS_KEY = "c2VjcmV0cyBvZiB0ZXN0cywgMzIgYnl0ZXMgb2Yga2U="
 
 
 @dataclass
@@ -106,6 +107,7 @@ def environment_for(target: PostgresTarget, clickhouse_url: str, logs: Path) -> 
         "AAICLICK_DATABASE_URL": target.dsn,
         "AAICLICK_CLICKHOUSE_URL": clickhouse_url,
         "AAICLICK_LOG_DIR": str(logs),
+        "AAICLICK_SECRETS_KEY": SECRETS_KEY,
     }
 
 
@@ -161,7 +163,7 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
 def command(site, monkeypatch):
     """Runs a command remotely as a role, or locally beside the database."""
 
-    def run(*arguments: str, role: str | None = "operator-admin"):
+    def run(*arguments: str, role: str | None = "operator-admin", given: str | None = None):
         for name in list(os.environ):
             if name.startswith("AAICLICK_") and name != "AAICLICK_TEST_HOME":
                 monkeypatch.delenv(name)
@@ -169,11 +171,12 @@ def command(site, monkeypatch):
             monkeypatch.setenv("AAICLICK_DATABASE_URL", site.target.dsn)
             monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", site.environment["AAICLICK_CLICKHOUSE_URL"])
             monkeypatch.setenv("AAICLICK_LOG_DIR", str(site.logs))
+            monkeypatch.setenv("AAICLICK_SECRETS_KEY", SECRETS_KEY)
         else:
             monkeypatch.setenv("AAICLICK_SERVER", site.server.url)
             monkeypatch.setenv("AAICLICK_API_KEY", site.keys[role])
         get_settings.cache_clear()
-        return CliRunner().invoke(cli, list(arguments), standalone_mode=False)
+        return CliRunner().invoke(cli, list(arguments), given, standalone_mode=False)
 
     yield run
     get_settings.cache_clear()

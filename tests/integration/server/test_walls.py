@@ -24,6 +24,7 @@ INSERT INTO users (id, org_id, external_id, role) VALUES ($u, $o, 'subject$n', '
 INSERT INTO org_roles (id, org_id, slug, name) VALUES ($u, $o, 'r', 'R');
 INSERT INTO org_role_memberships (role_id, user_id) VALUES ($u, $u);
 INSERT INTO api_keys (org_id, name, prefix, key_hash, scopes) VALUES ($o, 'k', 'p$n', 'h', '{reader}');
+INSERT INTO org_secrets (org_id, name, ciphertext, key_id) VALUES ($o, 's', 'c', 'k');
 INSERT INTO audit_log (org_id, actor, action, target) VALUES ($o, 'a', 'b', 'c');
 INSERT INTO idempotency_keys (org_id, route, key, body_hash, status, body) VALUES ($o, 'r', 'k', 'h', 200, '{}');
 INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml) VALUES ($u, $o, 'd', 'h', 'y');

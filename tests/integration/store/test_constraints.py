@@ -62,6 +62,7 @@ ROWS: dict[str, dict[str, str]] = {
     "task_types": {"org_id": ORG, "name": "'x'"},
     "users": {"org_id": ORG, "external_id": "'e'", "role": "'reader'"},
     "api_keys": {"org_id": ORG, "name": "'x'", "prefix": "'p'", "key_hash": "'h'", "scopes": "'{reader}'"},
+    "org_secrets": {"org_id": ORG, "name": "'x'", "ciphertext": "'c'", "key_id": "'k'"},
     "ui_sessions": {"token_hash": "'h'", "key_id": UUID, "expires_at": "now()"},
     "job_definitions": SOURCE,
     "datasets": {
@@ -204,6 +205,7 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("users", "role", {"role": "'owner'"}),
     ("api_keys", "scopes", {"scopes": "'{reader,owner}'"}),
     ("api_keys", "scopes", {"scopes": "'{}'"}),
+    ("org_secrets", "named", {"name": "'X'"}),
     ("ui_sessions", "holder", {"key_id": "NULL"}),
     ("job_definitions", "activation", {"activation": "'other'", "source": "NULL", "status": "'Running'"}),
     ("job_definitions", "runtime", {"runtime": "'kubernetes'"}),

@@ -21,8 +21,8 @@ TABLES = """
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_partitions, dataset_versions, datasets, job_definitions, dag_current_versions,
-    dag_versions, ui_sessions, idempotency_keys, audit_log, api_keys, org_role_memberships, org_roles, users,
-    task_types, queue_minutes, queues, orgs
+    dag_versions, ui_sessions, idempotency_keys, audit_log, org_secrets, api_keys, org_role_memberships, org_roles,
+    users, task_types, queue_minutes, queues, orgs
 """
 TYPES = """
     job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,

@@ -155,6 +155,19 @@ CREATE INDEX api_keys_org ON api_keys (org_id, id);
 
 CREATE INDEX api_keys_user ON api_keys (user_id);
 
+CREATE TABLE org_secrets (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    host text,
+    ciphertext bytea NOT NULL,
+    key_id text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT org_secrets_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT org_secrets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT org_secrets_named CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$')
+);
+
 CREATE TABLE audit_log (
     id bigint GENERATED ALWAYS AS IDENTITY,
     org_id uuid NOT NULL,
@@ -874,6 +887,8 @@ ALTER TABLE org_role_memberships ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE api_keys ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE org_secrets ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE audit_log ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE idempotency_keys ENABLE ROW LEVEL SECURITY;
@@ -943,6 +958,8 @@ CREATE POLICY org ON org_roles USING (org_id = aaiclick_org_id());
 CREATE POLICY org ON org_role_memberships USING (EXISTS (SELECT FROM org_roles r WHERE r.id = role_id));
 
 CREATE POLICY org ON api_keys USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON org_secrets USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON audit_log USING (org_id = aaiclick_org_id());
 

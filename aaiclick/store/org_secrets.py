@@ -1,0 +1,203 @@
+"""Secrets that an organisation was granted: written by admins, read by attempts that hold the lease of their task.
+
+A task of a definition has the names that the definition declares, another task those of its organisation. A secret that
+is bound to a host is given to `http_fetch` alone, for a URL of that host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick.errors import ConflictError, LeaseLost, NotFoundError, RequestError, SecretError
+from aaiclick.store.secret_keys import KeyRing, create_key_file, load_keys, missing_key, new_key, write_key_file
+from aaiclick.store.secret_map import MAX_BYTES, mapped_secrets, read_mapped_secret
+from aaiclick.store.statements import statement
+from aaiclick.targets import is_secret_name, origin_of, parse_secret_host, parse_secret_keys
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.engine import Connection
+    from aaiclick.store.leases import Lease
+
+MIN_CHARACTERS = 4
+"""A shorter value cannot be told from other text in a log."""
+SENDER = "http_fetch"
+"""The operator that sends bound secrets, and checks the host of every request."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A value, and the only origin that it is sent to."""
+
+    name: str
+    value: str = field(repr=False)
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class ListedSecret:
+    """What is shown of a secret."""
+
+    name: str
+    host: str | None
+    source: str
+    """`stored` in the database, or an entry of the operator's `map`."""
+    created_at: Any = None
+    updated_at: Any = None
+
+
+# --- administration -----------------------------------------------------------------------------------------------
+
+
+async def keys_for_writing(connection: Connection) -> KeyRing:
+    """The keys to encrypt with; makes the key file of an installation without secrets. Wants the owner's connection.
+
+    A second machine must not make a key of its own: the first one could not read what it encrypts.
+    """
+    keys = load_keys()
+    used = [row["key_id"] for row in await connection.fetch(statement("secret_key_ids"))]
+    if used and not keys.keys.keys() & set(used):
+        raise missing_key(used[0])
+    return keys if keys.keys else create_key_file()
+
+
+async def set_secret(
+    connection: Connection, org: asyncpg.Record, name: str, value: str, host: str | None, keys: KeyRing
+) -> ListedSecret:
+    """Store a secret of an organisation, over the one of this name."""
+    check_name(name)
+    if len(value) < MIN_CHARACTERS or len(value.encode()) > MAX_BYTES or "\x00" in value:
+        raise RequestError(
+            f"The value of {name!r} cannot be a secret.",
+            remedy=f"Send {MIN_CHARACTERS} characters to {MAX_BYTES:,} bytes of text.",
+        )
+    if name in mapped_secrets(org["slug"]):
+        raise ConflictError(
+            f"The secret {name!r} comes from the operator's AAICLICK_SECRETS_MAP.", remedy="Choose another name."
+        )
+    origin = None if host is None else _parse_host(host)
+    ciphertext, key_id = keys.encrypt(org["id"], name, origin, value)
+    row = await connection.fetchrow(statement("set_secret"), org["id"], name, origin, ciphertext, key_id)
+    assert row is not None  # noqa: S101  (INSERT … RETURNING)
+    return ListedSecret(row["name"], row["host"], "stored", row["created_at"], row["updated_at"])
+
+
+async def list_secrets(
+    connection: Connection, org: asyncpg.Record, *, after: str | None = None, limit: int = 100
+) -> list[ListedSecret]:
+    """By name; those of the operator's map, as this process knows it, among them."""
+    mapped = mapped_secrets(org["slug"])
+    rows = await connection.fetch(statement("list_secrets"), org["id"], after, limit)
+    found = {
+        row["name"]: ListedSecret(row["name"], row["host"], "stored", row["created_at"], row["updated_at"])
+        for row in rows
+    }
+    found |= {
+        name: ListedSecret(name, entry.host, "map") for name, entry in mapped.items() if after is None or name > after
+    }
+    return [found[name] for name in sorted(found)][:limit]
+
+
+async def delete_secret(connection: Connection, org_id: UUID, name: str) -> None:
+    if await connection.fetchval(statement("delete_secret"), org_id, name) is None:
+        raise NotFoundError(f"There is no secret {name!r:.80}.", remedy="'aaiclick secrets ls' lists them.")
+
+
+async def rotate_keys(connection: Connection, *, from_environment: bool) -> int:
+    """Encrypt all secrets with the newest key; without AAICLICK_SECRETS_KEY a new one is made. Returns how many.
+
+    The key before it stays in the file until the next rotation: a secret may be set with it at this moment.
+    """
+    keys = load_keys()
+    if not from_environment:
+        write_key_file([*parse_secret_keys(new_key()), *keys.keys.values()])
+        keys = load_keys()
+    if not keys.keys:
+        raise SecretError("There is no key to encrypt with.", remedy="Set AAICLICK_SECRETS_KEY, or a secret.")
+    async with connection.transaction():
+        rows = await connection.fetch(statement("lock_secrets"))
+        for row in rows:
+            value = keys.decrypt(row["org_id"], row["name"], row["host"], row["ciphertext"], row["key_id"])
+            sealed = keys.encrypt(row["org_id"], row["name"], row["host"], value)
+            await connection.execute(statement("reencrypt_secret"), row["org_id"], row["name"], *sealed)
+    if not from_environment:
+        write_key_file(list(keys.keys.values())[:2])
+    return len(rows)
+
+
+def check_name(name: str) -> None:
+    if not is_secret_name(name):
+        raise RequestError(
+            f"{name!r:.80} is not a name of a secret.",
+            remedy="Use lower-case letters, digits, _ and -, at most 63, beginning with a letter.",
+        )
+
+
+def _parse_host(host: str) -> str:
+    try:
+        return parse_secret_host(host)
+    except ValueError as error:
+        raise RequestError(f"{host!r:.80} is not a host.", remedy=f"{str(error).capitalize()}.") from None
+
+
+# --- use ----------------------------------------------------------------------------------------------------------
+
+
+async def task_secrets(connection: Connection, lease: Lease, names: Sequence[str]) -> list[Secret]:
+    """Secrets by the names that the task has for them; raises LeaseLost, or SecretError for the first not granted."""
+    task = await connection.fetchrow(statement("secrets_of_task"), lease.task_id, lease.attempt, lease.token)
+    if task is None:
+        raise LeaseLost(
+            f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease, and is given no secret.",
+            remedy="Stop: another attempt is at work or has finished.",
+        )
+    declared = _declared(task["secrets"])
+    found: list[Secret] = []
+    for name in names:
+        granted = declared.get(name) if task["is_of_definition"] else name
+        if granted is None:
+            raise SecretError(
+                f"The definition of this task declares no secret {name!r:.80}.",
+                remedy=f"Add secrets: [{name:.63}] to it.",
+            )
+        secret = await find_secret(connection, task["org_id"], task["slug"], granted)
+        _check_host(secret, task)
+        found.append(Secret(name, secret.value, secret.host))
+    return found
+
+
+async def find_secret(connection: Connection, org_id: UUID, slug: str, name: str) -> Secret:
+    """A secret of an organisation; raises SecretError."""
+    entry = mapped_secrets(slug).get(name)
+    if entry is not None:
+        return Secret(name, read_mapped_secret(entry), entry.host)
+    row = await connection.fetchrow(statement("get_secret"), org_id, name)
+    if row is None:
+        raise SecretError(
+            f"The organisation has no secret {name!r:.80}.", remedy=f"An admin sets it: aaiclick secrets set {name:.63}"
+        )
+    value = load_keys().decrypt(org_id, row["name"], row["host"], row["ciphertext"], row["key_id"])
+    return Secret(row["name"], value, row["host"])
+
+
+def _declared(secrets: str | None) -> dict[str, str]:
+    return {} if secrets is None else json.loads(secrets)
+
+
+def _check_host(secret: Secret, task: asyncpg.Record) -> None:
+    if secret.host is None:
+        return
+    if task["operator"] != SENDER or origin_of(task["url"] or "") != secret.host:
+        raise bound_elsewhere(secret)
+
+
+def bound_elsewhere(secret: Secret) -> SecretError:
+    return SecretError(
+        f"The secret {secret.name!r} is bound to {secret.host}, and is given to {SENDER} with a URL of that host only.",
+        remedy="Use that host, or have an admin set the secret without --host.",
+    )

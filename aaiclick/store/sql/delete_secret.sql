@@ -1,0 +1,1 @@
+DELETE FROM org_secrets WHERE org_id = $1 AND name = $2 RETURNING name

@@ -1,0 +1,28 @@
+"""Functions that tests of secrets run."""
+
+from __future__ import annotations
+
+import logging
+
+from aaiclick.orchestration import get_secret
+
+
+async def use(name):
+    """Say a secret everywhere that a task can say something."""
+    value = await get_secret(name)
+    print("printed", value)
+    logging.getLogger("tests").warning("logged %s", value)
+    raise ValueError(f"raised {value}")
+
+
+async def length(name):
+    return [{"length": len(await get_secret(name))}]
+
+
+def given(event, token):  # noqa: ARG001
+    print("printed", token)
+    return [{"length": len(token)}]
+
+
+def fails(token):
+    raise ValueError(f"raised {token}")

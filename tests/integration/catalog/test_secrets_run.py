@@ -1,0 +1,273 @@
+"""Secrets in real tasks: granted by name, for one organisation, to one host, and in no log or error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from uuid import UUID
+
+import pytest
+
+from aaiclick.errors import LeaseLost, SecretError
+from aaiclick.orchestration import create_job, create_task, get_secret
+from aaiclick.orchestration.worker.trial import run_until_job_ends
+from aaiclick.settings import get_settings
+from aaiclick.store import org_secrets, orgs
+from aaiclick.store.leases import Lease
+from aaiclick.store.secret_keys import KEY_FILE, new_key
+
+JOBS = "tests.integration.catalog.secret_jobs"
+CANARY = "canary-of-a-secret/+ü"
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what it was sent, and redirects where the path says."""
+
+    heard: list[tuple[str, str, str | None, str]] = []
+
+    def do_GET(self):
+        size = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(size).decode()
+        name = f"{self.headers['Host']}"
+        self.heard.append((name, self.path, self.headers["X-Key"], body))
+        status, _, target = self.path.lstrip("/").partition("/")
+        moved = status.isdecimal()
+        answer = json.dumps([{"path": self.path.partition("?")[0]}]).encode()
+        self.send_response(int(status) if moved else 200)
+        if moved:
+            self.send_header("Location", f"http://{target}")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_):
+        """Silent."""
+
+
+@pytest.fixture
+def web(monkeypatch):
+    """A server by two names: the one that secrets are bound to, and another."""
+    Listener.heard = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("AAICLICK_PRIVATE_HOSTS", "127.0.0.1,localhost,::1")
+    get_settings.cache_clear()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    get_settings.cache_clear()
+
+
+def dag(config, *, secrets="[key]", operator="http_fetch", more=""):
+    return f"""
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: {operator}
+    source: {{kind: manual}}
+    outputs: [records]
+    max_attempts: 1
+    secrets: {secrets}
+    config: {json.dumps(config)}
+{more}
+"""
+
+
+async def fail(shop, text):
+    await shop.deploy(text)
+    assert await asyncio.wait_for(shop.finish(await shop.fire()), 60) == "FAILED"
+    return (await shop.errors())[-1]
+
+
+async def everything_kept(db):
+    """All rows of all tables, as text."""
+    tables = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = [await db.fetch(f'SELECT t::text FROM "{table[0]}" t') for table in tables]
+    return "\n".join(row[0] for found in rows for row in found)
+
+
+async def test_only_what_the_organisation_was_granted_resolves(shop, web):
+    url = f"http://127.0.0.1:{web}/"
+    headers = {"X-Key": {"secret": "key"}}
+    assert "has no secret 'key'" in await fail(shop, dag({"url": url, "headers": headers}))
+    await orgs.create_org(shop.db, name="B", slug="b")
+    await shop.grant("key", "other-org-canary", slug="b")
+    await shop.deploy(dag({"url": url, "headers": headers}))
+    assert await shop.finish(await shop.fire()) == "FAILED"
+    assert Listener.heard == []
+    await shop.grant("key", "sesame")
+    await shop.run()
+    assert [each[2] for each in Listener.heard] == ["sesame"]
+
+
+async def test_a_row_copied_from_another_organisation_cannot_be_decrypted(shop, web):
+    await orgs.create_org(shop.db, name="B", slug="b")
+    await shop.grant("key", "other-org-canary", slug="b")
+    await shop.db.execute(
+        "INSERT INTO org_secrets SELECT (SELECT id FROM orgs WHERE slug = 'default'), name, host, ciphertext, key_id "
+        "FROM org_secrets"
+    )
+    error = await fail(shop, dag({"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}))
+    assert "was changed in the database" in error
+    assert Listener.heard == []
+
+
+async def test_the_operators_map_is_used_by_name_and_never_gives_another_organisation(shop, web, monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", "mapped-canary")
+    monkeypatch.setenv("AAICLICK_SECRETS_MAP", '{"b/key": "env:THE_TOKEN"}')
+    get_settings.cache_clear()
+    config = {"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}
+    assert "has no secret 'key'" in await fail(shop, dag(config))
+    monkeypatch.setenv("AAICLICK_SECRETS_MAP", '{"default/key": "env:THE_TOKEN"}')
+    get_settings.cache_clear()
+    await shop.run()
+    assert [each[2] for each in Listener.heard] == ["mapped-canary"]
+    listed = await org_secrets.list_secrets(shop.db, await orgs.find_org(shop.db, "default"))
+    assert [(each.name, each.source) for each in listed] == [("key", "map")]
+    with pytest.raises(Exception, match="AAICLICK_SECRETS_MAP"):
+        await shop.grant("key", "shadowed")
+
+
+@pytest.mark.parametrize(
+    ("url", "heard"),
+    [
+        ("http://127.0.0.1:{port}/there", 1),
+        ("http://localhost:{port}/there", 0),
+        ("http://127.0.0.1:{port}/302/127.0.0.1:{port}/there", 2),
+        ("http://127.0.0.1:{port}/302/localhost:{port}/there", 1),
+        ("http://127.0.0.1:{port}/307/localhost:{port}/there", 1),
+        ("http://127.0.0.1:{port}/302/127.0.0.1:{port}/302/localhost:{port}/there", 2),
+        ("http://127.1:{port}/there", 0),
+        ("http://127.0.0.1.:{port}/there", 0),
+    ],
+)
+async def test_a_bound_secret_is_sent_to_its_host_only(shop, web, url, heard):
+    await shop.grant("key", CANARY, f"http://127.0.0.1:{web}")
+    config = {"url": url.format(port=web), "parameters": {"q": {"secret": "key"}}}
+    await shop.deploy(dag(config))
+    await shop.finish(await shop.fire())
+    assert len(Listener.heard) == heard
+    assert {host for host, *_ in Listener.heard} <= {f"127.0.0.1:{web}"}
+    for error in await shop.errors():
+        assert "is bound to" in error
+        assert CANARY not in error
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_headers_and_body_of_one_origin_are_not_sent_to_another(shop, web, status):
+    await shop.grant("key", "sesame")
+    url = f"http://127.0.0.1:{web}/{status}/localhost:{web}/there"
+    config = {"url": url, "method": "POST", "headers": {"X-Key": {"secret": "key"}}, "body": {"k": {"secret": "key"}}}
+    await shop.deploy(dag(config))
+    ended = await shop.finish(await shop.fire())
+    first, *others = Listener.heard
+    assert first[2:] == ("sesame", '{"k": "sesame"}')
+    assert ended == ("FAILED" if status in (307, 308) else "COMPLETED")
+    assert [each[1:] for each in others] == ([] if status in (307, 308) else [("/there", None, "")])
+
+
+@pytest.mark.parametrize("place", ["arguments", "get_secret"])
+async def test_a_bound_secret_is_given_to_no_code(shop, place):
+    await shop.grant("key", CANARY, "api.example.com")
+    arguments = {"token": {"secret": "key"}} if place == "arguments" else {"name": "key"}
+    function = f"{JOBS}:{'given' if place == 'arguments' else 'length'}"
+    error = await fail(shop, dag({"function": function, "arguments": arguments}, operator="python"))
+    assert "is bound to https://api.example.com" in error
+    assert CANARY not in error
+
+
+async def test_code_of_a_definition_has_the_secrets_that_it_declares(shop):
+    await shop.grant("granted", "sesame")
+    await shop.grant("undeclared", "sesame-street")
+    python = {"function": f"{JOBS}:length", "arguments": {"name": "key"}}
+    await shop.deploy(dag(python, operator="python", secrets="{key: granted}"))
+    await shop.run()
+    assert await shop.rows("shop.records") == [(6,)]
+    python["arguments"] = {"name": "undeclared"}
+    error = await fail(shop, dag(python, operator="python", secrets="{key: granted}"))
+    assert "declares no secret 'undeclared'" in error
+
+
+async def test_a_plain_task_has_the_secrets_of_its_organisation(shop):
+    await shop.grant("key", "sesame")
+    job = await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
+    assert (await run_until_job_ends(job.id)).status == "COMPLETED"
+    with pytest.raises(SecretError, match="running tasks only"):
+        await get_secret("key")
+
+
+@pytest.mark.parametrize(
+    ("operator", "config"),
+    [
+        ("python", {"function": f"{JOBS}:use", "arguments": {"name": "key"}}),
+        ("python", {"function": f"{JOBS}:fails", "arguments": {"token": {"secret": "key"}}}),
+        ("http_fetch", {"url": "http://127.0.0.1:1/", "parameters": {"k": {"secret": "key"}}}),
+        ("http_fetch", {"url": "http://absent.invalid/", "headers": {"X-Key": {"secret": "key"}}}),
+        (
+            "http_fetch",
+            {"url": "http://127.0.0.1:1/", "headers": {"X-Key": {"secret": "key"}}, "timeout_seconds": 0.001},
+        ),
+    ],
+)
+async def test_no_secret_is_in_the_log_the_error_or_the_database(
+    shop, web, tmp_path, monkeypatch, capfd, operator, config
+):
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
+    monkeypatch.setenv("AAICLICK_LOG_FORMAT", "json")
+    get_settings.cache_clear()
+    await shop.grant("key", CANARY)
+    error = await fail(shop, dag(config, operator=operator))
+    said = "".join(path.read_text() for path in (tmp_path / "logs").iterdir()) + "".join(capfd.readouterr())
+    assert error.splitlines()[0] in said
+    for text in (error, said, await everything_kept(shop.db)):
+        assert CANARY not in text
+        assert "canary-of-a-secret" not in text
+
+
+async def test_a_missing_or_wrong_key_is_said_clearly(shop, web, monkeypatch, tmp_path):
+    await shop.grant("key", "sesame")
+    config = {"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}
+    monkeypatch.setenv("AAICLICK_SECRETS_KEY", new_key())
+    get_settings.cache_clear()
+    assert "which is not here" in await fail(shop, dag(config))
+    with pytest.raises(SecretError, match="which is not here"):
+        await shop.grant("another", "sesame")
+    monkeypatch.delenv("AAICLICK_SECRETS_KEY")
+    monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
+    get_settings.cache_clear()
+    with pytest.raises(SecretError, match="which is not here"):  # and makes no key of its own
+        await shop.grant("another", "sesame")
+    assert not (tmp_path / "home" / KEY_FILE).exists()
+
+
+async def test_keys_are_rotated_in_the_file(shop, monkeypatch, tmp_path):
+    monkeypatch.delenv("AAICLICK_SECRETS_KEY")
+    monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
+    get_settings.cache_clear()
+    await shop.grant("key", "sesame")
+    await shop.grant("bound", "sesame", "api.example.com")
+    org = await orgs.find_org(shop.db, "default")
+    seen = set()
+    for _ in range(3):
+        seen.add((tmp_path / "home" / KEY_FILE).read_text().split()[0])
+        assert await org_secrets.rotate_keys(shop.db, from_environment=False) == 2
+        assert len(await shop.db.fetch("SELECT DISTINCT key_id FROM org_secrets")) == 1
+        assert (await org_secrets.find_secret(shop.db, org["id"], "default", "bound")).value == "sesame"
+    assert len(seen) == 3
+    assert len((tmp_path / "home" / KEY_FILE).read_text().split()) == 2
+
+
+async def test_a_lease_that_is_lost_is_given_nothing(shop):
+    await shop.grant("key", "sesame")
+    job = await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
+    task = await shop.db.fetchval("SELECT id FROM tasks WHERE job_id = $1", job.id)
+    for token in (job.id, 0):
+        with pytest.raises(LeaseLost):
+            await org_secrets.task_secrets(shop.db, Lease(task, 1, UUID(int=token)), ["key"])

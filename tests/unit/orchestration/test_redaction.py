@@ -1,0 +1,63 @@
+"""Values of secrets are replaced, however they are spelled."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from aaiclick.orchestration.redaction import MASK, Redactor
+from aaiclick.orchestration.retry import fingerprint
+from aaiclick.orchestration.worker.logs import PIECE_CHARACTERS, TaskLog
+
+SECRET = "p@ss word/ü\n'\"+"
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        SECRET, quote(SECRET), quote(SECRET, safe=""), urlencode({"k": SECRET}), json.dumps({"k": SECRET}),
+        json.dumps({"k": SECRET}, ensure_ascii=False), repr({"k": SECRET}), base64.b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    ],
+)  # fmt: skip
+def test_every_spelling_is_replaced(spelling):
+    shown = Redactor([SECRET]).redact(f"before {spelling} after")
+    assert MASK in shown
+    assert "p@ss word" not in shown
+    assert spelling not in shown
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+
+
+def test_lines_of_a_value_are_replaced_one_by_one():
+    redactor = Redactor(["-----BEGIN KEY-----\nMIIEabcd\n-----END KEY-----"])
+    assert redactor.redact("line: MIIEabcd.") == f"line: {MASK}."
+
+
+def test_very_short_parts_do_not_blank_all_text():
+    assert Redactor(["ab\nlong enough"]).redact("a table of cables") == "a table of cables"
+
+
+def test_a_longer_value_is_replaced_before_one_that_it_contains():
+    assert Redactor(["sesame", "sesame-street"]).redact("sesame-street") == MASK
+
+
+def test_the_log_of_a_task_has_no_secret_of_it(tmp_path):
+    log = TaskLog(tmp_path / "7.log", 1)
+    log.write("canary before it is a secret\n")
+    log.redactor.add("hidden-canary")
+    log.write("x" * (PIECE_CHARACTERS - 5) + "hidden-canary" + "\n")
+    log.close()
+    text = (tmp_path / "7.log").read_text()
+    assert "hidden-canary" not in text
+    assert MASK in text
+    assert "before it is a secret" in text
+
+
+def test_a_fingerprint_does_not_depend_on_a_secret():
+    redact = Redactor(["alpha-secret", "omega-secret"]).redact
+    first, second = (fingerprint(ValueError(f"bad {word}"), redact) for word in ("alpha-secret", "omega-secret"))
+    assert first == second
