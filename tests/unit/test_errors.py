@@ -11,7 +11,8 @@ from aaiclick.errors import AaiclickError
 
 EXIT_CODES = {
     1: """AaiclickError SchemaError ConflictError SecretError LeaseLost DeployError DataError StaleObjectError
-        ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError IngestError QueryError""",
+        ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
+        IngestError QueryError""",
     2: """SettingsError HomeError EntrypointError SubmitError CycleError LimitError ScheduleError RequestError
         CatalogError DagError OperatorError DatasetError QueryRefusedError LineageError
         NoContextError WhereError ForbiddenAddressError""",

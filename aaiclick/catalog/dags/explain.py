@@ -18,8 +18,8 @@ _PATTERNS = {
     model.DATASET_NAME: "Use lower-case letters, digits and _, at most 63, beginning with a letter.",
     model.RUNTIME: "Use pool, dispatcher, lambda or ecs_NAME.",
     model.IDLE_TIMEOUT: "Use never, 0, or a number with a unit: 30s, 5m, 2h, 1d.",
-    model.NAME_OF_A_GRANT: "A secret is the name of one that the organisation was granted, never a value, a variable or "
-    "a file. An admin sets it ('aaiclick secrets set NAME'); write secrets: [NAME].",
+    model.NAME_OF_A_GRANT: "A secret is the name of one that the organisation was granted, never a value, variable or "
+    "file. An admin sets it ('aaiclick secrets set NAME'); write secrets: [NAME].",
 }
 _KINDS = {
     "string_type": "text",

@@ -19,7 +19,7 @@ async def length(name):
     return [{"length": len(await get_secret(name))}]
 
 
-def given(event, token):  # noqa: ARG001
+def given(event, token):
     print("printed", token)
     return [{"length": len(token)}]
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -25,7 +26,7 @@ CANARY = "canary-of-a-secret/+ü"
 class Listener(BaseHTTPRequestHandler):
     """Keeps what it was sent, and redirects where the path says."""
 
-    heard: list[tuple[str, str, str | None, str]] = []
+    heard: ClassVar[list[tuple[str, str, str | None, str]]] = []
 
     def do_GET(self):
         size = int(self.headers.get("Content-Length") or 0)
@@ -212,7 +213,7 @@ async def test_a_plain_task_has_the_secrets_of_its_organisation(shop):
         ("http_fetch", {"url": "http://absent.invalid/", "headers": {"X-Key": {"secret": "key"}}}),
         (
             "http_fetch",
-            {"url": "http://127.0.0.1:1/", "headers": {"X-Key": {"secret": "key"}}, "timeout_seconds": 0.001},
+            {"url": "http://127.0.0.1:1/", "body": {"secret": "key"}, "method": "POST"},
         ),
     ],
 )
