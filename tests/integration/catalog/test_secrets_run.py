@@ -265,6 +265,17 @@ async def test_keys_are_rotated_in_the_file(shop, monkeypatch, tmp_path):
     assert len((tmp_path / "home" / KEY_FILE).read_text().split()) == 2
 
 
+async def test_keys_of_the_environment_are_rotated_to_the_first(shop, monkeypatch):
+    await shop.grant("key", "sesame")
+    old, new = get_settings().secrets_key.get_secret_value(), new_key()
+    for keys in (f"{new},{old}", new):
+        monkeypatch.setenv("AAICLICK_SECRETS_KEY", keys)
+        get_settings.cache_clear()
+        assert await org_secrets.rotate_keys(shop.db, from_environment=True) == 1
+    org = await orgs.find_org(shop.db, "default")
+    assert (await org_secrets.find_secret(shop.db, org["id"], "default", "key")).value == "sesame"
+
+
 async def test_a_lease_that_is_lost_is_given_nothing(shop):
     await shop.grant("key", "sesame")
     job = await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
