@@ -70,6 +70,7 @@ def test_nothing_that_anybody_wrote_is_run(site, visit, hostile) -> None:
         "/queues",
         "/admin",
         "/dead-letters?list=1",
+        "/admin?view=secrets",
         "/admin?view=users",
         "/admin?view=orgs",
         "/admin?view=audit",

@@ -51,6 +51,7 @@ def addresses(site, things) -> dict[str, str]:
         "dataset": f"/datasets/{dataset}",
         "schedules": "/schedules",
         "admin-keys": "/admin",
+        "admin-secrets": "/admin?view=secrets",
         "admin-users": "/admin?view=users",
         "admin-orgs": f"/admin?view=orgs&change={other}",
         "admin-audit": "/admin?view=audit",

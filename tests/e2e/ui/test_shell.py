@@ -159,6 +159,23 @@ def test_a_revoked_key_ends_its_sessions_at_once(site, window) -> None:
     assert browser.client.get("/jobs").status_code == 303
 
 
+def test_a_secret_is_set_and_removed_and_its_value_is_on_no_page(site, window) -> None:
+    admin, canary = window("admin"), "canary-of-a-page"
+    assert admin.post("/admin/secrets", name="token", value=canary, host="api.example.com").status_code == 303
+    page = admin.client.get("/admin?view=secrets").text
+    assert "https://api.example.com" in page
+    assert canary not in page + admin.client.get("/admin?view=audit").text
+    for refused in ({"name": "Token"}, {"host": "a/b"}, {"value": "abc"}):
+        answer = admin.post("/admin/secrets", **({"name": "x", "value": canary} | refused))
+        assert answer.status_code == 422
+        assert canary not in answer.text
+    assert window("reader").client.get("/admin?view=secrets").status_code == 403
+    assert window("writer").post("/admin/secrets", name="token", value="stolen").status_code == 403
+    assert "token" not in window("other-admin").client.get("/admin?view=secrets").text.partition("<table")[2]
+    assert admin.post("/admin/secrets/remove", name="token").status_code == 303
+    assert "No secrets" in admin.client.get("/admin?view=secrets").text
+
+
 def test_a_program_that_asks_for_nothing_gets_a_problem_and_a_person_a_page(site) -> None:
     assert httpx.get(f"{site.url}/nothing").headers["content-type"] == "application/problem+json"
     answer = httpx.get(f"{site.url}/nothing", headers={"Accept": "text/html"})

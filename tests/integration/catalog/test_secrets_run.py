@@ -136,6 +136,22 @@ async def test_the_operators_map_is_used_by_name_and_never_gives_another_organis
         await shop.grant("key", "shadowed")
 
 
+async def test_a_task_that_names_another_organisations_definition_finds_none(shop, web):
+    """Arguments of a task are its author's: a worker beside the databases is not to believe them."""
+    await shop.grant("key", CANARY)
+    await shop.deploy(dag({"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}))
+    definition = await shop.db.fetchval("SELECT id FROM job_definitions")
+    other = (await orgs.create_org(shop.db, name="B", slug="b"))["id"]
+    arguments = {"definition": str(definition), "event": {}}
+    task = create_task("aaiclick.catalog.running.task.run_definition", arguments, max_attempts=1)
+    job = await create_job("thief", task)
+    await shop.db.execute("UPDATE jobs SET org_id = $1", other)
+    await shop.db.execute("UPDATE tasks SET org_id = $1", other)
+    assert (await run_until_job_ends(job.id)).status == "FAILED"
+    assert f"There is no definition {definition}" in (await shop.errors())[-1]
+    assert Listener.heard == []
+
+
 @pytest.mark.parametrize(
     ("url", "heard"),
     [

@@ -77,6 +77,7 @@ def ours(site):
         0
     ]["id"]
     assert admin.post("/v1/types/t/pause").status_code == 204
+    assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [each["name"] for each in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {

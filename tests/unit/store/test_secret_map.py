@@ -42,8 +42,8 @@ def test_variables_and_files_are_read_for_the_organisation_that_is_named(tmp_pat
     "reference",
     [
         "env:AAICLICK_DATABASE_URL", "env:aaiclick_api_key", "env:POSTGRES_PASSWORD", "env:PGPASSWORD",
-        "env:PGPASSFILE", "env:A B", "env:", "file:relative", "file:/proc/self/environ", "file:/dev/stdin", "ACME_TOKEN",
-        7, None,
+        "env:PGPASSFILE", "env:A B", "env:", "file:relative", "file:/proc/self/environ", "file:/dev/stdin",
+        "ACME_TOKEN", 7, None,
         {"from": "env:AAICLICK_SECRETS_KEY"}, {"host": "a.example"}, {"from": "env:X", "host": "a/b"},
         {"from": "env:X", "port": 1},
     ],

@@ -1,4 +1,4 @@
-"""Keys, users, organisations, and who did what."""
+"""Keys, secrets, users, organisations, and who did what."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from starlette.responses import Response
 from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes import audit, keys, orgs, users
+from aaiclick.server.routes import audit, keys, orgs, secrets, users
 from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.store.org_secrets import check_name
 
 pages = Pages()
 
 Body = TypeVar("Body", bound=BaseModel)
 SHOWN = 200
-VIEWS = ("keys", "users", "orgs", "audit")
+VIEWS = ("keys", "secrets", "users", "orgs", "audit")
 
 
 @pages.get("/admin", Permission.ADMIN)
@@ -33,6 +34,7 @@ async def _show(visit: Visit, view: str, made: shapes.KeyMade | None = None) -> 
     cursor = visit.query("cursor") or None
     lists: dict[str, Callable[[], Awaitable[Any]]] = {
         "keys": lambda: keys.index(visit.call, cursor, SHOWN),
+        "secrets": lambda: secrets.index(visit.call, cursor, SHOWN),
         "users": lambda: users.index(visit.call, cursor, SHOWN),
         "orgs": lambda: orgs.index(visit.call, cursor, SHOWN),
         "audit": lambda: audit.index(visit.call, cursor, SHOWN),
@@ -62,6 +64,26 @@ def _days(text: str) -> float:
 async def revoke_key(visit: Visit) -> Response:
     done = await keys.revoke(visit.call, _uuid(visit.sent("id")))
     return visit.back(f"Key {done.name} opens nothing any more.")
+
+
+@pages.post("/admin/secrets", Permission.ADMIN)
+async def set_secret(visit: Visit) -> Response:
+    name = _secret_name(visit.sent("name"))
+    fields = {"value": visit.sent("value"), "host": visit.sent("host").strip() or None}
+    await secrets.put(visit.call, name, _read(shapes.NewSecret, fields))
+    return visit.go("/admin?view=secrets", f"Secret {name} set.")
+
+
+@pages.post("/admin/secrets/remove", Permission.ADMIN)
+async def remove_secret(visit: Visit) -> Response:
+    name = _secret_name(visit.sent("name"))
+    await secrets.delete(visit.call, name)
+    return visit.go("/admin?view=secrets", f"Secret {name} removed.")
+
+
+def _secret_name(text: str) -> str:
+    check_name(text)
+    return text
 
 
 @pages.post("/admin/users", Permission.ADMIN)
