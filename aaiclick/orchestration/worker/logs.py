@@ -146,10 +146,11 @@ class _Divided(io.TextIOBase):
         return "utf-8"
 
     def write(self, text: str) -> int:
-        log = current_log()
-        if log is None:
-            return self._original.write(text)
-        log.write(text)
+        log = _current.get()
+        if log is not None and not log.closed:
+            log.write(text)
+        else:  # threads that outlive their attempt still know its secrets
+            self._original.write(text if log is None else log.redactor.redact(text))
         return len(text)
 
     def flush(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aaiclick.orchestration.redaction import MASK, Redactor
 from aaiclick.orchestration.retry import fingerprint
-from aaiclick.orchestration.worker.logs import PIECE_CHARACTERS, TaskLog
+from aaiclick.orchestration.worker.logs import PIECE_CHARACTERS, TaskLog, _current, captured_output, set_log
 
 SECRET = "p@ss word/ü\n'\"+"
 
@@ -55,6 +55,17 @@ def test_the_log_of_a_task_has_no_secret_of_it(tmp_path):
     assert "hidden-canary" not in text
     assert MASK in text
     assert "before it is a secret" in text
+
+
+def test_output_after_the_attempt_has_no_secret_of_it(tmp_path, capsys):
+    log = TaskLog(tmp_path / "7.log", 1)
+    log.redactor.add("hidden-canary")
+    with captured_output():
+        token = set_log(log)
+        log.close()
+        print("late hidden-canary")
+        _current.reset(token)
+    assert capsys.readouterr().out == f"late {MASK}\n"
 
 
 def test_a_fingerprint_does_not_depend_on_a_secret():
