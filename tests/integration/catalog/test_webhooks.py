@@ -59,8 +59,8 @@ async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(
     assert await shop.rows("shop.raw") == [(1, "mon", 2)]
 
 
-async def test_a_delivery_that_is_repeated_under_a_new_timestamp_starts_one_run(shop, monkeypatch):
-    monkeypatch.setenv("SHOP_SIGNING_SECRET", "sesame")
+async def test_a_delivery_that_is_repeated_under_a_new_timestamp_starts_one_run(shop):
+    await shop.grant("shop-signing", "sesame")
     await deploy(shop.db, HOOKED)
 
     async def send(delivery, moment, signed=None, body=BODY):
