@@ -28,6 +28,7 @@ class Clerk:
         self._node = node
         self._heard = threading.Condition()
         self.said: list[str] = []
+        self._users: set[str] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
@@ -62,7 +63,15 @@ class Clerk:
     def _take(self, text: str) -> None:
         with self._heard:
             self.said.append(text)
+            if found := re.match(r"(CREATE|DROP) USER IF (?:NOT )?EXISTS `(\w+)`", text):
+                (self._users.add if found[1] == "CREATE" else self._users.discard)(found[2])
             self._heard.notify_all()
+
+    def _with_users(self, body: bytes) -> bytes:
+        """A query of `system.users` finds the users made by SQL too: the server forgets those that are not there."""
+        names = ", ".join(f"'{name}'" for name in sorted(self._users))
+        made = f"SELECT name FROM system.users UNION DISTINCT SELECT arrayJoin([{names}]::Array(String)) AS name"
+        return body.replace(b"FROM system.users", f"FROM ({made})".encode())
 
     def _handler(clerk) -> type[BaseHTTPRequestHandler]:  # noqa: N805  (there are two selves here)
         class Handler(BaseHTTPRequestHandler):
@@ -77,7 +86,9 @@ class Clerk:
                     self._answer(200, [], b"")
                     return
                 behind = HTTPConnection("127.0.0.1", clerk._node.http)
-                behind.request("POST", self.path, body, dict(self.headers.items()))
+                body = clerk._with_users(body)
+                headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+                behind.request("POST", self.path, body, headers)
                 answer = behind.getresponse()
                 kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _HOP]
                 self._answer(answer.status, kept, answer.read())

@@ -67,6 +67,8 @@ class Ward:
         known = clickhouse if way.work is postgres else None
         self._setup = Setup(way.work, known, directory / "logs", directory=str(directory), sends_logs=False)
         self._duty = Duty(0, (), 8, 60.0, 3600.0, 5.0, directory / "logs")
+        self.worker_ids: dict[int, int] = {}
+        """Of each process, by its pid."""
 
     async def start(self, faults: str = "", **duty: Any) -> int:
         """A process with a worker row of its own; returns its pid."""
@@ -80,7 +82,9 @@ class Ward:
         )
         await connection.close()
         order = {"setup": self._setup.to_json(), "duty": replace(self._duty, worker_id=worker.id, **duty).to_json()}
-        return await self._nursery.ask("start", order=json.dumps(order), faults=faults, marks=str(self._directory))
+        pid = await self._nursery.ask("start", order=json.dumps(order), faults=faults, marks=str(self._directory))
+        self.worker_ids[pid] = worker.id
+        return pid
 
     def reach_work_by(self, way: Way) -> None:
         """From now on processes are given this way."""

@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import textwrap
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,6 +18,7 @@ from aaiclick.store.plan import NewGroup, NewTask, Plan
 from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.upkeep import reap
 from tests.integration.transports import ONE_REQUEST, directly
+from tests.integration.worker.nursery import Ward
 
 TASKS = """
 import asyncio, os
@@ -79,7 +81,7 @@ class Work:
             policy = json.dumps({"base_seconds": 0.01})
             return NewTask(
                 get_snowflake_id(), name, entrypoint=name, kwargs=json.dumps(kwargs), group_id=group_id,
-                retry_policy=policy, max_attempts=3,
+                retry_policy=policy, max_attempts=10,
             )  # fmt: skip
 
         groups: list[NewGroup] = []
@@ -97,19 +99,38 @@ class Work:
             tasks = [new(kind), *(new("plain") for _ in range(4))]
         await submit_job(self.db, NewJob(self.job_id, "job"), Plan(tasks, groups, edges))
 
-    async def until(self, status: str, table: str = "jobs") -> None:
-        async with asyncio.timeout(30):
-            while status not in {row["status"] for row in await self.db.fetch(f"SELECT status::text FROM {table}")}:  # noqa: ASYNC110
+    async def until(self, status: str, table: str = "jobs", dead: Sequence[int] = ()) -> None:
+        """Wait for a status; meanwhile the leases of the workers `dead` expire.
+
+        A request of a killed process may still be on its way: the server then leases tasks to the dead worker.
+        """
+        async with asyncio.timeout(100):
+            while status not in {row["status"] for row in await self.db.fetch(f"SELECT status::text FROM {table}")}:
+                await self.expire(dead)
                 await asyncio.sleep(0.01)
 
-    async def recover(self) -> None:
+    async def recover(self, dead: Sequence[int]) -> None:
         """What another worker's loops do once the leases of a dead one have run out."""
         assert await check_invariants(self.db) == []
-        await self.db.execute(
-            "UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE status IN ('CLAIMED', 'RUNNING')"
-        )
-        await reap(self.db, delay_seconds=lambda *_: 0.0)
+        await self.expire(dead)
         assert await check_invariants(self.db) == []
+
+    async def expire(self, dead: Sequence[int]) -> None:
+        rows = await self.db.fetch(
+            "UPDATE tasks SET lease_expires_at = now() - interval '1 s'"
+            " WHERE status IN ('CLAIMED', 'RUNNING') AND worker_id = ANY ($1::bigint[]) RETURNING id",
+            list(dead),
+        )
+        if rows:
+            await reap(self.db, delay_seconds=lambda *_: 0.0)
+
+    async def until_killed(self, ward: Ward, pid: int, dead: Sequence[int]) -> None:
+        """The process has struck its fault; leases of earlier dead workers expire meanwhile, as in `until`."""
+        wait = asyncio.create_task(ward.wait(pid, 100))
+        while not wait.done():
+            await self.expire(dead)
+            await asyncio.wait([wait], timeout=0.05)
+        assert await wait == -signal.SIGKILL
 
     async def assert_done(self) -> None:
         statuses = await self.db.fetch("SELECT status::text, count(*) FROM tasks GROUP BY 1")
@@ -156,12 +177,14 @@ async def test_cut_off_at_a_part_of_an_end_and_finished_by_itself(ward, work, pl
 async def finished_by_another(ward, work, place: str, kind: str, when: str) -> None:
     """The next process is killed at the next moment, and the last one ends the job."""
     await work.submit(kind)
+    dead: list[int] = []
     for moment in when.split():
         pid = await ward.start(f"{place}.{moment}=kill")
-        assert await ward.wait(pid) == -signal.SIGKILL
-        await work.recover()
+        await work.until_killed(ward, pid, dead)
+        dead.append(ward.worker_ids[pid])
+        await work.recover(dead)
     other = await ward.start()
-    await work.until("COMPLETED")
+    await work.until("COMPLETED", dead=dead)
     await ward.end(other)
     await work.assert_done()
 
@@ -185,10 +208,11 @@ async def test_killed_while_it_gives_back(ward, work, moment):
     assert await ward.wait(pid) == -signal.SIGKILL
     given_back = await work.db.fetchval("SELECT count(*) FROM task_attempts WHERE outcome = 'RELEASED'")
     assert given_back == (moment == "after")
-    await work.recover()
+    dead = [ward.worker_ids[pid]]
+    await work.recover(dead)
     (work.directory / "go").touch()
     other = await ward.start()
-    await work.until("COMPLETED")
+    await work.until("COMPLETED", dead=dead)
     await ward.end(other)
     await work.assert_done()
 
