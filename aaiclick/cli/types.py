@@ -108,4 +108,4 @@ def _line(row: Row) -> Row:
 
 
 def _words(policy: RetryPolicy) -> str:
-    return f"after {policy.base_seconds:g} s, doubling up to {policy.cap_seconds:g} s"
+    return f"after {policy.delay_seconds(1, luck=0):g} s, doubling up to {policy.cap_seconds:g} s"

@@ -53,8 +53,8 @@ class RetryPolicy:
         )
 
     def delay_seconds(self, failures: int, luck: float | None = None) -> float:
-        """The wait after the `failures`-th failure; `luck` in [0, 1) stands for the random part."""
-        exponent = min(max(failures, 1) - 1, 62)
+        """The wait after the `failures`-th failure: base · 2^failures; `luck` in [0, 1) stands for the random part."""
+        exponent = min(max(failures, 1), 62)
         delay = min(self.base_seconds * 2.0**exponent, self.cap_seconds)
         return delay * (1 + JITTER * (random.random() if luck is None else luck))  # noqa: S311  (not a secret)
 

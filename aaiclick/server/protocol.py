@@ -179,6 +179,7 @@ class Claimed(BaseModel):
     lease_seconds: float | None = Field(
         description="How long the lease lasts after each heartbeat, if the task sets it; else as long as you asked for"
     )
+    priority: int
 
 
 class Claims(BaseModel):

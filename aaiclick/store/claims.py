@@ -34,6 +34,7 @@ async def claim(
     claims = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
     if len(claims) < limit and await is_due(connection, now=now) and await promote(connection, now=now):
         claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
+        claims.sort(key=lambda claim: -claim.priority)
     return claims
 
 
@@ -70,10 +71,10 @@ async def _claim(
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue, lease_seconds) = row  # fmt: skip
+     suspect, queue, lease_seconds, priority) = row  # fmt: skip
     return Claim(
         Lease(task_id, attempt, token, linked), org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures,
-        policy, suspect, queue, lease_seconds,
+        policy, suspect, queue, lease_seconds, priority,
     )  # fmt: skip
 
 

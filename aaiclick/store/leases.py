@@ -45,6 +45,7 @@ class Claim:
     queue: str = "default"
     lease_seconds: float | None = None
     """How long the lease lasts after a heartbeat, if the task says so: else as long as the worker says."""
+    priority: int = 0
 
 
 Lane = tuple[UUID, str]

@@ -41,6 +41,7 @@ def claim_form(claim: Claim) -> Form:
         "suspect": claim.suspect,
         "queue": claim.queue,
         "lease_seconds": claim.lease_seconds,
+        "priority": claim.priority,
     }
 
 
@@ -61,7 +62,7 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
     return Claim(
         lease_of(form["lease"]), UUID(form["org_id"]), _number(form["job_id"]), _number(form["group_id"]), form["type"],
         form["entrypoint"], json.dumps(form["kwargs"]), form["timeout_seconds"], form["failures"],
-        dumped(form["retry_policy"]), form["suspect"], form["queue"], form["lease_seconds"],
+        dumped(form["retry_policy"]), form["suspect"], form["queue"], form["lease_seconds"], form["priority"],
     )  # fmt: skip
 
 

@@ -21,13 +21,14 @@ import contextlib
 import logging
 import math
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.transport import Line, Transport
 from aaiclick.orchestration.transport.line import GONE, REFUSED, patience
+from aaiclick.orchestration.worker.claim_buffer import ClaimBuffer
 from aaiclick.orchestration.worker.executor import (
     Ending,
     Executor,
@@ -84,7 +85,7 @@ class WorkerProcess:
         self._isolation = isolation
         self._running: dict[int, Running] = {}
         self._deaf: set[int] = set()
-        self._ahead: deque[tuple[float, Claim]] = deque()
+        self._ahead = ClaimBuffer()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
         self._empty = False
@@ -270,10 +271,9 @@ class WorkerProcess:
             self._summons.answered(wanted)
         now = time.monotonic()
         for claim in claims:
-            if len(self._running) < self._duty.concurrency and not self._stopping:
-                self._begin(claim)
-            else:
-                self._ahead.append((now, claim))
+            self._ahead.push(claim, now)
+        while self._ahead and len(self._running) < self._duty.concurrency and not self._stopping:
+            self._begin(self._ahead.pop())
         if self._stopping:  # since they were asked for; nobody would end what begins now
             self._give_back_unbegun()
 
@@ -307,7 +307,7 @@ class WorkerProcess:
             if not isinstance(outcome, Lease):
                 self._lanes[running.claim.lease.task_id] = running.claim.org_id, running.claim.queue
         if self._ahead and not self._stopping:
-            self._begin(self._ahead.popleft()[1])
+            self._begin(self._ahead.pop())
         self._wake.set()
 
     async def _outcome(self, running: Running) -> Outcome | None:
@@ -330,7 +330,7 @@ class WorkerProcess:
             running.log.path.unlink()
 
     def _give_back_unbegun(self) -> None:
-        self._outcomes.extend(claim.lease for _, claim in self._ahead)
+        self._outcomes.extend(self._ahead.leases())
         self._ahead.clear()
 
     # --- beside the pumps ---------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ class WorkerProcess:
                     running.end(Ending.TIMEOUT)
                 if running.ending is Ending.LOST and now - running.told_at > self._duty.grace_seconds:
                     self._wear_out(running)
-            if self._ahead and now - self._ahead[0][0] > STALE_SECONDS:
+            if self._ahead.is_stale(now - STALE_SECONDS):
                 self._give_back_unbegun()
                 self._wake.set()
             if now >= self._due:
@@ -450,7 +450,7 @@ class WorkerProcess:
     def _held(self) -> set[tuple[int, int]]:
         """The attempts that we know of."""
         leases = [running.claim.lease for running in self._running.values()]
-        leases += [claim.lease for _, claim in self._ahead]
+        leases += self._ahead.leases()
         for outcomes in (self._outcomes, *(talk.outcomes for talk in self._talks)):
             leases += [outcome if isinstance(outcome, Lease) else outcome.lease for outcome in outcomes]
         return {_attempt(lease) for lease in leases}

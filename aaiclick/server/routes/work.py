@@ -110,6 +110,7 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
         lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], kwargs,
         row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
         lease_seconds=row["lease_seconds"],
+        priority=row["priority"],
     )  # fmt: skip
     lease_seconds = (row["lease_expires_at"] - row["last_heartbeat"]).total_seconds()
     payload = forms.payload_form(claimed, row["worker_id"], lease_seconds)

@@ -6,6 +6,7 @@
 -- lane gets everything. Several share by weight: the k-th task of a lane has the virtual time (k - luck) / weight, luck
 -- being random, and the earliest are taken. Nothing is kept between claims, so luck has to be fair in each: even luck is
 -- when many are claimed, while for one alone the first of several exponential waits is each lane's by its weight.
+-- The turns of an org's lanes are its share; within it the highest priority comes first, whatever its queue.
 --
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and left alone when it is locked
 -- already or when the claim that had it last is not yet visible to this one.
@@ -96,14 +97,20 @@ quota AS MATERIALIZED (
     UNION ALL
     SELECT org_id, queue, count(*) FROM (
         SELECT r.org_id, r.queue FROM (
+          SELECT p.org_id, p.queue, p.org_room, p.place, nth_value(p.turn, p.place) OVER (PARTITION BY p.org_id
+            ORDER BY p.turn ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS turn
+          FROM (
             SELECT s.org_id, s.queue, s.org_room, (k.nth - s.luck) / s.weight AS turn,
-                   row_number() OVER (PARTITION BY s.org_id ORDER BY (k.nth - s.luck) / s.weight) AS nth_of_org
+                   (row_number() OVER (PARTITION BY s.org_id
+                       ORDER BY k.priority DESC, (k.nth - s.luck) / s.weight))::int AS place
             FROM share s CROSS JOIN LATERAL (
-                SELECT row_number() OVER () AS nth FROM (
-                    SELECT FROM tasks t WHERE t.readiness = 'READY' AND t.org_id = s.org_id AND t.queue = s.queue
+                SELECT row_number() OVER () AS nth, priority FROM (
+                    SELECT t.priority FROM tasks t
+                    WHERE t.readiness = 'READY' AND t.org_id = s.org_id AND t.queue = s.queue
+                    ORDER BY t.priority DESC, COALESCE(t.job_id, t.id), t.id
                     LIMIT least(s.room, greatest(4, 4 * $2::int / s.lanes))) AS candidates) k
-            WHERE s.lanes > 1) r
-        WHERE r.nth_of_org <= r.org_room
+            WHERE s.lanes > 1) p) r
+        WHERE r.place <= r.org_room
         ORDER BY r.turn LIMIT $2::int) AS turns
     GROUP BY org_id, queue
 ),
@@ -156,7 +163,7 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds
+    linked, suspect, queue, lease_seconds, priority
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL WHERE EXISTS (SELECT FROM held)
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint WHERE EXISTS (SELECT FROM held)

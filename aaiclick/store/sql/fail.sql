@@ -12,7 +12,7 @@ judged AS MATERIALIZED (
         coalesce(coalesce($12::timestamptz, now()) - g.seconds * interval '1 second', t.started_at) AS started_at,
         coalesce($12::timestamptz, now()) + interval '1 second' * CASE
             WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
-            THEN least(p.base_seconds * power(2::float8, least(t.failures, 62)), p.cap_seconds) * (1 + 0.1 * random())
+            THEN least(p.base_seconds * power(2::float8, least(t.failures + 1, 62)), p.cap_seconds) * (1 + 0.1 * random())
             ELSE g.delay END AS retry_at,
         CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
              WHEN g.permanent THEN 'FAILED'

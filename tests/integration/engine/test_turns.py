@@ -50,6 +50,31 @@ async def test_one_at_a_time_keeps_the_same_order(engine: Engine) -> None:
     assert [(await engine.claim(1))[0].type for _ in range(3)] == ["c", "a", "b"]
 
 
+async def test_priority_decides_across_the_queues_of_one_org(engine: Engine) -> None:
+    for name in ("a", "b", "c"):
+        await put(engine, 30, kind=f"{name} low", queue=name)
+    await put(engine, 8, kind="b high", queue="b", priority=3)
+    await put(engine, 2, kind="c higher", queue="c", priority=4)
+    assert [claim.type for claim in await engine.claim(1)] == ["c higher"]
+    assert Counter(claim.type for claim in await engine.claim(9)) == {"c higher": 1, "b high": 8}
+    assert {claim.priority for claim in await engine.claim(30)} == {0}
+
+
+async def test_priority_of_one_org_takes_nothing_from_another(engine: Engine) -> None:
+    other = await org(engine)
+    for name in ("a", "b"):
+        await put(engine, 200, queue=name, priority=9)
+        await put(engine, 200, other, queue=name)
+    assert by_org(await engine.claim(100)) == pytest.approx({DEFAULT_ORG_ID: 50, other: 50}, abs=3)
+
+
+async def test_a_due_retry_of_higher_priority_comes_first(engine: Engine) -> None:
+    await put(engine, 1, kind="urgent", priority=5)
+    await engine.fail(*await engine.claim(1))
+    await put(engine, 2, kind="plain")
+    assert [claim.type for claim in await engine.claim(3)] == ["urgent", "plain", "plain"]
+
+
 async def test_tasks_of_one_runtime_elsewhere_do_not_make_claims_dearer(engine: Engine) -> None:
     """The short statement serves beside them; a row without an id would say that the long one must."""
 

@@ -120,7 +120,7 @@ def test_two_heartbeats_of_silence_are_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failures", "luck", "seconds"), [(1, 0.0, 1.0), (2, 0.0, 2.0), (3, 0.5, 4.2), (5, 0.0, 16.0), (99, 0.0, 60.0)]
+    ("failures", "luck", "seconds"), [(1, 0.0, 2.0), (2, 0.0, 4.0), (3, 0.5, 8.4), (5, 0.0, 32.0), (99, 0.0, 60.0)]
 )
 def test_backoff(failures: int, luck: float, seconds: float) -> None:
     assert RetryPolicy(1.0, 60.0).delay_seconds(failures, luck) == pytest.approx(seconds)
