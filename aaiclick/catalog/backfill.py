@@ -22,6 +22,7 @@ from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestErr
 from aaiclick.orchestration.schedule import Schedule, parse_schedule
 from aaiclick.store import catalog_backfill as store
 from aaiclick.store import catalog_runs
+from aaiclick.store.catalog_datasets import VersionRange
 from aaiclick.store.clock import clock
 from aaiclick.store.words import JobStatus
 
@@ -64,6 +65,8 @@ class Plan:
     definition: asyncpg.Record
     steps: tuple[Step, ...]
     limit: int | None
+    bounds: VersionRange | None = None
+    """The range that it fills: partitions that are whole numbers, or times in seconds since 1970."""
 
     @property
     def job_name(self) -> str:
@@ -93,7 +96,9 @@ async def plan(
 async def begin(connection: Connection, planned: Plan) -> list[int]:
     """Start what is planned and has not run; returns the jobs."""
     wanted = [step.wanted for step in planned.to_run]
-    return await store.start(connection, planned.definition, wanted, limit=planned.limit) if wanted else []
+    if not wanted:
+        return []
+    return await store.start(connection, planned.definition, wanted, limit=planned.limit, bounds=planned.bounds)
 
 
 def can_be_filled(definition: asyncpg.Record) -> bool:
@@ -132,7 +137,9 @@ async def _times(connection: Connection, definition: asyncpg.Record, first: str,
     ]
     known = await store.jobs_started(connection, definition, [each.key for each in wanted])
     limit = definition["max_concurrency"] if source["overlap"] else 1
-    return Plan(definition, tuple(_step(str(each.event["nominal"]), each, known) for each in wanted), limit)
+    steps = tuple(_step(str(each.event["nominal"]), each, known) for each in wanted)
+    bounds = VersionRange(int(times[0].timestamp()), int(times[-1].timestamp())) if times else None
+    return Plan(definition, steps, limit, bounds)
 
 
 def times_between(schedule: Schedule, first: str, last: str, now: datetime) -> list[datetime]:
@@ -201,7 +208,10 @@ async def _partitions(
         _step(key, each, known) if each.key in known else Step(key, each, *current.get(key, (None, None)))
         for key, each in zip(keys, wanted, strict=True)
     )
-    return Plan(definition, steps, definition["max_concurrency"])
+    ends = first, last
+    whole = all(_is_number(each) and abs(int(each)) < 1 << 63 for each in ends)
+    bounds = VersionRange(int(first), int(last)) if whole else None
+    return Plan(definition, steps, definition["max_concurrency"], bounds)
 
 
 class _Books:

@@ -244,8 +244,9 @@ async def _prepare(
             ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, job.name, index, storage)
             fresh = uuid4()
             generation, made = await store.ensure_dataset_version(
-                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh), added
-            )
+                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh), added,
+                output.range,
+            )  # fmt: skip
             if made:
                 built.append(output.name)
             await store.point(connection, added, ids[output.name], generation)
@@ -280,6 +281,8 @@ async def _external(connection: Connection, org_id: UUID, dag: Dag, roles: Colle
 
 def _location(output: Output, generation: UUID) -> str:
     """Where a generation is kept: a table, or a prefix of files."""
+    if output.storage.glob is not None:
+        return f"{str(output.storage.prefix).rstrip('/')}/{output.storage.glob}"
     if output.storage.kind == "parquet":
         return f"{str(output.storage.prefix).rstrip('/')}/{generation}/"
     return f"dataset_{generation.hex}"

@@ -11,6 +11,7 @@ import click
 
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
+from aaiclick.catalog.registration import register_range
 from aaiclick.cli import remote
 from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
@@ -26,13 +27,13 @@ from aaiclick.data.inspect import to_json
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_datasets as store
-from aaiclick.store.catalog_datasets import Reader
+from aaiclick.store.catalog_datasets import Reader, VersionRange
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
     from aaiclick.store.engine import Connection
 
-GENERATION = ("id", "created_at", "updated_at", "schema_hash", "serving")
+GENERATION = ("id", "created_at", "updated_at", "schema_hash", "range_start", "range_end", "serving")
 RUN = ("id", "job_id", "status", "started_at", "completed_at", "error")
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -211,6 +212,35 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
         if wait:
             await see_through(context, job_id)
         return job_id, (await get_job(job_id)).status.value
+
+
+@datasets.command()
+@click.argument("name")
+@click.option("--range", "bounds", nargs=2, type=int, default=(None, None), metavar="FIRST LAST", help="Its positions.")
+@click.option("--location", default=None, metavar="PREFIX", help="Prefix and glob of its files, if it has its own.")
+@org_option
+@output_option
+def register(name: str, bounds: tuple[int | None, int | None], location: str | None, org: str, output: str) -> None:
+    """Register a version of a dataset by its range; registered twice, it is there once."""
+
+    async def work(connection: Connection) -> Row:
+        org_id = await org_id_of(connection, org)
+        async with recorded(connection):
+            made = await register_range(connection, Reader(org_id, None), name, VersionRange(*bounds), location)
+            if made.created:
+                detail = {"version": str(made.id), "range": str(VersionRange(*bounds)), "location": location}
+                await note_deed(connection, org_id, "dataset.register", name, detail)
+        return asdict(made)
+
+    def ask(client: Client) -> Row:
+        wanted = {"range_start": bounds[0], "range_end": bounds[1], "storage_location": location}
+        call = calls.post(calls.named("datasets", name, "versions"), wanted)
+        return remote.row(_as_key(client, org).call(call))
+
+    found = reach(work, ask)
+    job_id = found["job_id"]
+    record = {"id": str(found["id"]), "created": found["created"], "job_id": None if job_id is None else str(job_id)}
+    print_record(record, output)
 
 
 def _maker(row: Any) -> Row:

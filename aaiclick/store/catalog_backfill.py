@@ -15,6 +15,7 @@ from uuid import UUID
 from aaiclick import faults
 from aaiclick.errors import ConflictError
 from aaiclick.store import catalog_dags, catalog_events
+from aaiclick.store.catalog_datasets import VersionRange, register_version
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -72,15 +73,24 @@ async def partitions_read(
 
 
 async def start(
-    connection: Connection, definition: asyncpg.Record, wanted: Sequence[Wanted], *, limit: int | None
+    connection: Connection,
+    definition: asyncpg.Record,
+    wanted: Sequence[Wanted],
+    *,
+    limit: int | None,
+    bounds: VersionRange | None = None,
 ) -> list[int]:
     """Start runs that were planned, at most `limit` at a time; those known already are left out. Returns their jobs.
 
-    A time gets a job of its own, as if the schedule had started it; partitions share one.
+    A time gets a job of its own, as if the schedule had started it; partitions share one. With `bounds`, the range is
+    registered for each output.
     """
     async with faults.transaction(connection, "backfill"):
         await catalog_dags.lock_dag(connection, definition["org_id"], definition["dag_name"])
         await _check(connection, definition)
+        if bounds is not None:
+            for row in await connection.fetch(statement("output_generations"), definition["id"]):
+                await register_version(connection, row["dataset_version"], bounds)
         limited = {**definition, "max_concurrency": limit}
         if definition["activation"] == "source":
             fired = [await catalog_events.fire(connection, limited, each.event, idempotency_key=each.key)

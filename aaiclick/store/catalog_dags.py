@@ -87,12 +87,19 @@ async def ensure_dataset(
 
 
 async def ensure_dataset_version(
-    connection: Connection, dataset_id: UUID, config_hash: str, fresh: UUID, location: str, made_for: UUID
+    connection: Connection,
+    dataset_id: UUID,
+    config_hash: str,
+    fresh: UUID,
+    location: str,
+    made_for: UUID,
+    bounds: Sequence[int] | None = None,
 ) -> tuple[UUID, bool]:
     """The generation made in this way, and whether it is new: then it is made for that version."""
     row = await connection.fetchrow(
-        statement("ensure_dataset_version"), fresh, dataset_id, location, config_hash, made_for
-    )
+        statement("ensure_dataset_version"), fresh, dataset_id, location, config_hash, made_for,
+        *(bounds or (None, None)),
+    )  # fmt: skip
     assert row is not None  # noqa: S101  (one of the two branches always answers, under the DAG's lock)
     return row["id"], row["made"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from aaiclick import faults
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.store import catalog_events
 from aaiclick.store.statements import statement
 
@@ -24,6 +24,46 @@ class Reader:
 
     org_id: UUID
     roles: frozenset[str] | None = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """First and last position that a version holds; None: no bound."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def __str__(self) -> str:
+        return f"{'' if self.start is None else self.start}..{'' if self.end is None else self.end}"
+
+
+async def register_version(
+    connection: Connection, version_id: UUID, bounds: VersionRange, location: str | None = None
+) -> tuple[UUID, bool]:
+    """The version like `version_id` that holds a range, and whether it is new. Within a transaction of the caller.
+
+    Locked by generation: of several callers one inserts, the others find its row.
+    """
+    ends = bounds.start, bounds.end
+    await connection.execute(statement("lock_generation"), version_id)
+    if location is not None:
+        other = await connection.fetchrow(statement("overlapping_version"), version_id, *ends)
+        if other is not None:
+            raise ConflictError(
+                f"The range {bounds} overlaps {VersionRange(*other)}, which is registered: rows would be read twice.",
+                remedy="Register ranges that do not overlap.",
+            )
+    made = await connection.fetchval(statement("register_dataset_version"), version_id, uuid4(), location, *ends)
+    if made is not None:
+        return made, True
+    found = await connection.fetchrow(statement("registered_version"), version_id, *ends)
+    assert found is not None  # noqa: S101  (it was in the way of the insert, and versions are not deleted)
+    if location is not None and found["storage_location"] != location:
+        raise ConflictError(
+            f"The range {bounds} is registered at {found['storage_location']}.",
+            remedy="A range has one location: register it there, or another range.",
+        )
+    return found["id"], False
 
 
 async def reader_of(connection: Connection, org_id: UUID, external_id: str) -> Reader:

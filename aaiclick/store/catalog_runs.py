@@ -196,6 +196,18 @@ async def point_files(
     )
 
 
+async def attach_files(
+    connection: Connection, generation: UUID, files: Sequence[Mapping[str, Any]], columns: Mapping[str, Any]
+) -> None:
+    """Say where the files of another writer are that a generation is; within `publishing`."""
+    await connection.execute(statement("attach_files"), generation, json.dumps(list(files)), json.dumps(columns))
+
+
+async def locations_of(connection: Connection, generation: UUID) -> list[str]:
+    """Where a generation is, and the registered ranges of its dataset that were made in the same way."""
+    return [row["storage_location"] for row in await connection.fetch(statement("generation_locations"), generation)]
+
+
 async def leave_behind(
     connection: Connection, ended: Sequence[asyncpg.Record], effects: Mapping[int, str]
 ) -> Counter[int]:

@@ -150,6 +150,13 @@ class Storage(Part):
     prefix: Annotated[
         str | None, Field(description="With parquet: the directory or s3:// prefix under which versions are kept.")
     ] = None
+    glob: Annotated[
+        str | None,
+        Field(
+            description="With parquet: the files below the prefix that match this are the dataset. Another program, or "
+            "the job itself, writes them."
+        ),
+    ] = None
 
 
 class Output(Part):
@@ -159,6 +166,10 @@ class Output(Part):
     description: Words | None = None
     partition_by: Annotated[ColumnName | None, Field(description="The column whose values are the partitions.")] = None
     storage: Storage = Storage()
+    range: Annotated[
+        list[int] | None,
+        Field(min_length=2, max_length=2, description="First and last position that this version of it holds."),
+    ] = None
     columns: Annotated[
         dict[ColumnName, str], Field(description="Columns and their ClickHouse types, if they are promised.")
     ] = {}

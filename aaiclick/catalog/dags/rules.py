@@ -28,6 +28,7 @@ class Finding:
 
 
 Data = dict[str, Any]
+_GLOB = re.compile(r"(?!.*\.\.)(?!/)[A-Za-z0-9/_.=*-]*[A-Za-z0-9_.*-]")
 _PREFIX = re.compile(r"(?!.*\.\.)(s3://[A-Za-z0-9][A-Za-z0-9.-]+/|/)[A-Za-z0-9/_.=-]*")
 
 
@@ -107,9 +108,56 @@ def _updates(base: Path, dag: Data, job: Data) -> Iterator[Finding]:
                 "A prefix is s3://bucket/path/ or /directory/, of letters, digits and / _ . = -.",
                 "Write it so, without '..'.",
             )
+        yield from _foreign_files((*base, "outputs", index), dag, job, storage)
+        bounds = items(mapping(output).get("range"))
+        if len(bounds) == 2 and all(isinstance(each, int) for each in bounds) and bounds[0] > bounds[1]:
+            path = (*base, "outputs", index, "range")
+            yield Finding(path, "The range ends before it begins.", "Write [first, last].")
         if storage.get("kind") == "parquet" and effective(dag, job, "runtime") == "lambda":
             path = (*base, "outputs", index, "storage")
             yield Finding(path, "Functions write no files.", "Use another runtime, or keep the output in ClickHouse.")
+
+
+def is_location(text: str) -> bool:
+    """Whether a text is a prefix with a glob of files below it."""
+    prefix, _, glob = text.rpartition("/") if "*" not in text else _split(text)
+    return _PREFIX.fullmatch(f"{prefix}/") is not None and _GLOB.fullmatch(glob) is not None
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    fixed = text.partition("*")[0].rpartition("/")[0]
+    return fixed, "/", text[len(fixed) + 1 :]
+
+
+def _foreign_files(base: Path, dag: Data, job: Data, storage: Data) -> Iterator[Finding]:
+    """Rules of outputs whose files another program writes."""
+    glob = storage.get("glob")
+    if glob is None:
+        return
+    path = (*base, "storage", "glob")
+    if storage.get("kind") != "parquet":
+        yield Finding(path, "A glob is for files.", "Add kind: parquet and a prefix, or leave the glob out.")
+    elif not _GLOB.fullmatch(str(glob)):
+        yield Finding(
+            path,
+            "A glob is a path below the prefix, of letters, digits and / _ . = - *.",
+            "Write for example *.parquet or day=*/*.parquet.",
+        )
+    if (
+        effective(dag, job, "update_strategy") == "append"
+        or effective(dag, job, "execution_strategy") == "PerPartition"
+    ):
+        yield Finding(
+            path,
+            "Files of another writer are taken as they are, all of them.",
+            "Use update_strategy: replace and no PerPartition for this job.",
+        )
+    if job.get("operator") not in ("python", "parquet_files"):
+        yield Finding(
+            path,
+            f"The operator {job.get('operator')!r:.60} makes rows, and does not write files itself.",
+            "Use the operator parquet_files, or python with a function that writes them.",
+        )
 
 
 def _inputs(base: Path, job: Data) -> Iterator[Finding]:

@@ -156,6 +156,10 @@ class HttpFetchConfig(Config):
         return self
 
 
+class ParquetFilesConfig(Config):
+    """Attaches Parquet files that another program writes: those that the output's storage names."""
+
+
 SOURCE: frozenset[Activation] = frozenset({"source"})
 REACTIVE: frozenset[Activation] = frozenset({"reactive"})
 
@@ -177,6 +181,7 @@ BUILT_IN = [
         min_outputs=1,
         preset={"confirmations": 12, "batch_size": 100, "checkpoints": 256},
     ),
+    OperatorDefinition("parquet_files", "Parquet files of another writer", ParquetFilesConfig, min_outputs=1),
     OperatorDefinition("alert_evaluate", "raises and ends alerts", AlertConfig, REACTIVE, max_outputs=1),
     OperatorDefinition("http_fetch", "fetches from the web", HttpFetchConfig, min_outputs=1, max_outputs=1),
 ]

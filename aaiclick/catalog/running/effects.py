@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.catalog.errors import DatasetError
-from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.parquet import in_files
 from aaiclick.catalog.running.work import Work, find_work
 from aaiclick.store import catalog_runs
 
@@ -44,7 +44,7 @@ async def _untaken(connection: Connection, effects: Mapping[str, Any]) -> str | 
 def foreign(work: Work, event: Mapping[str, Any], effects: Mapping[str, Any]) -> str | None:
     """The first thing among the effects that is not the definition's; None if all is well."""
     inputs = {str(place.dataset) for place in work.inputs.values()}
-    tables = [place for _, place in work.outputs.values() if not is_prefix(place.table)]  # files are not from afar
+    tables = [place for _, place in work.outputs.values() if not in_files(place.table)]  # files are not from afar
     outputs = {str(place.dataset): str(place.generation) for place in tables}
     if effects["definition"] != str(work.id) or effects["build"] != event.get("build"):
         return "in the name of another definition or version"

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.running import storage
-from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.parquet import in_files, is_foreign, is_prefix
 from aaiclick.catalog.running.work import Place, Work, find_work, make_work, no_definition
 from aaiclick.data.context import get_data_context
 from aaiclick.orchestration.context import get_current_context
@@ -51,6 +51,10 @@ class Ledger(ABC):
     @abstractmethod
     async def announce_file(self, place: Place, name: str) -> None:
         """Say that a file is about to be written."""
+
+    @abstractmethod
+    async def locations(self, place: Place) -> list[str]:
+        """Where the files of another writer are: the generation's own location, and those of registered ranges."""
 
     @abstractmethod
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
@@ -95,6 +99,10 @@ class DirectLedger(Ledger):
         async with get_current_context().connection() as connection:
             await loose_files.announce(connection, place.generation, name, self._scope.lease)
 
+    async def locations(self, place: Place) -> list[str]:
+        async with get_current_context().connection() as connection:
+            return await catalog_runs.locations_of(connection, place.generation)
+
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
         data = get_data_context()
         async with get_current_context().connection() as connection:
@@ -117,7 +125,10 @@ async def publish(
     async with catalog_runs.publishing(connection, lease, place.generation, slice_key, ticket) as newest:
         # Whoever comes later replaces; but rows that are added are added, and of a key the newest is read.
         counts = newest or staged.layout.mode == "append"
-        if counts and is_prefix(place.table):
+        if counts and is_foreign(place.table):
+            files = [each.to_json() for each in staged.attached]
+            await catalog_runs.attach_files(connection, place.generation, files, staged.layout.to_json())
+        elif counts and is_prefix(place.table):
             layout, files = staged.layout, [] if staged.file is None else [staged.file.to_json()]
             await catalog_runs.point_files(
                 connection, place.generation, layout.mode, slice_key, staged.merged, files, layout.to_json()
@@ -159,8 +170,12 @@ class RemoteLedger(Ledger):
             remedy="Leave its job's runtime out, or keep the output in ClickHouse.",
         )
 
+    async def locations(self, place: Place) -> list[str]:
+        await self.announce_file(place, "")
+        return []
+
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
-        if is_prefix(place.table):
+        if in_files(place.table):
             await self.announce_file(place, "")
         answer = await self._ask(
             "publish", generation=str(place.generation), partition=slice_key, ticket=str(ticket), table=staged.table,

@@ -43,20 +43,34 @@ class File:
 
 
 def is_prefix(location: str) -> bool:
-    """Whether a generation is kept in files; else in a table."""
+    """Whether a generation is kept in files of ours."""
     return location.endswith("/")
 
 
-def function_of(location: str, name: str, columns: Sequence[tuple[str, str]]) -> str:
-    """The table function of ClickHouse for one file."""
-    structure = quote_text(", ".join(f"{quote_name(column)} {kind}" for column, kind in columns))
-    if not location.startswith(SCHEME):
-        return f"file({quote_text(location + name)}, 'Parquet', {structure})"
-    access = S3Access.from_environment()
-    given = [quote_text(S3Object.parse(location + name).url(access))]
-    given += [KEY, SECRET] if access.access_key else ["NOSIGN"]
-    given += [TOKEN] if access.access_key and access.session_token else []
-    return f"s3({', '.join(given)}, 'Parquet', {structure})"
+def is_foreign(location: str) -> bool:
+    """Whether a generation is what another program writes: a prefix with a glob behind it."""
+    return location.startswith(("/", SCHEME)) and not is_prefix(location)
+
+
+def in_files(location: str) -> bool:
+    """Whether a generation is kept in files, of ours or of another writer; else in a table."""
+    return is_prefix(location) or is_foreign(location)
+
+
+def function_of(
+    location: str, name: str, columns: Sequence[tuple[str, str]] | None, file_format: str = "Parquet"
+) -> str:
+    """The table function of ClickHouse for one file, or for those that a glob matches."""
+    given = [quote_text(location + name)]
+    if is_s3 := (location + name).startswith(SCHEME):
+        access = S3Access.from_environment()
+        given = [quote_text(S3Object.parse(location + name).url(access).replace("%2A", "*"))]
+        given += [KEY, SECRET] if access.access_key else ["NOSIGN"]
+        given += [TOKEN] if access.access_key and access.session_token else []
+    given.append(quote_text(file_format))
+    if columns is not None:
+        given.append(quote_text(", ".join(f"{quote_name(column)} {kind}" for column, kind in columns)))
+    return f"{'s3' if is_s3 else 'file'}({', '.join(given)})"
 
 
 def select_of(

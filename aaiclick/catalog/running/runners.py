@@ -8,6 +8,7 @@ from typing import Any
 from aaiclick.catalog.running.alerts import run_alert
 from aaiclick.catalog.running.fetching import run_fetch
 from aaiclick.catalog.running.following import run_follower
+from aaiclick.catalog.running.foreign import run_parquet_files
 from aaiclick.catalog.running.operators import run_python, run_sql
 from aaiclick.catalog.running.ranges import run_aggregator, run_splitter
 from aaiclick.catalog.running.run import OperatorRun
@@ -23,4 +24,5 @@ RUNNERS: dict[str, Runner] = {
     "block_follower": run_follower,
     "alert_evaluate": run_alert,
     "http_fetch": run_fetch,
+    "parquet_files": run_parquet_files,
 }

@@ -88,6 +88,9 @@ class Layout:
     def physical(self, table: str, partition: str | None = None, files: Sequence[File] = ()) -> PhysicalTable:
         """The table, or the files of a prefix, as queries see it: all of it, or the rows of one partition."""
         only = (self.partition_by, partition) if self.partition_by is not None and partition else None
+        if parquet.is_foreign(table):
+            source = parquet.select_of("", files, self.columns, (), VERSION)
+            return PhysicalTable(f"files {uuid4().hex}", self.names, hidden=True, only=only, source=source)
         if parquet.is_prefix(table):
             keys = self.unique_key if self.mode == "append" else ()
             source = parquet.select_of(table, files, self.columns, keys, VERSION)
@@ -125,11 +128,14 @@ class Staged:
     """The file that has them, if the generation is kept in files; none if there are no rows."""
     merged: tuple[str, ...] = ()
     """Files whose rows are in that one, too."""
+    attached: tuple[File, ...] = ()
+    """Of files that another program writes: where they are."""
 
 
-async def describe(context: DataContext, select: str) -> tuple[tuple[str, str], ...]:
+async def describe(context: DataContext, select: str, settings: str = "") -> tuple[tuple[str, str], ...]:
     """Columns and types of a SELECT."""
-    found = await context.client.read_text(f"DESCRIBE TABLE (\n{select}\n)", query_id=context.query_id())
+    given = f" SETTINGS {settings}" if settings else ""
+    found = await context.client.read_text(f"DESCRIBE TABLE (\n{select}\n){given}", query_id=context.query_id())
     return tuple((row["name"], row["type"]) for row in found.to_pylist())
 
 
@@ -214,13 +220,19 @@ async def _look(context: DataContext, name: str, layout: Layout) -> tuple[int, d
         f"FROM {quote_name(name)} GROUP BY {PARTITION} ORDER BY {PARTITION} LIMIT {MAX_PARTITIONS + 1}",
         query_id=context.query_id(),
     )
-    partitions = {row[PARTITION]: (row[ROWS], f"{row[ROWS]}:{row[DIGEST]}") for row in found.to_pylist()}
+    partitions = partitions_found(found.to_pylist(), layout)
+    return sum(count for count, _ in partitions.values()), partitions
+
+
+def partitions_found(rows: Sequence[Mapping[str, Any]], layout: Layout) -> dict[str, tuple[int, str]]:
+    """Rows and digest of each partition; refuses too many."""
+    partitions = {row[PARTITION]: (row[ROWS], f"{row[ROWS]}:{row[DIGEST]}") for row in rows}
     if len(partitions) > MAX_PARTITIONS:
         raise DatasetError(
             f"The column {layout.partition_by!r} has more than {MAX_PARTITIONS:,} values.",
             remedy="Partition by something with fewer, for example a day.",
         )
-    return sum(count for count, _ in partitions.values()), partitions
+    return partitions
 
 
 async def touched(context: DataContext, before: str, rows: Staged) -> set[str]:

@@ -17,9 +17,9 @@ from uuid import UUID
 from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.operators.built_in import default_registry
-from aaiclick.catalog.running import parquet, storage
+from aaiclick.catalog.running import foreign, parquet, storage
 from aaiclick.catalog.running.ledger import Ledger, ledger_of
-from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.parquet import in_files, is_foreign, is_prefix
 from aaiclick.catalog.running.reuse import made_by, made_of
 from aaiclick.catalog.running.run import NotYet, OperatorRun, Rows
 from aaiclick.catalog.running.runners import RUNNERS, Runner
@@ -109,7 +109,7 @@ class _Task:
         other columns: who reads in between fails, and does not fail the next time.
         """
         for place in self.work.inputs.values() if error.permanent else ():
-            if place.layout is None or is_prefix(place.table):
+            if place.layout is None or in_files(place.table):
                 continue
             if await storage.existing(get_data_context(), place.table) != place.layout.columns:
                 return DatasetError(f"The columns of {place.name!r} were changing while they were read. {error.what}")
@@ -117,18 +117,22 @@ class _Task:
 
     async def _run_slice(self, run: OperatorRun, runner: Runner) -> None:
         ticket = await self.ledger.take_ticket()
-        if any(is_prefix(place.table) for place in self._places()):
+        if any(in_files(place.table) for place in self._places()):
             # Which files there are is read after the ticket is taken: who has the higher one has read later.
             run.work = self.work = await self.ledger.work(self.work.id)
         of_these = await made_of(self.ledger, self.work, run.driver, run.partition)
         if of_these is not None and await self._reuse(run.partition, of_these):
             return
         produced = await runner(run)
-        for name, value in produced.items():
+        attached = [name for name, (_, place) in self.work.outputs.items() if is_foreign(place.table)]
+        for name, value in (dict.fromkeys(attached) | dict(produced)).items():
             if name not in self.work.outputs:
                 raise OperatorError(
                     f"The job {self.work.name!r} has no output {name!r:.60}.", remedy="Add it to outputs."
                 )
+            if name in attached:
+                await self._attach(name, value, ticket, of_these)
+                continue
             rows = await run.rows(value)
             rows = rows or self._no_rows(name)
             if rows is not None:
@@ -173,6 +177,8 @@ class _Task:
         done = await self.ledger.state(self.work, self.work.id, BOOTSTRAP)
         if done is None:
             for _, place in self.work.outputs.values():
+                if is_foreign(place.table):
+                    continue  # its writer empties it
                 if not is_prefix(place.table):
                     await storage.empty(get_data_context(), place.table)
                 elif place.layout is not None:
@@ -220,6 +226,24 @@ class _Task:
             await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)
         if place.layout is None or place.layout.columns != staging.layout.columns:
             self._note_lineage(output, place, rows)
+
+    async def _attach(self, name: str, value: Any, ticket: int, made_of: str | None) -> None:
+        """Record the files that another program, or the job's own function, has written."""
+        if value is not None:
+            raise OperatorError(
+                f"The files of the output {name!r} are written by the job itself, and its function returned rows.",
+                remedy="Return nothing for it, or leave glob out of its storage.",
+            )
+        output, place = self.work.outputs[name]
+        context, locations = get_data_context(), await self.ledger.locations(place)
+        layout = _layout(await foreign.describe(context, locations), output, self.work)
+        staging = await foreign.look(context, layout, locations)
+        if not await self.ledger.publish(place, staging, ticket, ""):
+            self.effects.outputs[name] = {"superseded": True}
+            return
+        await self._note_update(name, place, staging, ticket, "", made_of, set())
+        if not self.updates[name].changed:  # the same files as before
+            self.updates[name] = replace(self.updates[name], changed=None)
 
     async def _there(self, place: Place, layout: storage.Layout, slice_key: str) -> tuple[storage.Columns, str]:
         """The columns of the rows that an update joins, and a SELECT of those that it may replace; none: ''."""

@@ -13,14 +13,15 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.catalog.readable import as_seen
+from aaiclick.catalog.registration import register_range
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.data.inspect import to_json
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changing, note, reading
+from aaiclick.server.routes.common import changing, note, reading, text_id
 from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import catalog_datasets as store
-from aaiclick.store.catalog_datasets import Reader
+from aaiclick.store.catalog_datasets import Reader, VersionRange
 from aaiclick.store.ui_dags import roles_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Generation(BaseModel):
     created_at: datetime
     updated_at: datetime | None
     schema_hash: str | None
+    range_start: int | None
+    range_end: int | None
     serving: bool
 
 
@@ -105,6 +108,27 @@ class Readers(shapes.Sent):
     """Slugs of the roles that may read it; none: only admins."""
 
     roles: Annotated[list[shapes.Name], Field(max_length=1_000)]
+
+
+Position = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+
+
+class NewVersion(shapes.Sent):
+    """A range of positions, and where its files are if another program writes them."""
+
+    range_start: Position | None = Field(default=None, description="The first position; none: no bound")
+    range_end: Position | None = Field(default=None, description="The last position; none: no bound")
+    storage_location: Annotated[str, StringConstraints(min_length=1, max_length=1_000)] | None = Field(
+        default=None,
+        description="A prefix with a glob, below the organisation's places",
+        examples=["s3://lake/0/*.parquet"],
+    )
+
+
+class Version(BaseModel):
+    id: UUID
+    created: bool = Field(description="False if this range was registered before")
+    job_id: shapes.Id | None = Field(description="The job that attaches its files, if there are new ones")
 
 
 @routes.get("/v1/datasets", Permission.READER)
@@ -171,6 +195,19 @@ async def rematerialize(call: Caller, dataset: DatasetName) -> shapes.Created:
         job_id = await store.rematerialize(connection, call.principal.org_id, found["id"], dataset)
         await note(call, connection, "dataset.rematerialize", dataset, {"job": str(job_id)})
     return shapes.Created(id=str(job_id))
+
+
+@routes.post("/v1/datasets/{dataset}/versions", Permission.WRITER)
+async def register(call: Caller, dataset: DatasetName, body: NewVersion) -> Version:
+    """Register a version of a dataset by its range. Registered twice, it is there once."""
+    bounds = VersionRange(body.range_start, body.range_end)
+    async with changing(call) as connection:
+        who = await reader(call, connection)
+        made = await register_range(connection, who, dataset, bounds, body.storage_location)
+        if made.created:
+            detail = {"version": str(made.id), "range": str(bounds), "location": body.storage_location}
+            await note(call, connection, "dataset.register", dataset, detail)
+    return Version(id=made.id, created=made.created, job_id=text_id(made.job_id))
 
 
 async def reader(call: Call, connection: Connection) -> Reader:

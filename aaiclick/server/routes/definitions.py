@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import Response
 
 from aaiclick.catalog.running.ledger import publish as publish_rows
-from aaiclick.catalog.running.parquet import is_prefix
+from aaiclick.catalog.running.parquet import in_files
 from aaiclick.catalog.running.storage import Layout, Staged
 from aaiclick.catalog.running.work import Place, Work, find_work
 from aaiclick.data.client import connect as connect_clickhouse
@@ -91,7 +91,7 @@ async def publish(call: Caller, body: protocol.Publication) -> protocol.Publishe
         work = await _work(connection, lease)
         place = _output(work, body.generation)
         await _check_slice(connection, lease, work, body.partition)
-        if is_prefix(place.table):
+        if in_files(place.table):
             raise RequestError("Files are written and published by workers beside the databases.")
         if not await tables.is_held(connection, body.table, lease):
             raise NotFoundError(f"The attempt has staged no table {body.table!r:.60}.")

@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 
 from aaiclick.catalog.deploy import deploy, finish, roll_back
+from aaiclick.catalog.registration import register_range
 from aaiclick.cli.deeds import note_deed, recorded
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.server.once import once
@@ -367,6 +368,11 @@ async def rematerialize(db: Any, _: State) -> None:
     await catalog_datasets.rematerialize(db, DEFAULT_ORG_ID, dataset, "orders")
 
 
+async def register_version(db: Any, _: State) -> None:
+    everything = catalog_datasets.Reader(DEFAULT_ORG_ID, None)
+    await register_range(db, everything, "orders", catalog_datasets.VersionRange(0, 9))
+
+
 async def submit(db: Any, state: State) -> None:
     await submit_job(db, NewJob(state["job"], "job", idempotency_key="key"), Plan([new(state["task"])], [], []))
 
@@ -541,6 +547,9 @@ SCENARIOS = {
         lambda db, _: catalog_sources.resume_dag(db, DEFAULT_ORG_ID, "points"), paused("dag_current_versions", 0),
     ),
     "rematerialize": Scenario(deployed, rematerialize, asks("SELECT count(*) > 0 FROM jobs")),
+    "register_version": Scenario(
+        deployed, register_version, asks("SELECT count(*) FROM dataset_versions WHERE range_end = 9", is_=1)
+    ),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),
     "publish": Scenario(

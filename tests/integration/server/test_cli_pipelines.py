@@ -67,6 +67,26 @@ def test_a_query_of_a_dataset_that_is_not_there_ends_like_a_look_at_it(command, 
     assert command("datasets", "query", "DROP TABLE nosuch", role=role).exception.exit_code == 2
 
 
+def test_a_version_is_registered_by_range_once_by_api_and_command(command, site, stock) -> None:
+    made = site.as_("operator-admin").post(f"/v1/datasets/{stock}/versions", json={"range_start": 0, "range_end": 9})
+    assert made.json()["created"] is True
+    for role in ("operator-admin", None):
+        again = command("datasets", "register", stock, "--range", "0", "9", "-o", "json", role=role)
+        assert json.loads(again.stdout) == {"id": made.json()["id"], "created": False, "job_id": None}
+        other = command(
+            "datasets", "register", stock, "--range", "10", f"{10 + len(role or '')}", "-o", "json", role=role
+        )
+        assert json.loads(other.stdout)["created"] is True
+    [row] = site.sql("SELECT range_start, range_end FROM dataset_versions WHERE range_end = 9")
+    assert tuple(row) == (0, 9)
+    detail = json.loads(command("datasets", "show", stock, "-o", "json").stdout)
+    assert [0, 9] in [[each["range_start"], each["range_end"]] for each in detail["generations"]]
+    refused = site.as_("operator-reader").post(f"/v1/datasets/{stock}/versions", json={})
+    assert refused.status_code == 403
+    noted = site.sql("SELECT count(*) AS n FROM audit_log WHERE action = 'dataset.register'")
+    assert noted[0]["n"] == 3
+
+
 CODE = """
 from aaiclick.orchestration import job, task
 

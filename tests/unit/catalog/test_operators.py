@@ -42,8 +42,8 @@ def plug_in(name, value):
 
 def test_the_operators_of_the_documents_are_there():
     names = {"sql", "python", "range_aggregator", "range_splitter", "follower", "block_follower", "alert_evaluate"}
-    assert names | {"http_fetch"} <= set(default_registry().names())
-    assert len(BUILT_IN) == 8
+    assert names | {"http_fetch", "parquet_files"} <= set(default_registry().names())
+    assert len(BUILT_IN) == 9
 
 
 def test_a_plug_in_is_found_by_its_entry_point():
