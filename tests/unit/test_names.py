@@ -22,7 +22,7 @@ from tests.names_page import PAGE, Row, read_rows
 
 SECTIONS = {
     "Python names", "Modules", "Tables", "Renamed columns", "Indexes and constraints", "States", "Settings", "Commands",
-    "Metrics", "HTTP paths", "Words of DAG files",
+    "Metrics", "HTTP paths", "Outbox", "Words of DAG files",
 }  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def test_tables_have_the_columns(row: Row):
     assert set(columns) <= set(metadata.tables[table].columns.keys())
 
 
-@pytest.mark.parametrize("row", read_rows("Renamed columns"), ids=str)
+@pytest.mark.parametrize("row", [*read_rows("Renamed columns"), *read_rows("Outbox")], ids=str)
 def test_renamed_columns_exist(row: Row):
     for name in row.ours:
         table, column = name.split(".")

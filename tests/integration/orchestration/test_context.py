@@ -120,3 +120,22 @@ async def test_a_context_knows_its_job_and_is_the_current_one(observer):
         assert outer.job_id is None
     with pytest.raises(AaiclickError, match="no OrchContext"):
         get_current_context()
+
+
+async def test_contexts_run_concurrently(observer):
+    """Each task of the loop has the context that it entered, whatever the others do meanwhile."""
+
+    async def enter(name: str, entered: asyncio.Barrier) -> tuple[int, int]:
+        async with OrchContext() as context:
+            job = await create_job(name, "m.f")
+            context.job_id = job.id
+            await entered.wait()
+            assert get_current_context() is context
+            async with get_orch_context_session() as session:
+                assert await session.scalar(select(Job.name).where(Job.id == get_current_context().job_id)) == name
+            return job.id, id(context)
+
+    barrier = asyncio.Barrier(5)
+    found = await asyncio.gather(*(enter(f"job {n}", barrier) for n in range(5)))
+    assert len({job_id for job_id, _ in found}) == len({context for _, context in found}) == 5
+    await gone(observer)

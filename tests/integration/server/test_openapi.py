@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from typing import Any
+
 import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, note, settings
@@ -58,3 +62,24 @@ def test_every_operation_has_words_and_documents_its_errors(site) -> None:
 
 def test_the_address_of_the_document_is_the_only_one(site) -> None:
     assert httpx.get(f"{site.server.url}/openapi.json", timeout=60).headers["content-type"] == "application/json"
+
+
+def test_every_id_is_a_string(site) -> None:
+    """JavaScript loses precision of numbers past 2^53; UUIDs are strings anyway."""
+    parts = site.as_(None).get("/openapi.json").json()
+    found: dict[str, str] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for name, schema in value.get("properties", {}).items():
+                if re.search(r"(^|_)(id|ids)$", name):
+                    found[f"{path}.{name}"] = json.dumps(schema)
+            for key, item in value.items():
+                walk(item, f"{path}/{key}")
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                walk(item, f"{path}/{index}")
+
+    walk(parts, "")
+    assert len(found) > 50
+    assert {name: schema for name, schema in found.items() if '"integer"' in schema or '"number"' in schema} == {}
