@@ -56,6 +56,7 @@ class Worker(metaclass=Selectable):
     queues: list[str]
     org_id: UUID | None
     drain_requested_at: datetime | None
+    log_directory: str | None
 
 
 class Standing(StrEnum):
