@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
     server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
     server_body_bytes: int = _variable(
-        "AAICLICK_SERVER_BODY_BYTES", 16_000_000, "Largest request that the HTTP server takes", ge=1_000
+        "AAICLICK_SERVER_BODY_BYTES", 8_000_000, "Largest request that the HTTP server takes", ge=1_000
     )
     server_statement_seconds: Seconds = _variable(
         "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Longest statement that a request may cause in PostgreSQL"

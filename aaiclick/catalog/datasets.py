@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
+from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DatasetError
-from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, prepare_query
-from aaiclick.catalog.queries.parse import datasets_read
+from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable
 from aaiclick.catalog.running.storage import Layout
 from aaiclick.catalog.running.work import files_of
 from aaiclick.data.client import Client
@@ -38,8 +38,8 @@ async def query(
     Which generation each name stands for is decided once, at the start, for all of them: a deploy in between is seen as
     a whole or not at all. Limits end a query with an error; they never cut its result short.
     """
-    tables = await _tables(connection, reader, sorted(datasets_read(text)))
-    prepared = prepare_query(text, tables, limits)
+    tables = await _tables(connection, reader, sorted(await analysis.datasets_read(text)))
+    prepared = await analysis.prepare_query(text, tables, limits)
     return await clickhouse.read_text(prepared.text, settings=prepared.settings)
 
 

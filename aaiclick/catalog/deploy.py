@@ -11,6 +11,7 @@ overtaken by a later one is told so, and does not undo it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from aaiclick import faults
+from aaiclick.catalog import analysis
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
-from aaiclick.catalog.dags.load import load_dag, located
 from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
 from aaiclick.catalog.dags.runtimes import HERE, foreign_prefixes, unknown_runtimes
 from aaiclick.catalog.errors import DagError, DeployError
@@ -79,7 +80,7 @@ async def deploy(
 
     Of the datasets of other DAGs it reads those that one of the roles may read (None: all); the others are nobody's.
     """
-    dag = load_dag(text, file)
+    dag = await analysis.load_dag(text, file)
     await _check_settings(connection, dag, text, file, org_id)
     async with faults.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
@@ -101,11 +102,11 @@ async def deploy(
                 _check_order(dag.name, before, state)
             returning = ready or _is_outrun(state, previous)
             catch_up_id = await _serve(connection, org_id, dag, version_id, returning=returning)
-    diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
+    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset not in built))
     return Deployed(
-        version_id, version_hash(dag), previous, is_new, built, diff, dag.name, job_id is None, job_id,
-        catch_up_id=catch_up_id,
+        version_id, await analysis.run(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
+        job_id, catch_up_id=catch_up_id,
     )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = D
         if serving is not None:
             _check_order(deployed.dag_name, serving, state)
         outrun = _is_outrun(state, serving["id"] if serving else None)
-        dag = load_dag(found["yaml"])
+        dag = await analysis.load_dag(found["yaml"])
         catch_up_id = await _serve(connection, org_id, dag, deployed.version_id, returning=outrun)
     return replace(deployed, serves=True, catch_up_id=catch_up_id)
 
@@ -164,7 +165,7 @@ async def roll_back(
         found = await store.find_version(connection, org_id, dag_name, target)
         if before is None or found is None:
             raise _no_dag(dag_name)
-        dag = load_dag(found["yaml"])
+        dag = await analysis.load_dag(found["yaml"])
         await store.wish(connection, found["id"])
         catch_up_id = None
         if before["id"] != found["id"]:
@@ -172,7 +173,7 @@ async def roll_back(
     left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
     answers = (await cancel_tasks(connection, left)).values() if left else ()
     cancelled = sum(answer is not Cancellation.OVER for answer in answers)
-    diff = diff_dags(load_dag(before["yaml"]), dag)
+    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]), dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
     return Deployed(
         found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
@@ -188,10 +189,10 @@ async def compare(
     connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID
 ) -> DagDiff:
     """What a deploy would change."""
-    dag = load_dag(text, file)
+    dag = await analysis.load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
-    diff = diff_dags(load_dag(before["yaml"]) if before else None, dag)
-    made = await store.made_before(connection, org_id, dag.name, dataset_hashes(dag), places(dag))
+    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
+    made = await store.made_before(connection, org_id, dag.name, await analysis.run(dataset_hashes, dag), places(dag))
     return replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset in made))
 
 
@@ -227,7 +228,7 @@ def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUI
 async def _prepare(
     connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None, roles: Collection[str] | None
 ) -> tuple[UUID, bool, tuple[str, ...]]:
-    identity = version_hash(dag)
+    identity = await analysis.run(version_hash, dag)
     added = await store.add_version(connection, org_id, dag.name, identity, text, by)
     if added is None:
         if roles is not None:  # that the version is there must not tell that what it reads is
@@ -237,7 +238,7 @@ async def _prepare(
         built = () if known["ready_at"] else await store.made_for(connection, known["id"], places(dag))
         return known["id"], False, built
     external = await _external(connection, org_id, dag, roles)
-    hashes, ids, built = dataset_hashes(dag), dict[str, UUID](), list[str]()
+    hashes, ids, built = await analysis.run(dataset_hashes, dag), dict[str, UUID](), list[str]()
     for job in dag.jobs:
         for index, output in enumerate(job.outputs):
             storage = output.storage.model_dump(exclude_defaults=True)
@@ -250,7 +251,7 @@ async def _prepare(
             if made:
                 built.append(output.name)
             await store.point(connection, added, ids[output.name], generation)
-    definitions = [_definition(job, ids, external) for job in dag.jobs]
+    definitions = await asyncio.to_thread(lambda: [_definition(job, ids, external) for job in dag.jobs])
     await store.add_definitions(connection, org_id, dag.name, added, definitions)
     return added, True, tuple(built)
 
@@ -260,8 +261,8 @@ async def _check_settings(connection: Connection, dag: Dag, text: str, file: str
     if all(job.runtime in HERE and not _in_files(job) for job in dag.jobs):
         return
     settings, org = get_settings(), (await get_org(connection, org_id))["slug"]
-    problems = located(text, unknown_runtimes(dag, settings.runtimes, org))
-    problems += located(text, foreign_prefixes(dag, settings.parquet_prefixes, org))
+    problems = await analysis.locate_findings(text, unknown_runtimes(dag, settings.runtimes, org))
+    problems += await analysis.locate_findings(text, foreign_prefixes(dag, settings.parquet_prefixes, org))
     if problems:
         raise DagError(file, problems)
 

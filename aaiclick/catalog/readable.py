@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from aaiclick.catalog.dags.load import load_dag
+from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DagError
 from aaiclick.store import catalog_datasets as store
 from aaiclick.store import reads, tables
@@ -46,9 +46,10 @@ async def may_read_text(connection: Connection, reader: Reader, version: asyncpg
     if version is None or reader.roles is None:
         return True
     try:
-        published = [each.name or each.output for each in load_dag(version["yaml"]).publish]
+        dag = await analysis.load_stored_dag(version["yaml"])
     except DagError:
         return False
+    published = [each.name or each.output for each in dag.publish]
     return await store.may_read_version(connection, reader, version["id"], published)
 
 

@@ -106,16 +106,21 @@ class QueryError(DataError):
         return self.code in OF_THE_TEXT
 
 
+MAX_COMPARED = 1_000
+MAX_NAME = 100
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A sentence that helps after a misspelling: the closest known name, or all of them."""
     names = sorted(set(known))
-    lowered = {each.lower(): each for each in names}
-    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
+    # The comparison takes the product of both lengths, for each name.
+    lowered = {each.lower(): each for each in names[:MAX_COMPARED] if len(each) <= MAX_NAME}
+    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6) if len(name) <= MAX_NAME else []
     if close:
         return f"Did you mean {lowered[close[0]]!r}?"
     if not names:
         return ""
-    shown = ", ".join(repr(each) for each in names[:12])
+    shown = ", ".join(f"{each!r:.{MAX_NAME}}" for each in names[:12])
     return f"There is: {shown}{', …' if len(names) > 12 else ''}."
 
 

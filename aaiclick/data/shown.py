@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 from aaiclick.data.context import DataContext
+from aaiclick.data.errors import DataError
 from aaiclick.data.view import is_reference, open_reference
 from aaiclick.errors import AaiclickError
 from aaiclick.targets import ClickHouseTarget
 
 ROWS = 10
 CHARACTERS = 2_000
+CONDITION = 1_000
+"""Longest condition of a View that is shown: the server parses it between other requests."""
 
 
 async def show(form: Any, target: ClickHouseTarget) -> str:
@@ -25,7 +28,10 @@ async def show(form: Any, target: ClickHouseTarget) -> str:
 
 async def _text(form: Any) -> str:
     if isinstance(form, dict) and is_reference(cast("Any", form)):
-        found = await open_reference(cast("Any", form))
+        fields = cast("dict[str, Any]", form)
+        if len(str(fields.get("where") or "")) > CONDITION:
+            raise DataError(f"The condition of the View has more than {CONDITION:,} characters.")
+        found = await open_reference(fields)
         rows = await found.count()
         value = await (found if rows <= ROWS else found.head(ROWS)).data()
         return repr(value) if rows <= ROWS else f"{value!r} … ({rows:,} rows)"

@@ -21,7 +21,7 @@ from uuid import UUID
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from aaiclick.data.errors import DataError, WhereError, column_not_found, nearest
 from aaiclick.data.literals import literal_type
@@ -71,6 +71,18 @@ _CLASSES: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 MAX_LENGTH = 100_000
 MAX_DEPTH = 200
+MAX_TOKENS = 30_000
+MAX_BRACKETS = 40
+MAX_BETWEEN = 4
+"""BETWEENs inside the first operand of BETWEEN, which is written twice."""
+
+_OPERATORS = {
+    TokenType.AND, TokenType.OR, TokenType.XOR, TokenType.NOT, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE,
+    TokenType.ILIKE, TokenType.IS, TokenType.CASE, TokenType.WHEN, TokenType.THEN, TokenType.ELSE, TokenType.END,
+    TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.PLUS,
+    TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DOT, TokenType.COMMA, TokenType.R_PAREN,
+}  # fmt: skip
+_GRAMMAR = "Use columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, arithmetic and plain functions."
 
 
 def parse_where(text: str, schema: Mapping[str, DataType]) -> Node:
@@ -98,6 +110,7 @@ def _parsed(text: str) -> exp.Expr:
             raise WhereError(
                 "The condition is more than one statement.", remedy="Write one condition; join several with AND."
             )
+        _check_tokens(tokens)
         trees = sqlglot.parse(text, read="clickhouse")
     except (SqlglotError, RecursionError) as error:
         raise WhereError(
@@ -109,6 +122,41 @@ def _parsed(text: str) -> exp.Expr:
             "The condition is more than one statement.", remedy="Write one condition; join several with AND."
         )
     return trees[0]
+
+
+def _check_tokens(tokens: list[Token]) -> None:
+    """Refuse what no condition has before the parser reads it: its time doubles with each level of some constructs.
+
+    After a name or a value comes an operator; a bracket after a name makes it a function.
+    """
+    if len(tokens) > MAX_TOKENS:
+        raise WhereError(f"The condition has more than {MAX_TOKENS:,} words.", remedy="Join with a table of values.")
+    depth = 0
+    before: Token | None = None
+    for token in tokens:
+        kind = token.token_type
+        if kind is TokenType.L_PAREN:
+            depth += 1
+            if before is not None and before.token_type not in _OPERATORS | {TokenType.L_PAREN}:
+                _check_function(before.text)
+        elif kind is TokenType.R_PAREN:
+            depth -= 1
+        elif kind not in _OPERATORS and before is not None and _ends_operand(before):
+            raise WhereError(f"A condition cannot hold {before.text:.40} before {token.text:.40}.", remedy=_GRAMMAR)
+        if depth > MAX_BRACKETS:
+            raise WhereError("The condition is nested too deeply.")
+        before = token
+
+
+def _ends_operand(token: Token) -> bool:
+    return token.token_type is TokenType.R_PAREN or token.token_type not in _OPERATORS | {TokenType.L_PAREN}
+
+
+def _check_function(name: str) -> None:
+    if name.lower() not in FUNCTIONS:
+        raise WhereError(
+            f"A condition cannot call {name:.40}.", remedy=nearest(name.lower(), FUNCTIONS) or "Use plain functions."
+        )
 
 
 def _hides_comment(text: str, tokens: int) -> bool:
@@ -133,7 +181,7 @@ def _node(tree: exp.Expr, schema: Mapping[str, DataType], depth: int) -> Node:
         left, right = inner(tree.this), inner(tree.args.get("expression"))
         if kind is exp.Mod and isinstance(right, Literal) and type(right.value) is int and 0 < right.value < 1 << 31:
             return Call("mod_by", (left,), (right.value,))
-        return _matched(BINARY[kind], left, right, schema)
+        return _matched(BINARY[kind], left, right)
     handler = _HANDLERS.get(kind)
     if handler is not None:
         return handler(tree, inner, schema)
@@ -155,7 +203,7 @@ def _refused(tree: exp.Expr) -> WhereError:
         shown = type(tree).__name__
     return WhereError(
         f"A condition cannot hold {type(tree).__name__.lower()} ({shown!r}).",
-        remedy="Use columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, arithmetic and plain functions.",
+        remedy=_GRAMMAR,
     )
 
 
@@ -193,20 +241,22 @@ def _negative(tree: exp.Expr, inner: Inner, schema: Mapping[str, DataType]) -> N
     return Call("neg", (node,))
 
 
-def _between(tree: exp.Expr, inner: Inner, schema: Mapping[str, DataType]) -> Node:
+def _between(tree: exp.Expr, inner: Inner, schema: Mapping[str, DataType]) -> Node:  # noqa: ARG001
     _only(tree, "this", "low", "high")
+    if len(list(tree.this.find_all(exp.Between))) > MAX_BETWEEN:
+        raise WhereError("The condition has too many BETWEENs in one another.", remedy="Use >= and <=.")
     value = inner(tree.this)
-    low = _matched("ge", value, inner(tree.args["low"]), schema)
-    return Call("and", (low, _matched("le", value, inner(tree.args["high"]), schema)))
+    low = _matched("ge", value, inner(tree.args["low"]))
+    return Call("and", (low, _matched("le", value, inner(tree.args["high"]))))
 
 
-def _in(tree: exp.Expr, inner: Inner, schema: Mapping[str, DataType]) -> Node:
+def _in(tree: exp.Expr, inner: Inner, schema: Mapping[str, DataType]) -> Node:  # noqa: ARG001
     _only(tree, "this", "expressions")
     value = inner(tree.this)
     parts = [inner(each) for each in tree.expressions]
     if not parts or not all(isinstance(each, Literal) for each in parts):
         raise WhereError("IN takes a list of plain values.", remedy="For example x IN (1, 2, 3).")
-    typed = [_fitted(each, bind(value, schema).type) for each in parts]
+    typed = [_fitted(each, value.type) for each in parts]
     values = [each.value for each in typed if isinstance(each, Literal)]
     return Call("isin", (value, Literal(values, literal_type(values))))
 
@@ -265,10 +315,10 @@ _HANDLERS: dict[type[exp.Expr], Callable[[exp.Expr, Inner, Mapping[str, DataType
 }
 
 
-def _matched(function: str, left: Node, right: Node, schema: Mapping[str, DataType]) -> Node:
+def _matched(function: str, left: Node, right: Node) -> Node:
     """A date, UUID or Decimal is written as a string: read it as what it is compared with."""
     with contextlib.suppress(DataError):
-        left, right = _fitted(left, bind(right, schema).type), _fitted(right, bind(left, schema).type)
+        left, right = _fitted(left, right.type), _fitted(right, left.type)
     return Call(function, (left, right))
 
 

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
+from aaiclick.catalog.analysis import use_pool
 from aaiclick.orchestration.loops import tidy_logs
 from aaiclick.orchestration.steady import steadily
 from aaiclick.orchestration.tracing import get_tracing
@@ -49,8 +50,10 @@ def create_app(service: Service) -> FastAPI:
         beside = (service.live.run, service.bell.run, service.routing.run, service.lending.run, house.history.run)
         work = [asyncio.create_task(steadily(each)) for each in (*beside, compile_all)]
         work += [asyncio.create_task(steadily(each, service)) for each in (_forget, _tidy)]
+        work.append(asyncio.create_task(service.analysis.warm_up()))
         try:
-            yield
+            with use_pool(service.analysis):
+                yield
         finally:
             for task in work:
                 task.cancel()

@@ -16,25 +16,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aaiclick.orchestration.structured import FACTS
 from aaiclick.orchestration.tracing import get_tracing
-from aaiclick.server.problems import (
-    MalformedError,
-    MediaTypeError,
-    TooLargeError,
-    answer,
-    respond,
-    translate,
-)
-from aaiclick.server.ui.door import FORM, takes_forms
+from aaiclick.server.bodies import BodyBudget, RequestBody
+from aaiclick.server.problems import AmbiguousLengthError, BusyError, answer, respond, translate
+from aaiclick.server.ui.door import takes_forms
 
 log = logging.getLogger("aaiclick.server")
 access = logging.getLogger("aaiclick.server.access")
 
-DEEPEST = 64
-"""Nested arrays and objects in a body."""
+MAX_REQUESTS = 2_000
+"""Requests that are served at once."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_OTHERS = bytes(set(range(256)) - set(b'"[]{}'))
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -46,7 +38,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, *, body_bytes: int) -> None:
         self._app = app
-        self._body_bytes = body_bytes
+        self._budget = BodyBudget(body_bytes)
+        self._requests = 0
         self._tracing = get_tracing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,40 +64,19 @@ class Gate:
     async def _pass(
         self, scope: Scope, receive: Receive, told: _Told, headers: dict[bytes, bytes], request_id: str
     ) -> None:
+        body = RequestBody(scope, receive, headers, self._budget, forms=takes_forms(scope["path"]))
+        self._requests += 1
         try:
-            body = await self._read(scope["path"], receive, headers)
-            await self._app(scope, receive if body is None else _again(body, receive), told)
+            if self._requests > MAX_REQUESTS:
+                raise BusyError("The server is busy.", remedy="Wait, then send the request again.")
+            _refuse_two_lengths(headers)
+            body.check_length()
+            await self._app(scope, body.receive, told)
         except Exception as error:  # noqa: BLE001  (the last wall: a caller never sees a traceback)
             await self._explain(error, scope, receive, told, request_id)
-
-    async def _read(self, path: str, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
-        """The whole body, if there is one and it is acceptable."""
-        length = headers.get(b"content-length", b"0")
-        if length == b"0" and b"transfer-encoding" not in headers:
-            return None
-        if length.isdigit() and int(length) > self._body_bytes:
-            raise self._too_large()
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                raise MalformedError("The request ended before its body did.")
-            body += message.get("body", b"")
-            if len(body) > self._body_bytes:
-                raise self._too_large()
-            if not message.get("more_body"):
-                break
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if body and kind != b"application/json" and not (kind == FORM and takes_forms(path)):
-            raise MediaTypeError("The body is not application/json.", remedy="Set Content-Type: application/json.")
-        check_text(body)
-        return bytes(body)
-
-    def _too_large(self) -> TooLargeError:
-        return TooLargeError(
-            f"The body is larger than {self._body_bytes} bytes.",
-            remedy="Send it in parts, or raise AAICLICK_SERVER_BODY_BYTES.",
-        )
+        finally:
+            self._requests -= 1
+            body.release()
 
     async def _explain(self, error: Exception, scope: Scope, receive: Receive, told: _Told, request_id: str) -> None:
         known = translate(error)
@@ -141,51 +113,9 @@ class _Told:
         await self._send(message)
 
 
-def check_text(body: bytes | bytearray) -> None:
-    """Refuse what is not UTF-8, and what is nested deeper than anything sensible is, before anything parses it."""
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        raise MalformedError("The body is not UTF-8.", remedy="Send UTF-8 JSON.") from None
-    if _depth(body) > DEEPEST:
-        raise MalformedError(f"The body is nested deeper than {DEEPEST} levels.", remedy="Make it flatter.")
-
-
-def _depth(body: bytes | bytearray) -> int:
-    """How deep brackets are nested outside of strings; of what is not JSON, at most so deep.
-
-    Each step is one pass in C: without escapes every second part between quotes is outside of strings; a pair of
-    brackets with nothing in between goes, and with it one level.
-    """
-    bare = _ESCAPE.sub(b"", body) if b"\\" in body else bytes(body)
-    brackets = b"".join(bare.translate(None, _OTHERS).split(b'"')[::2])
-    level = 0
-    while brackets and level <= DEEPEST:
-        fewer = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(fewer) == len(brackets):
-            break  # what is left has no partner: not JSON, but it may be deep
-        brackets, level = fewer, level + 1
-    deepest = depth = 0
-    for bracket in brackets:
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-        if deepest > DEEPEST:
-            break
-    return level + deepest
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that hands out the body that was read already, then whatever comes after it."""
-    given = False
-
-    async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replay
+def _refuse_two_lengths(headers: dict[bytes, bytes]) -> None:
+    if b"content-length" in headers and b"transfer-encoding" in headers:
+        raise AmbiguousLengthError("The request has Content-Length and Transfer-Encoding.", remedy="Send one of them.")
 
 
 def _accepted_id(value: bytes) -> str | None:

@@ -141,8 +141,10 @@ class Provider:
 
 
 def subject_of(claims: dict[str, Any]) -> str | None:
+    """The subject, if PostgreSQL can store it: no NUL and no half of a surrogate pair."""
     subject = claims["sub"]
-    return subject if isinstance(subject, str) and 0 < len(subject) <= LONGEST_SUBJECT else None
+    is_text = isinstance(subject, str) and 0 < len(subject) <= LONGEST_SUBJECT and subject.isprintable()
+    return subject if is_text else None
 
 
 async def _get(url: str) -> object:

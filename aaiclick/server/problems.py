@@ -78,6 +78,22 @@ class MalformedError(RequestError):
     """A request cannot be read."""
 
 
+class AmbiguousLengthError(MalformedError):
+    """Two servers would find the end of a request at different places (request smuggling)."""
+
+
+class SlowRequestError(RequestError):
+    """A request did not arrive in time."""
+
+
+class TooManyRequestsError(RequestError):
+    """A client uses more than its share at once."""
+
+
+class BusyError(RequestError):
+    """The server has as much to do as it takes at once."""
+
+
 class RepeatedKeyError(ConflictError):
     """An Idempotency-Key comes again with another body."""
 
@@ -108,6 +124,10 @@ KINDS: dict[type[AaiclickError], Kind] = {
     TooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
     MediaTypeError: Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
     MalformedError: Kind(HTTPStatus.BAD_REQUEST, "malformed"),
+    AmbiguousLengthError: Kind(HTTPStatus.BAD_REQUEST, "malformed", {"Connection": "close"}),
+    SlowRequestError: Kind(HTTPStatus.REQUEST_TIMEOUT, "too_slow", {"Connection": "close"}),
+    TooManyRequestsError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "too_many", _AWAY),
+    BusyError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "busy", _AWAY),
     RequestError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
     UnknownTableError: Kind(HTTPStatus.NOT_FOUND, "not_found"),
     CycleError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
@@ -163,10 +183,16 @@ def translate(error: Exception) -> AaiclickError | None:
         case asyncpg.IntegrityConstraintViolationError():
             return ConflictError("Something that this refers to has changed meanwhile.", remedy="Look again.")
         case (
+            asyncpg.ReadOnlySQLTransactionError()
+            | asyncpg.InsufficientResourcesError()
+            | asyncpg.PostgresIOError()
+            | asyncpg.PostgresSystemError()
+        ):
+            return UnreachableError(f"PostgreSQL cannot write: {error}.")
+        case (
             asyncpg.PostgresConnectionError()
             | asyncpg.CannotConnectNowError()
             | asyncpg.AdminShutdownError()
-            | asyncpg.TooManyConnectionsError()
             | asyncpg.IdleInTransactionSessionTimeoutError()
             | ConnectionError()
             | TimeoutError()

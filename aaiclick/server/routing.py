@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from aaiclick.errors import ForbiddenError
+from aaiclick.errors import ForbiddenError, RequestError
+from aaiclick.server.analysis_pool import current_client
 from aaiclick.server.permissions import Permission, Principal
-from aaiclick.server.problems import CredentialError, documented
+from aaiclick.server.problems import CredentialError, MalformedError, documented
 from aaiclick.server.service import Service
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 MARK = "x-permission"
+
+SMALL_BODY_BYTES = 16_000
+"""Larger bodies are parsed in a thread, where other requests get their turn."""
+
+MAX_ERRORS = 100
+"""Errors of one body that are listed; building the list of very many is expensive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +114,46 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         asked = Permission((self.openapi_extra or {})[MARK])
+        adapter = (
+            None if self.body_field is None else TypeAdapter(cast("type[Any]", self.body_field.field_info.annotation))
+        )
 
         async def guarded(request: Request) -> Response:
             service: Service = request.app.state.service
             principal = await service.authenticate(request)
             request.state.principal = principal
+            if principal is not None:
+                current_client.set(str(principal.org_id))
             if asked is not Permission.PUBLIC:
                 _require(principal, asked)
+            if adapter is not None and (body := await request.body()):
+                request._json = await _parse(adapter, body)  # pyright: ignore[reportPrivateUsage]
             return await handle(request)
 
         return guarded
+
+
+async def _parse(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    """The validated body. FastAPI takes it from the request's cache and does not validate instances again."""
+    if len(body) <= SMALL_BODY_BYTES:
+        return parse_body(adapter, body)
+    return await asyncio.to_thread(parse_body, adapter, body)
+
+
+def parse_body(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    try:
+        value = json.loads(body)
+    except ValueError:  # also a number of more digits than Python reads
+        raise MalformedError("The body is not JSON.", remedy="Send UTF-8 JSON.") from None
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        if error.error_count() > MAX_ERRORS:
+            raise RequestError(
+                f"The request has {error.error_count():,} errors.", remedy=f"Up to {MAX_ERRORS} are listed."
+            ) from None
+        details = error.errors(include_url=False, include_input=False)
+        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in details]) from None
 
 
 def _require(principal: Principal | None, asked: Permission) -> None:

@@ -14,16 +14,21 @@ import uvicorn
 
 from aaiclick.orchestration.structured import json_handler
 from aaiclick.server.app import create_app
+from aaiclick.server.http_protocol import LimitedProtocol
 from aaiclick.server.service import Service
 from aaiclick.settings import Settings
 from aaiclick.targets import PostgresTarget
 
 GRACE_SECONDS = 10
 HEADERS_BYTES = 64_000
+MAX_CONNECTIONS = 4_000
+NUMBER_DIGITS = 640
+"""Longest whole number in JSON: reading one takes time that grows with the square of its length."""
 
 
 async def serve(settings: Settings, postgres: PostgresTarget, opened: socket.socket, *, auth: bool = True) -> None:
     """Serve until SIGTERM or SIGINT; requests that run then are finished, streams are ended."""
+    sys.set_int_max_str_digits(NUMBER_DIGITS)
     service = Service(settings, postgres, auth=auth)
     config = uvicorn.Config(
         create_app(service),
@@ -31,7 +36,8 @@ async def serve(settings: Settings, postgres: PostgresTarget, opened: socket.soc
         access_log=False,
         server_header=False,
         lifespan="on",
-        http="h11",
+        http=LimitedProtocol,
+        limit_concurrency=MAX_CONNECTIONS,
         ws="none",
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=HEADERS_BYTES,

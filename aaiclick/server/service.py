@@ -14,6 +14,7 @@ from aaiclick.errors import AaiclickError, ForbiddenError, NotFoundError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.tenants import Tenants
 from aaiclick.server.address import is_loopback
+from aaiclick.server.analysis_pool import AnalysisPool
 from aaiclick.server.bell import Bell
 from aaiclick.server.events import Routing
 from aaiclick.server.figures import Scraped
@@ -64,6 +65,7 @@ class Service:
         self.lending = Lending(settings, self._databases, self.owner)
         self._workers: set[tuple[UUID, int]] = set()
         self.figures = Scraped(self.owner)
+        self.analysis = AnalysisPool()
         self.failure: AaiclickError | None = None
         """Why it could not start, for whoever waits for it."""
 
@@ -94,6 +96,7 @@ class Service:
 
     async def stop(self) -> None:
         self.closing.set()
+        await self.analysis.close()
         for pool in (self._api, self._owner):
             if pool is not None:
                 await pool.close()

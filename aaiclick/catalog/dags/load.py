@@ -7,7 +7,7 @@ All checks look at the same tree, none hides another, and what they find is loca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -73,7 +73,7 @@ def _shape(data: Data, root: Node) -> list[Problem]:
     return []
 
 
-def located(content: bytes | str, found: Iterator[Finding]) -> list[Problem]:
+def located(content: bytes | str, found: Iterable[Finding]) -> list[Problem]:
     """What was found about a text that is a DAG, with its places."""
     root = read_tree(content).root
     return [] if root is None else [_located(finding, root) for finding in found]

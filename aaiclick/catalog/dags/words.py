@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
-from itertools import takewhile, zip_longest
+from difflib import SequenceMatcher, unified_diff
+from itertools import islice, takewhile, zip_longest
 
 from aaiclick.catalog.dags.diff import DagDiff, FieldChange
 
 WIDTH = 60
 AROUND = 20
 """Characters of a long line that are shown before and after what changes in it."""
+
+MAX_LINES = 5_000
+MAX_COMPARED = 250_000
+"""Pairs of lines that are compared; the comparison of two texts may look at each pair."""
 
 
 def changes_of(found: DagDiff) -> list[dict[str, str]]:
@@ -29,12 +33,20 @@ def changes_of(found: DagDiff) -> list[dict[str, str]]:
     return [{"what": what, "name": name, "change": change, "detail": detail} for what, name, change, detail in lines]
 
 
+def diff_lines(current: str, other: str, other_name: str) -> list[str]:
+    """The unified diff of two texts, at most MAX_LINES of it."""
+    lines = unified_diff(current.splitlines(), other.splitlines(), "serves", other_name, lineterm="", n=3)
+    return list(islice(lines, MAX_LINES))
+
+
 def _step(change: FieldChange) -> str:
     """From what to what; of a text of several lines, the lines that differ."""
     before, after = _text(change.before), _text(change.after)
     old, new = before.splitlines(), after.splitlines()
     if change.before is None or change.after is None or max(len(old), len(new)) <= 1:
         return _pair(before, after)
+    if len(old) * len(new) > MAX_COMPARED:
+        return f"{len(old)} lines → {len(new)} lines"
     said: list[str] = []
     for kind, first, last, begin, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":

@@ -25,8 +25,13 @@ from aaiclick.data import sql
 
 MAX_LENGTH = 100_000
 MAX_TOKENS = 20_000
-MAX_DEPTH = 100
+MAX_DEPTH = 40
 MAX_TREE_DEPTH = 200
+MAX_RELATIONS = 500
+"""Tables, joins, subqueries and branches of UNION in one query."""
+
+MAX_BACKTRACKS = 4
+"""Nested lambdas, and nested brackets after the name of a type: for each level the parser reads its content twice."""
 
 _STRUCTURE: dict[str, str] = {
     "settings": "SETTINGS",
@@ -42,6 +47,19 @@ _STRUCTURE: dict[str, str] = {
 }
 _OPENS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSES = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
+_TYPE_NAMES = {
+    TokenType.DATE,
+    TokenType.DATE32,
+    TokenType.DATETIME,
+    TokenType.DATETIME2,
+    TokenType.DATETIME64,
+    TokenType.TIME,
+    TokenType.TIMESTAMP,
+    TokenType.TIMESTAMPTZ,
+    TokenType.TIMESTAMPLTZ,
+    TokenType.JSON,
+    TokenType.INTERVAL,
+}
 _PLAIN = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -71,8 +89,14 @@ def parse_select(text: str) -> exp.Query:
         raise QueryRefusedError(f"{shown:.40} is not a SELECT.", remedy="Only SELECT reads datasets.")
     with shallow():
         _check_depth(tree)
+        relations = 0
         for node in tree.walk():
             _check_node(node)
+            relations += isinstance(node, exp.Table | exp.Query | exp.Join)
+        if relations > MAX_RELATIONS:
+            raise QueryRefusedError(
+                f"The query has more than {MAX_RELATIONS} tables, joins and subqueries.", remedy="Take it apart."
+            )
         check_words(sql.to_text(tree.copy()))
     return tree
 
@@ -104,16 +128,21 @@ def _check_depth(tree: exp.Expr) -> None:
 def _check_size(text: str) -> None:
     """Counted on the tokens, before the parser: its cost must not grow with nesting."""
     tokens = sqlglot.tokenize(text, read="clickhouse")
-    depth = deepest = 0
-    for token in tokens:
-        depth += (token.token_type in _OPENS or token.token_type is TokenType.CASE) - (
-            token.token_type in _CLOSES or token.token_type is TokenType.END
-        )
-        deepest = max(deepest, depth)
     if len(tokens) > MAX_TOKENS:
         raise QueryRefusedError(f"The query has more than {MAX_TOKENS:,} words.", remedy="Take it apart.")
-    if deepest > MAX_DEPTH:
-        raise _too_deep()
+    open_levels = [0]  # per open bracket: how often the parser goes back inside of it
+    before = None
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENS or kind is TokenType.CASE:
+            open_levels.append(open_levels[-1] + (before in _TYPE_NAMES))
+        elif (kind in _CLOSES or kind is TokenType.END) and len(open_levels) > 1:
+            open_levels.pop()
+        elif kind is TokenType.ARROW or (kind in _TYPE_NAMES and before in _TYPE_NAMES):
+            open_levels[-1] += 1
+        if len(open_levels) > MAX_DEPTH or open_levels[-1] > MAX_BACKTRACKS:
+            raise _too_deep()
+        before = kind
 
 
 def _where(error: Exception) -> str:

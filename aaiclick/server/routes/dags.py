@@ -10,14 +10,15 @@ from uuid import UUID
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
+from aaiclick.catalog import analysis
 from aaiclick.catalog import backfill as backfills
 from aaiclick.catalog import deploy as deploys
-from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.dags.words import changes_of
 from aaiclick.catalog.readable import may_read_text
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
 from aaiclick.server import shapes
+from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
 from aaiclick.server.routes.datasets import reader
@@ -130,7 +131,7 @@ class Resumed(BaseModel):
 @routes.post("/v1/dags/validate", Permission.READER)
 async def validate(call: Caller, body: DagFile) -> DagHead:  # noqa: ARG001  (the guard needs it)
     """Check a DAG file: every error at once, each with its place."""
-    found = load_dag(body.text, body.file)
+    found = await analysis.load_dag(body.text, body.file)
     return DagHead(name=found.name, jobs=len(found.jobs))
 
 
@@ -139,8 +140,8 @@ async def diff(call: Caller, body: DagFile) -> list[Change]:
     """Show what a deploy of a file would change."""
     async with reading(call) as connection:
         found = await deploys.compare(connection, body.text, body.file, org_id=call.principal.org_id)
-        before = await _may_read(call, connection, load_dag(body.text, body.file).name)
-    return _told(found, before=before)
+        before = await _may_read(call, connection, (await analysis.load_dag(body.text, body.file)).name)
+    return await _told(found, before=before)
 
 
 @routes.post("/v1/dags/deploy", Permission.WRITER)
@@ -153,7 +154,7 @@ async def deploy(call: Caller, body: DagToDeploy) -> Deployed:
         )
         await note(call, connection, "dag.deploy", done.dag_name, {"version": done.version_hash})
         before = done.previous is None or await _may_read(call, connection, done.dag_name, done.previous)
-    return _deployed(done, _told(done.diff, before=before))
+    return _deployed(done, await _told(done.diff, before=before))
 
 
 @routes.get("/v1/dags", Permission.READER)
@@ -181,7 +182,7 @@ async def rollback(call: Caller, dag: DagName, body: RollBack | None = None) -> 
         await note(call, connection, "dag.rollback", dag, {"version": done.version_hash})
         before = await _may_read(call, connection, dag, done.previous)
         after = await _may_read(call, connection, dag, done.version_id)
-    return _deployed(done, _told(done.diff, before=before, after=after))
+    return _deployed(done, await _told(done.diff, before=before, after=after))
 
 
 @routes.post("/v1/dags/{dag}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
@@ -258,9 +259,12 @@ async def _may_read(call: Call, connection: Connection, dag: str, version_id: UU
     return await may_read_text(connection, await reader(call, connection), version)
 
 
-def _told(found: DagDiff, *, before: bool, after: bool = True) -> list[Change]:
+async def _told(found: DagDiff, *, before: bool, after: bool = True) -> list[Change]:
     """What changes, if the caller may see both versions; else which fields of the DAG, and what is made anew."""
-    changes = [Change(**each) for each in changes_of(found)]
+    try:
+        changes = [Change(**each) for each in await analysis.run(changes_of, found)]
+    except AnalysisLimitError:  # the list is a courtesy: what was done is done
+        return []
     if before and after:
         return changes
     fields = [each for each in changes if each.what == "dag"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 API = frozenset({"v1", "internal", "health", "metrics", "openapi.json"})
-FORM = b"application/x-www-form-urlencoded"
 
 
 class Door:

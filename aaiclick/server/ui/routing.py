@@ -14,7 +14,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from aaiclick.errors import ForbiddenError, NotFoundError
+from aaiclick.server.analysis_pool import current_client
 from aaiclick.server.permissions import Permission, Principal
+from aaiclick.server.problems import MalformedError
 from aaiclick.server.routing import Call
 from aaiclick.server.service import Service
 from aaiclick.server.ui import said, sessions
@@ -184,6 +186,8 @@ def route_of(declared: Declared, house: House) -> Route:
 async def welcome(request: Request, house: House) -> Visit:
     principal = await sessions.find_principal(house.service, request)
     request.state.principal = principal
+    if principal is not None:
+        current_client.set(str(principal.org_id))
     token = sessions.token_of(request)
     return Visit(request, house, principal, token or sessions.new_token())
 
@@ -194,8 +198,7 @@ async def _guarded(declared: Declared, visit: Visit) -> Response:
         query = f"?{urlencode({'next': back})}" if back != "/" else ""
         return RedirectResponse(f"/sign-in{query}", HTTPStatus.SEE_OTHER)
     if declared.method == "POST":
-        body = await visit.request.body()
-        visit.form = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        visit.form = _parse_form(await visit.request.body())
         if not sessions.is_ours(visit.request, sessions.token_of(visit.request), visit.sent("csrf")):
             raise ForbiddenError("This form is not from this session.", remedy="Reload the page and try again.")
     if declared.permission is not Permission.PUBLIC and not visit.may(declared.permission):
@@ -207,6 +210,13 @@ async def _guarded(declared: Declared, visit: Visit) -> Response:
     if declared.method == "POST":
         visit.house.kept.clear()
     return response
+
+
+def _parse_form(body: bytes) -> dict[str, list[str]]:
+    try:
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:  # not UTF-8, or too many fields
+        raise MalformedError("The form cannot be read.", remedy="Reload the page and try again.") from None
 
 
 def dressed(visit: Visit, response: Response) -> Response:

@@ -158,4 +158,4 @@ def is_ours(request: Request, token: str | None, sent: str) -> bool:
     """Whether a form was made by a page of ours, for this browser."""
     if has_foreign_host(request):
         return False
-    return token is not None and hmac.compare_digest(csrf_of(token), sent)
+    return token is not None and hmac.compare_digest(csrf_of(token).encode(), sent.encode())

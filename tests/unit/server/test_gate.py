@@ -5,11 +5,10 @@ import pytest
 from aaiclick import errors
 from aaiclick.data import errors as data_errors
 from aaiclick.errors import AaiclickError
-from aaiclick.server.gate import DEEPEST, check_text
 from aaiclick.server.graphs import nodes_of
 from aaiclick.server.logs import _whole
 from aaiclick.server.permissions import Permission, permissions_of
-from aaiclick.server.problems import KINDS, MalformedError, kind_of
+from aaiclick.server.problems import KINDS, kind_of
 from aaiclick.server.shapes import NewJob
 
 EVERY = [
@@ -30,35 +29,6 @@ def test_every_error_has_a_status_and_a_code(kind):
 def test_words_for_the_operator_do_not_leave():
     for kind in (errors.UnreachableError, errors.UnauthorisedError, errors.SettingsError, AaiclickError):
         assert KINDS[kind].secret
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"{}",
-        b"[" * DEEPEST + b"]" * DEEPEST,
-        b'{"a": "' + b"[" * 1000 + b'"}',
-        b'{"a": "\\"' + b"[" * 1000 + b'"}',
-        b"[{}, {}]" * 1000,
-    ],
-)
-def test_what_is_not_deep_passes(text):
-    check_text(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (b"[" * (DEEPEST + 1), "nested deeper"),
-        (b'{"a":' * 100_000, "nested deeper"),
-        (b'"x"' + b"[" * 1_000_000, "nested deeper"),
-        (b"\xff\xfe", "not UTF-8"),
-        (b'{"a": "\xc3"}', "not UTF-8"),
-    ],
-)
-def test_what_is_too_deep_or_not_text_is_refused(text, words):
-    with pytest.raises(MalformedError, match=words):
-        check_text(text)
 
 
 def test_scopes_add_up_and_workers_stand_apart():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from aaiclick.catalog import analysis
 from aaiclick.catalog.backfill import can_be_filled
+from aaiclick.catalog.dags.words import diff_lines
 from aaiclick.catalog.deploy import roll_back, version_before
 from aaiclick.catalog.readable import may_read_text
+from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
 from aaiclick.server.routes.datasets import reader
@@ -69,7 +71,7 @@ async def _choose(visit: Visit, connection: Connection) -> dict[str, Any]:
     return {
         "name": name, "versions": versions, "chosen": chosen, "serving": serving, "before": version_before(versions),
         "yaml": shown["yaml"] if shown and readable else None,
-        "difference": _difference(current, shown) if both and chosen["id"] != serving["id"] else [],
+        "difference": await _difference(current, shown) if both and chosen["id"] != serving["id"] else [],
     }  # fmt: skip
 
 
@@ -94,13 +96,14 @@ def source_words(text: str) -> str:
     return str(source.get("kind"))
 
 
-def _difference(current: Any, other: Any) -> list[tuple[str, str]]:
+async def _difference(current: Any, other: Any) -> list[tuple[str, str]]:
     """(kind, line) of what the other version has instead of the one that serves."""
     if current is None or other is None:
         return []
-    lines = difflib.unified_diff(
-        current["yaml"].splitlines(), other["yaml"].splitlines(), "serves", other["yaml_hash"][:12], lineterm="", n=3
-    )
+    try:
+        lines = await analysis.run(diff_lines, current["yaml"], other["yaml"], other["yaml_hash"][:12])
+    except AnalysisLimitError:
+        lines = ["@@ The texts are too different to compare. @@"]
     return [({"+": "added", "-": "gone", "@": "place"}.get(line[:1], "same"), line) for line in lines]
 
 

@@ -1,0 +1,47 @@
+"""`aaiclick server start` in a process that measures the processor time of every callback of its event loop.
+
+The file named by CALLBACK_LOG gets a line for each callback that took more than CALLBACK_MS: milliseconds, callback.
+Processor time of the thread is measured, so a busy machine does not change the result. LIMITS (JSON) replaces
+constants: {"aaiclick.server.http_protocol.HEADER_SECONDS": 1}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import threading
+import time
+
+from aaiclick.cli.main import cli
+
+CALLBACK_MS = 20.0
+
+
+def measure(path: str) -> None:
+    run = asyncio.Handle._run
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    main = threading.main_thread()
+
+    def measured(handle: asyncio.Handle) -> None:
+        before = time.thread_time()
+        name = repr(handle)
+        run(handle)
+        spent = (time.thread_time() - before) * 1000
+        if spent > CALLBACK_MS and threading.current_thread() is main:
+            os.write(descriptor, f"{spent:.1f} {name[:300]}\n".encode())
+
+    asyncio.Handle._run = measured
+
+
+def replace_limits(limits: dict[str, float]) -> None:
+    for name, value in limits.items():
+        module, _, constant = name.rpartition(".")
+        setattr(importlib.import_module(module), constant, value)
+
+
+if __name__ == "__main__":
+    measure(os.environ["CALLBACK_LOG"])
+    replace_limits(json.loads(os.environ.get("LIMITS", "{}")))
+    cli(["server", "start", "--port", "0"])
