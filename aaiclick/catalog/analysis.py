@@ -27,11 +27,11 @@ class Pool(Protocol):
     async def run(self, function: Callable[..., Any], *args: Any) -> Any: ...
 
 
-CACHED_DAGS = 100
-CACHED_LENGTH = 50_000
+CACHED_CHARACTERS = 2_000_000
+"""Texts of the DAGs in the cache."""
 
 _pools: list[Pool] = []
-_stored: dict[str, Dag] = {}
+_loaded: dict[str, Dag] = {}
 
 
 @contextmanager
@@ -52,20 +52,12 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def load_dag(text: str, file: str = "dag.yaml") -> Dag:
-    """The DAG in a text; raises DagError with every error in it."""
-    return await run(load.load_dag, text, file)
-
-
-async def load_stored_dag(text: str) -> Dag:
-    """The DAG of a stored version; small ones are cached."""
-    if text not in _stored:
-        dag = await load_dag(text)
-        if len(text) > CACHED_LENGTH:
-            return dag
-        while len(_stored) >= CACHED_DAGS:
-            _stored.pop(next(iter(_stored)), None)
-        _stored[text] = dag
-    return _stored[text]
+    """The DAG in a text; raises DagError with every error in it. DAGs that were loaded lately are cached."""
+    dag = _loaded.pop(text, None) or await run(load.load_dag, text, file)
+    _loaded[text] = dag
+    while sum(map(len, _loaded)) > CACHED_CHARACTERS:
+        del _loaded[next(iter(_loaded))]
+    return dag
 
 
 async def locate_findings(text: str, findings: Iterable[Finding]) -> list[Problem]:

@@ -38,6 +38,8 @@ from aaiclick.store.words import DEFAULT_ORG_ID, Cancellation
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
+MAX_PRELOADED = 5
+
 
 @dataclass(frozen=True)
 class Deployed:
@@ -102,10 +104,10 @@ async def deploy(
                 _check_order(dag.name, before, state)
             returning = ready or _is_outrun(state, previous)
             catch_up_id = await _serve(connection, org_id, dag, version_id, returning=returning)
-    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset not in built))
     return Deployed(
-        version_id, await analysis.run(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
+        version_id, await asyncio.to_thread(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
         job_id, catch_up_id=catch_up_id,
     )  # fmt: skip
 
@@ -173,12 +175,27 @@ async def roll_back(
     left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
     answers = (await cancel_tasks(connection, left)).values() if left else ()
     cancelled = sum(answer is not Cancellation.OVER for answer in answers)
-    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]), dag)
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]), dag)
     diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
     return Deployed(
         found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
         catch_up_id=catch_up_id,
     )  # fmt: skip
+
+
+async def preload(
+    connection: Connection, dag_name: str, to: str | None = None, *, org_id: UUID = DEFAULT_ORG_ID
+) -> None:
+    """Load the versions that a deploy or rollback is about to need: its transaction must not wait for an analysis."""
+    versions = await store.list_versions(connection, org_id, dag_name)
+    older = version_before(versions)
+    wanted = [
+        row["id"] for row in versions if row["serving"] or row is older or (to and row["yaml_hash"].startswith(to))
+    ]
+    for version_id in wanted[:MAX_PRELOADED]:
+        found = await store.find_version(connection, org_id, dag_name, version_id)
+        if found is not None:
+            await analysis.load_dag(found["yaml"])
 
 
 def first_line(text: str) -> str:
@@ -191,8 +208,10 @@ async def compare(
     """What a deploy would change."""
     dag = await analysis.load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
-    diff = await analysis.run(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
-    made = await store.made_before(connection, org_id, dag.name, await analysis.run(dataset_hashes, dag), places(dag))
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
+    made = await store.made_before(
+        connection, org_id, dag.name, await asyncio.to_thread(dataset_hashes, dag), places(dag)
+    )
     return replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset in made))
 
 
@@ -228,7 +247,7 @@ def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUI
 async def _prepare(
     connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None, roles: Collection[str] | None
 ) -> tuple[UUID, bool, tuple[str, ...]]:
-    identity = await analysis.run(version_hash, dag)
+    identity = await asyncio.to_thread(version_hash, dag)
     added = await store.add_version(connection, org_id, dag.name, identity, text, by)
     if added is None:
         if roles is not None:  # that the version is there must not tell that what it reads is
@@ -238,7 +257,7 @@ async def _prepare(
         built = () if known["ready_at"] else await store.made_for(connection, known["id"], places(dag))
         return known["id"], False, built
     external = await _external(connection, org_id, dag, roles)
-    hashes, ids, built = await analysis.run(dataset_hashes, dag), dict[str, UUID](), list[str]()
+    hashes, ids, built = await asyncio.to_thread(dataset_hashes, dag), dict[str, UUID](), list[str]()
     for job in dag.jobs:
         for index, output in enumerate(job.outputs):
             storage = output.storage.model_dump(exclude_defaults=True)

@@ -46,7 +46,7 @@ async def may_read_text(connection: Connection, reader: Reader, version: asyncpg
     if version is None or reader.roles is None:
         return True
     try:
-        dag = await analysis.load_stored_dag(version["yaml"])
+        dag = await analysis.load_dag(version["yaml"])
     except DagError:
         return False
     published = [each.name or each.output for each in dag.publish]

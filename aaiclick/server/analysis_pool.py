@@ -20,7 +20,8 @@ log = logging.getLogger("aaiclick.server")
 
 PROCESSES = 2
 WAITING = 64
-"""Calls that wait for a process, in all; of one client a quarter of that."""
+CLIENT_WAITING = 4
+"""Calls that run or wait, in all and of one client. Some hold a connection to PostgreSQL meanwhile."""
 
 CALL_SECONDS = 60.0
 """Limit by the clock, for a machine that is too busy; the process has a shorter limit of processor time."""
@@ -87,7 +88,7 @@ class AnalysisPool:
     async def _turn(self, client: str) -> AsyncGenerator[None]:
         if self._waiting.total() >= WAITING:
             raise BusyError("The server has too many texts to analyse.", remedy="Send it again later.")
-        if self._waiting[client] >= WAITING // 4:
+        if self._waiting[client] >= CLIENT_WAITING:
             raise TooManyRequestsError("Too many texts of this client are being analysed.", remedy="Wait for them.")
         self._waiting[client] += 1
         lock = self._clients.setdefault(client, asyncio.Lock())

@@ -44,13 +44,14 @@ def create_app(service: Service) -> FastAPI:
     house = House(service)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         await service.start()
         compile_first()
         beside = (service.live.run, service.bell.run, service.routing.run, service.lending.run, house.history.run)
         work = [asyncio.create_task(steadily(each)) for each in (*beside, compile_all)]
         work += [asyncio.create_task(steadily(each, service)) for each in (_forget, _tidy)]
         work.append(asyncio.create_task(service.analysis.warm_up()))
+        work.append(asyncio.create_task(_prepare_openapi(app)))
         try:
             with use_pool(service.analysis):
                 yield
@@ -82,6 +83,11 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(Gate, body_bytes=service.settings.server_body_bytes)
     _describe(app)
     return app
+
+
+async def _prepare_openapi(app: FastAPI) -> None:
+    """Build the OpenAPI document, which takes half a second, before the first request for it."""
+    await asyncio.to_thread(app.openapi)
 
 
 async def _tidy(service: Service) -> None:

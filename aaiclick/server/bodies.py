@@ -41,7 +41,7 @@ BUDGET_BODIES = 4
 CLIENT_BODIES = 2
 """Bodies of the largest size that may be in memory: in all, and of one credential."""
 
-FORM_BYTES = 1_000_000
+FORM_BYTES = 300_000
 """Largest form of the web UI."""
 
 JSON = b"application/json"

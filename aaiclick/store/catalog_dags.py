@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aaiclick.store.engine import Connection
 
+DEPLOY_PAUSE_SECONDS = 30
 
 Place = tuple[str, int]
 """A job, and which of its outputs."""
@@ -53,6 +54,8 @@ class NewDefinition:
 
 
 async def lock_dag(connection: Connection, org_id: UUID, dag_name: str) -> None:
+    """Lock a DAG against other deploys. The transaction may pause while large files are compared."""
+    await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{DEPLOY_PAUSE_SECONDS}s'")
     await connection.execute(statement("lock_dag"), org_id, dag_name)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick import faults
@@ -24,6 +25,12 @@ from aaiclick.store.words import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SMALL_PLAN = 500
+"""Tasks and edges of a plan that is checked at once."""
 
 TASK_COLUMNS = (
     "id", "org_id", "job_id", "group_id", "queue", "type", "entrypoint", "kwargs", "priority", "unmet", "followed",
@@ -75,9 +82,7 @@ async def submit_job(
 ) -> int:
     """Insert a job with everything in `plan`; returns its id, or that of the job that has its idempotency key."""
     (limits or Limits()).check(f"Job {job.name!r}", len(plan.tasks))
-    refuse_cycle(plan, names or {})
-    counters = count(plan, Known())
-    _refuse_unknown(plan, set(), names or {})
+    counters = await _compute(plan, _check_new, plan, names or {})
     async with faults.transaction(connection, "submit"):
         inserted = await connection.fetchval(
             statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, len(plan.tasks),
@@ -90,6 +95,19 @@ async def submit_job(
         if not plan.tasks:
             await settle(connection, completed=Counter({job.id: 0}), now=now)
     return job.id
+
+
+def _check_new(plan: Plan, names: Mapping[int, str]) -> Counters:
+    refuse_cycle(plan, names)
+    _refuse_unknown(plan, set(), names)
+    return count(plan, Known())
+
+
+async def _compute(plan: Plan, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function whose time grows with the plan: in a thread, unless the plan is small."""
+    if len(plan.tasks) + len(plan.edges) <= SMALL_PLAN:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 async def add_to_job(
@@ -134,8 +152,8 @@ async def _add(
     gated = plan if adder is None else _gated(plan, adder.task_id)
     known, closed = await _look_up(connection, job_id, gated, names, adder)
     # The task that adds is running: nothing that it gates can come before it.
-    refuse_cycle(plan, names, await _rest_of_graph(connection, job_id, plan, known))
-    counters = count(gated, known)
+    await _compute(plan, refuse_cycle, plan, names, await _rest_of_graph(connection, job_id, plan, known))
+    counters = await _compute(plan, count, gated, known)
     await _insert(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
     await hold_arguments(connection, job_id, plan.tables, plan.adopted, names, head["org_id"])
     grown = {group: added for group in known.groups if (added := counters.open[group])}
@@ -277,7 +295,7 @@ async def _insert(
     closed = closed | (new_groups - counters.opened)
     if plan.groups:
         await _insert_groups(connection, job_id, plan, counters, adder, now)
-    records = [record(task, org_id, job_id, counters, closed) for task in plan.tasks]
+    records = await _compute(plan, lambda: [record(task, org_id, job_id, counters, closed) for task in plan.tasks])
     if adder is None:
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
     else:

@@ -138,6 +138,7 @@ async def validate(call: Caller, body: DagFile) -> DagHead:  # noqa: ARG001  (th
 @routes.post("/v1/dags/diff", Permission.READER)
 async def diff(call: Caller, body: DagFile) -> list[Change]:
     """Show what a deploy of a file would change."""
+    await analysis.load_dag(body.text, body.file)
     async with reading(call) as connection:
         found = await deploys.compare(connection, body.text, body.file, org_id=call.principal.org_id)
         before = await _may_read(call, connection, (await analysis.load_dag(body.text, body.file)).name)
@@ -147,6 +148,9 @@ async def diff(call: Caller, body: DagFile) -> list[Change]:
 @routes.post("/v1/dags/deploy", Permission.WRITER)
 async def deploy(call: Caller, body: DagToDeploy) -> Deployed:
     """Deploy a file: a new version, which serves as soon as its new datasets are filled."""
+    dag = await analysis.load_dag(body.text, body.file)
+    async with reading(call) as connection:
+        await deploys.preload(connection, dag.name, org_id=call.principal.org_id)
     async with changing(call) as connection:
         roles = (await reader(call, connection)).roles
         done = await deploys.deploy(
@@ -177,6 +181,8 @@ async def versions(call: Caller, dag: DagName) -> list[Version]:
 @routes.post("/v1/dags/{dag}/rollback", Permission.WRITER)
 async def rollback(call: Caller, dag: DagName, body: RollBack | None = None) -> Deployed:
     """Let an older version serve again, with its data as it was; then that catches up."""
+    async with reading(call) as connection:
+        await deploys.preload(connection, dag, body and body.to, org_id=call.principal.org_id)
     async with changing(call) as connection:
         done = await deploys.roll_back(connection, dag, body and body.to, org_id=call.principal.org_id)
         await note(call, connection, "dag.rollback", dag, {"version": done.version_hash})

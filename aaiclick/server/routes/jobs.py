@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ from aaiclick.server.routes.datasets import reader
 from aaiclick.server.routing import Caller, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import control, reads
+from aaiclick.store.plan import Plan
 from aaiclick.store.submit import NewJob, submit_job
 from aaiclick.store.tables import release_jobs
 
@@ -44,8 +46,7 @@ _FIELDS = tuple(shapes.Job.model_fields)
 )
 async def create(call: Caller, request: Request, body: shapes.NewJob, key: IdempotencyKey = None) -> Response:
     """Submit a job: one entry point, or a graph of tasks."""
-    plan, names = make_plan(closure(nodes_of(body)))
-    plan.tables = given_tables(plan.tasks)
+    plan, names = await asyncio.to_thread(_plan, body)
     timeout = body.timeout_seconds or call.service.settings.job_default_timeout_seconds
     new = NewJob(get_snowflake_id(), body.name, call.principal.org_id, timeout, body.idempotency_key)
 
@@ -58,6 +59,13 @@ async def create(call: Caller, request: Request, body: shapes.NewJob, key: Idemp
         return shapes.Created(id=str(job_id))
 
     return await once(call, request, key, work)
+
+
+def _plan(body: shapes.NewJob) -> tuple[Plan, dict[int, str]]:
+    """The plan of a job and the names of its nodes. Takes long for a large graph, so it runs in a thread."""
+    plan, names = make_plan(closure(nodes_of(body)))
+    plan.tables = given_tables(plan.tasks)
+    return plan, names
 
 
 @routes.get("/v1/jobs", Permission.READER)

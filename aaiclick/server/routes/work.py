@@ -7,6 +7,7 @@ task, however come by, is a lost one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
@@ -184,8 +185,8 @@ async def add(call: Caller, body: protocol.Addition) -> None:
     job_id = await require_lease(call, lease)
     if job_id is None:
         raise LeaseLost(f"Task {lease.task_id} has no job that anything could be added to.")
-    plan, names = forms.plan_of(body.model_dump())
-    plan.tables = given_tables(plan.tasks)
+    plan, names = await asyncio.to_thread(lambda: forms.plan_of(body.model_dump()))  # takes long for many tasks
+    plan.tables = await asyncio.to_thread(given_tables, plan.tasks)
     if plan.tasks or plan.groups:
         async with call.service.owner() as connection:
             await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())

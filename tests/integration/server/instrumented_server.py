@@ -2,7 +2,8 @@
 
 The file named by CALLBACK_LOG gets a line for each callback that took more than CALLBACK_MS: milliseconds, callback.
 Processor time of the thread is measured, so a busy machine does not change the result. LIMITS (JSON) replaces
-constants: {"aaiclick.server.http_protocol.HEADER_SECONDS": 1}.
+constants: {"aaiclick.server.http_protocol.HEADER_SECONDS": 1}. The loop is asyncio's: uvloop's callbacks cannot be
+measured.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import os
 import threading
 import time
+
+import uvloop
 
 from aaiclick.cli.main import cli
 
@@ -26,13 +29,16 @@ def measure(path: str) -> None:
 
     def measured(handle: asyncio.Handle) -> None:
         before = time.thread_time()
-        name = repr(handle)
+        task = getattr(handle._callback, "__self__", None)
+        frames = task.get_stack() if isinstance(task, asyncio.Task) else []
         run(handle)
         spent = (time.thread_time() - before) * 1000
         if spent > CALLBACK_MS and threading.current_thread() is main:
-            os.write(descriptor, f"{spent:.1f} {name[:300]}\n".encode())
+            place = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else str(handle._callback)[:200]
+            os.write(descriptor, f"{spent:.1f} {place}\n".encode())
 
     asyncio.Handle._run = measured
+    uvloop.run = asyncio.run
 
 
 def replace_limits(limits: dict[str, float]) -> None:

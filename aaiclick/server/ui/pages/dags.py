@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from aaiclick.catalog import analysis
 from aaiclick.catalog.backfill import can_be_filled
 from aaiclick.catalog.dags.words import diff_lines
-from aaiclick.catalog.deploy import roll_back, version_before
+from aaiclick.catalog.deploy import preload, roll_back, version_before
 from aaiclick.catalog.readable import may_read_text
 from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.permissions import Permission
@@ -44,15 +45,19 @@ async def show(visit: Visit) -> Response:
         nodes = await ui_dags.definitions(connection, choice["chosen"]["id"])
         newest = [row["id"] for row in choice["versions"][:50]]
         runs = await ui_dags.runs(connection, visit.who.org_id, newest, RUNS)
-    return visit.page(
-        "dag.html",
-        **choice,
-        flow=_flow(nodes),
-        definitions=nodes,
-        runs=runs,
-        sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
-        can_be_filled=any(can_be_filled(row) for row in nodes),
-    )
+
+    def page() -> Response:
+        return visit.page(
+            "dag.html",
+            **choice,
+            flow=_flow(nodes),
+            definitions=nodes,
+            runs=runs,
+            sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
+            can_be_filled=any(can_be_filled(row) for row in nodes),
+        )
+
+    return await asyncio.to_thread(page)  # a large DAG takes long to draw
 
 
 async def _choose(visit: Visit, connection: Connection) -> dict[str, Any]:
@@ -118,6 +123,8 @@ async def ask(visit: Visit) -> Response:
 async def back(visit: Visit) -> Response:
     """Let another version serve."""
     name = str(visit.request.path_params["name"])
+    async with reading(visit.call) as connection:
+        await preload(connection, name, visit.sent("version") or None, org_id=visit.who.org_id)
     async with changing(visit.call) as connection:
         done = await roll_back(connection, name, visit.sent("version") or None, org_id=visit.who.org_id)
         await note(visit.call, connection, "dag.rollback", name, {"version": done.version_hash})

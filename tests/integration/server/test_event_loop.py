@@ -1,0 +1,297 @@
+"""Hostile and large requests do not block the event loop: no callback takes more than 50 ms of processor time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aaiclick.server.routes import ALL
+from aaiclick.server.ui.pages import ALL as ALL_PAGES
+from tests.integration.server.conftest import Site, premises, with_connection
+from tests.integration.server.conftest import _populate as populate
+from tests.integration.server.test_permissions import NOBODYS
+
+MAX_MS = 50.0
+ROUTES = [(route.method, route.path) for routes in ALL for route in routes.declared]
+PAGES = [(page.method, page.path) for pages in ALL_PAGES for page in pages.declared]
+
+
+def fill(path: str, values: dict[str, str]) -> str:
+    """A path with these values; the converters of its parameters are left out."""
+    return re.sub(r"\{(\w+)(:\w+)?\}", lambda found: values.get(found[1], "1"), path)
+
+
+class Watched:
+    """A server and the callbacks of its event loop that took long."""
+
+    def __init__(self, site: Site, log: Path) -> None:
+        self.site = site
+        self._log = log
+        self._offset = 0
+
+    def new_lines(self) -> list[str]:
+        data = self._log.read_bytes()
+        lines = data[self._offset :].decode().splitlines()
+        self._offset = len(data)
+        return lines
+
+    def slow(self) -> list[str]:
+        return [line for line in self.new_lines() if float(line.split()[0]) > MAX_MS]
+
+    def check(self) -> None:
+        slow = self.slow()
+        assert not slow, "\n".join(slow)
+
+
+@pytest.fixture(scope="module")
+def watched(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Watched]:
+    directory = tmp_path_factory.mktemp("watched")
+    with premises(aaiclick_stack, directory) as place:
+        ours, other, keys = asyncio.run(with_connection(place.target, populate))
+        log = directory / "callbacks.log"
+        environment = place.environment | {"CALLBACK_LOG": str(log)}
+        with (directory / "server.log").open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.server.instrumented_server"],
+                env=environment, stdout=stream, stderr=stream,
+            )  # fmt: skip
+        try:
+            url = wait_for_url(process, directory / "server.log")
+            server: Any = type("Server", (), {"url": url})
+            site = Site(server, place.target, place.logs, environment, ours, other, keys)
+            watched = Watched(site, log)
+            prepare(site)
+            assert watched.new_lines(), "the measurement of callbacks does not work"  # first requests import modules
+            yield watched
+            for client in site.clients.values():
+                client.close()
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    while (found := re.search(r"serves at (http://\S+:\d+)", log.read_text())) is None:
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
+    httpx.get(f"{found.group(1)}/health/live", timeout=30).raise_for_status()
+    return found.group(1)
+
+
+DAG = """
+name: pipeline
+jobs:
+  - name: fetch
+    activation: source
+    operator: http_fetch
+    source: {kind: manual}
+    config: {url: "https://example.com/a"}
+    outputs: [raw]
+publish: [raw]
+"""
+
+
+def prepare(site: Site) -> None:
+    """Every route once, so that nothing is imported or compiled later; and something to ask about."""
+    assert site.as_("admin").post("/v1/dags/deploy", json={"text": DAG}).status_code == 200
+    for method, path in ROUTES:
+        with site.as_("operator-admin").stream(method, fill(path, NOBODYS), json={}):
+            pass
+    for method, path in PAGES:
+        if method == "GET":
+            with signed_in(site).stream(method, fill(path, NOBODYS)):
+                pass
+
+
+def signed_in(site: Site) -> httpx.Client:
+    client = site.clients.setdefault("browser", httpx.Client(base_url=site.server.url, timeout=60))
+    if "aaiclick_session" not in client.cookies:
+        found = re.search(r'name="csrf" value="(\w+)"', client.get("/sign-in").text)
+        assert found is not None
+        form = {"csrf": found.group(1), "credential": site.keys["admin"]}
+        assert client.post("/sign-in", data=form).status_code == 303
+    return client
+
+
+def nested(opening: str, inside: str, closing: str, count: int) -> str:
+    return opening * count + inside + closing * count
+
+
+QUERIES = {
+    "nested cross joins": "SELECT * FROM " + nested("(SELECT * FROM ", "d", " CROSS JOIN d AS b)", 40),
+    "stars": "SELECT " + ",".join("*" * 9000) + " FROM d",
+    "joins": "SELECT 1 AS x FROM d" + "".join(f" JOIN d AS d{each} ON d{each}.a = d.a" for each in range(1000)),
+    "dots": "SELECT " + ".".join(["a"] * 9000) + " FROM d",
+    "nots": "SELECT a FROM d WHERE " + "NOT " * 9000 + "a",
+    "brackets": "SELECT " + nested("(", "a", ")", 9000) + " FROM d",
+    "closing brackets": "SELECT " + ")" * 90_000,
+    "in list": "SELECT a FROM d WHERE a IN (" + ",".join(map(str, range(9_000))) + ")",
+    "unions": " UNION ALL ".join(["SELECT a FROM d"] * 3000),
+    "doubling names": "WITH t0 AS (SELECT a FROM d), "
+    + ", ".join(f"t{each} AS (SELECT * FROM t{each - 1} AS x CROSS JOIN t{each - 1} AS y)" for each in range(1, 40))
+    + " SELECT * FROM t39",
+    "lambdas": "SELECT " + nested("arrayMap(x -> ", "a", ",[1])", 30) + " FROM d",
+    "types before brackets": "SELECT " + nested("date (", "a", ")", 30) + " FROM d",
+    "types in a row": "SELECT " + nested("date [", "a", "][1]", 30) + " FROM d",
+    "cases": "SELECT " + nested("CASE WHEN ", "a", " THEN 1 END", 30) + " FROM d",
+    "operators": "SELECT " + "+".join(["a"] * 9000) + " FROM d",
+    "a long name": "SELECT " + "a" * 99_000 + " FROM d",
+    "a long text": "SELECT '" + "a" * 99_000 + "' AS x FROM d",
+    "comments": "SELECT a FROM d " + "/* x */" * 10_000,
+    "quotes": "SELECT a FROM d WHERE a = '" + "''" * 40_000,
+    "a pattern": "SELECT COLUMNS('(a+)+$') FROM (SELECT 1 AS " + "a" * 60 + "b)",
+    "semicolons": ";" * 90_000,
+}
+TEXTS = {
+    "aliases": "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
+    + "".join(f"a{each}: &a{each} [{','.join([f'*a{each - 1}'] * 9)}]\n" for each in range(1, 9)),
+    "values": "a: [" + "1," * 100_000 + "]",
+    "deep flow": "[" * 100_000,
+    "deep blocks": "".join(" " * each + "a:\n" for each in range(600)),
+    "a long scalar": "a: " + "x" * 250_000,
+    "folded lines": "a: >\n" + " x\n" * 80_000,
+    "anchors": "".join(f"- &a{each} x\n" for each in range(19_000)),
+    "an open quote": 'a: "' + "x\n" * 120_000,
+    "a long operator": "name: x\njobs:\n  - {name: a, operator: " + "q" * 200_000 + ", activation: source}\n",
+    "many errors": "name: x\njobs:\n" + "".join(f"  - {{nbme{each}: 1}}\n" for each in range(2000)),
+    "many queries": "name: x\njobs:\n"
+    + "".join(
+        f"  - {{name: a{each}, operator: sql, activation: reactive, outputs: [o{each}], "
+        f"config: {{query: 'select * from (select {','.join(['*'] * 60)} from zz)'}}}}\n"
+        for each in range(150)
+    ),
+    "a query in a DAG": "name: x\njobs:\n  - name: a\n    operator: sql\n    activation: reactive\n    outputs: [o]\n"
+    "    config: {query: '" + QUERIES["nested cross joins"] + "'}\n",
+}
+BODIES = {
+    "closing brackets": b"]" * 7_900_000,
+    "opening brackets": b"[" * 7_900_000,
+    "brackets in turns": b"[]" * 3_900_000,
+    "objects": b"[" + b"{}," * 2_600_000 + b"{}]",
+    "numbers": b"[" + b"1," * 3_900_000 + b"1]",
+    "digits": b"[" + b"9" * 7_900_000 + b"]",
+    "long numbers": b"[" + b",".join([b"9" * 639] * 12_000) + b"]",
+    "escapes": b'{"name": "' + b"\\u0041" * 1_300_000 + b'"}',
+    "backslashes": b'{"name": "' + b"\\\\" * 3_900_000 + b'"}',
+    "quotes": b'"' * 7_900_000,
+    "unknown fields": b"{" + b",".join(b'"k%d":1' % each for each in range(200_000)) + b"}",
+    "values to the limit": b'{"name": [' + b"1," * 249_000 + b"1]}",
+    "wrong items": b'{"items": [' + b"1," * 240_000 + b"1]}",
+    "one long text": b'{"name": "' + b"a" * 7_900_000 + b'"}',
+    "text that is no ASCII": b'{"name": "' + "😀".encode() * 1_900_000 + b'"}',
+}
+
+UNKNOWN_FIELDS = b"{" + b",".join(b'"k%d":1' % each for each in range(20_000)) + b"}"
+
+
+@pytest.mark.parametrize("sql", QUERIES.values(), ids=QUERIES)
+def test_a_query_does_not_block_the_loop(watched: Watched, sql: str) -> None:
+    response = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql})
+    assert 400 <= response.status_code < 500, response.text
+    watched.check()
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        *(pytest.param("validate", text, id=f"validate-{name}") for name, text in TEXTS.items()),
+        *(pytest.param(path, TEXTS["a query in a DAG"], id=path) for path in ("diff", "deploy")),
+    ],
+)
+def test_a_dag_file_does_not_block_the_loop(watched: Watched, path: str, text: str) -> None:
+    response = watched.site.as_("writer").post(f"/v1/dags/{path}", json={"text": text})
+    assert response.status_code in (409, 422), response.text
+    watched.check()
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("role", ["admin", None])
+def test_a_body_does_not_block_the_loop(watched: Watched, role: str | None, body: bytes) -> None:
+    for path in ("/v1/jobs", "/v1/tasks"):
+        response = send(watched.site.as_(role), path, body)
+        assert response is None or 400 <= response.status_code < 500, response.text
+    watched.check()
+
+
+def test_no_route_blocks_the_loop_with_any_body(watched: Watched) -> None:
+    """Routes are those of the application: a new one is covered."""
+    for method, path in ROUTES:
+        if method != "GET":
+            role = "worker" if path.startswith(("/v1/task/", "/v1/worker/", "/internal/")) else "operator-admin"
+            send(watched.site.as_(role), fill(path, NOBODYS), UNKNOWN_FIELDS, method)
+            slow = watched.slow()
+            assert not slow, (method, path, slow)
+
+
+def test_no_page_blocks_the_loop_with_any_form(watched: Watched) -> None:
+    browser = signed_in(watched.site)
+    forms = [b"a=" + b"%41" * 99_000, b"&".join(b"a%d=1" % each for each in range(30_000)), b"&" * 299_000]
+    posted = [path for method, path in PAGES if method == "POST"]
+    for path, form in [*((path, forms[0]) for path in posted), *((posted[0], form) for form in forms)]:
+        browser.post(fill(path, NOBODYS), content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        slow = watched.slow()
+        assert not slow, (path, form[:30], slow)
+
+
+def test_no_route_blocks_the_loop_with_long_parameters(watched: Watched) -> None:
+    long = "a" * 5_000
+    values = dict.fromkeys(NOBODYS, long)
+    query = "&".join(f"{name}={long}" for name in ("q", "cursor", "status", "sort", "after"))
+    for method, path in ROUTES + PAGES:
+        client = signed_in(watched.site) if (method, path) in PAGES else watched.site.as_("operator-admin")
+        with client.stream(method, f"{fill(path, values)}?{query}"):
+            pass
+        slow = watched.slow()
+        assert not slow, (method, path, slow)
+
+
+def test_the_largest_job_does_not_block_the_loop(watched: Watched) -> None:
+    tasks = [
+        {"key": f"k{each}", "entrypoint": "m.f", "kwargs": {"a": 1}, "depends_on": [f"k{each - 1}"] if each else []}
+        for each in range(10_000)
+    ]
+    response = watched.site.as_("writer").post("/v1/jobs", json={"name": "large", "tasks": tasks})
+    assert response.status_code == 201, response.text
+    watched.check()
+    job = response.json()["id"]
+    for path in (f"/jobs/{job}", f"/jobs/{job}?view=graph", "/jobs", f"/search?q={job}"):
+        assert signed_in(watched.site).get(path).status_code == 200
+        slow = watched.slow()
+        assert not slow, (path, slow)
+    for path in (f"/v1/tasks?job_id={job}&limit=1000", f"/v1/jobs/{job}/events", f"/v1/jobs/{job}/progress"):
+        assert watched.site.as_("reader").get(path).status_code == 200
+        slow = watched.slow()
+        assert not slow, (path, slow)
+
+
+def test_a_large_dag_does_not_block_the_loop(watched: Watched) -> None:
+    text = "name: large\njobs:\n" + "".join(
+        f"  - {{name: j{each}, activation: source, operator: http_fetch, source: {{kind: manual}}, "
+        f"config: {{url: 'https://example.com/{each}'}}, outputs: [o{each}]}}\n"
+        for each in range(500)
+    )
+    for changed in (text, text.replace("example.com", "example.org")):
+        response = watched.site.as_("writer").post("/v1/dags/deploy", json={"text": changed})
+        assert response.status_code == 200, response.text
+    assert signed_in(watched.site).get("/dags/large").status_code == 200
+    watched.check()
+
+
+def send(client: httpx.Client, path: str, body: bytes, method: str = "POST") -> httpx.Response | None:
+    """The answer; None if the server closed the connection while the body was sent."""
+    try:
+        with client.stream(method, path, content=body, headers={"Content-Type": "application/json"}) as response:
+            if response.status_code >= 400:
+                response.read()
+            return response
+    except httpx.TransportError:
+        return None
