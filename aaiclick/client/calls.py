@@ -45,6 +45,9 @@ ERRORS: dict[str, type[AaiclickError]] = {
     "data": RequestError,
     "not_json": RequestError,
     "unavailable": UnreachableError,
+    "busy": UnreachableError,
+    "too_many": UnreachableError,
+    "too_slow": UnreachableError,
 }
 """Code of a problem → the error that it was."""
 

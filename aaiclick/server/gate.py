@@ -1,4 +1,4 @@
-"""The gate that every request passes: an id, a limit on its size and depth, one line in the log, no traceback outside.
+"""The gate that every request passes: an id, limits, one line in the log, no traceback outside.
 
 Plain ASGI, around everything else. The log line has the route's template and no header, no query and no body: nothing
 secret can be in it.
