@@ -1,6 +1,6 @@
 """The figures of `/metrics`, in Prometheus' form: counted from the database, kept for a moment.
 
-They are what the tables say, and what retention has deleted from them: counters only rise.
+They are what the tables say, and what was deleted from them or has started over: counters only rise.
 Labels are bounded: at most QUEUES_SHOWN queues and the workers that are there.
 """
 
@@ -22,7 +22,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from aaiclick.store.figures import BUCKETS, Figures, count_all
+from aaiclick.store.figures import Figures, count_all
+from aaiclick.store.words import BUCKETS, AttemptOutcome
 
 if TYPE_CHECKING:
     import asyncpg
@@ -37,8 +38,11 @@ SHARE = 20
 class Scraped:
     """What a scrape gets."""
 
-    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Connection]]) -> None:
+    def __init__(
+        self, connect: Callable[[], AbstractAsyncContextManager[Connection]], worker_timeout_seconds: float
+    ) -> None:
         self._connect = connect
+        self._worker_timeout_seconds = worker_timeout_seconds
         self._lock = asyncio.Lock()
         self._text = b""
         self._good_until = float("-inf")
@@ -49,7 +53,7 @@ class Scraped:
             if time.monotonic() > self._good_until:
                 started = time.monotonic()
                 async with self._connect() as connection:
-                    found = await count_all(connection)
+                    found = await count_all(connection, worker_timeout_seconds=self._worker_timeout_seconds)
                 self._text = render(found)
                 self._good_until = time.monotonic() + max(KEEP_SECONDS, SHARE * (time.monotonic() - started))
             return self._text
@@ -68,21 +72,23 @@ class _Collector:
 
     def collect(self) -> Iterator[Metric]:
         figures = self._figures
-        past = {kind: [row for row in figures.forgotten if row["kind"] == kind] for kind in ("job", "task")}
-        jobs = _by_status([*figures.jobs, *past["job"]])
-        yield CounterMetricFamily("jobs_created", "Jobs that were submitted.", sum(jobs.values()))
-        yield CounterMetricFamily("jobs_completed", "Jobs that completed.", jobs["COMPLETED"])
-        yield CounterMetricFamily("jobs_failed", "Jobs that failed.", jobs["FAILED"])
-        yield CounterMetricFamily("jobs_cancelled", "Jobs that were cancelled.", jobs["CANCELLED"])
-        ended = [*figures.jobs, *past["job"]]
-        yield _histogram("job_duration_seconds", "From the start of a completed job to its end.", ended)
-        tasks = _by_status([*(row for row in figures.tasks if not row["retried"]), *past["task"]])
-        created = sum(row["count"] for row in [*figures.tasks, *past["task"]])
+        jobs = [*figures.jobs, *_past(figures, "job", "job_reopened")]
+        ended = _by_status(jobs)
+        created = _total([*figures.jobs, *_past(figures, "job")])
+        yield CounterMetricFamily("jobs_created", "Jobs that were submitted.", created)
+        yield CounterMetricFamily("jobs_completed", "Jobs that completed.", ended["COMPLETED"])
+        yield CounterMetricFamily("jobs_failed", "Jobs that failed.", ended["FAILED"])
+        yield CounterMetricFamily("jobs_cancelled", "Jobs that were cancelled.", ended["CANCELLED"])
+        yield _histogram("job_duration_seconds", "From the start of a completed job to its end.", jobs)
+        past = _past(figures, "task", "task_reopened")
+        tasks = _by_status([*(row for row in figures.tasks if not row["retried"]), *past])
+        created = _total([*figures.tasks, *_past(figures, "task")])
         failed = tasks["FAILED"] + tasks["DEAD_LETTER"]
         yield CounterMetricFamily("tasks_created", "Tasks that were submitted or enqueued.", created)
         yield CounterMetricFamily("tasks_completed", "Tasks that completed.", tasks["COMPLETED"])
         yield CounterMetricFamily("tasks_failed", "Tasks that failed for good, dead letters included.", failed)
-        took = [*figures.tasks, *past["task"]]
+        yield _attempts(figures, tasks["COMPLETED"])
+        took = [*figures.tasks, *past]
         yield _histogram("task_duration_seconds", "From the start of a completed task to its end.", took)
         depth = GaugeMetricFamily("task_queue_depth", "Tasks that wait for a worker.", labels=["queue"])
         for row in figures.queues:
@@ -90,12 +96,33 @@ class _Collector:
         yield depth
         yield GaugeMetricFamily("events_pending", "Events that wait for the router.", figures.events["Pending"])
         yield GaugeMetricFamily("events_failed", "Events that could not be routed.", figures.events["Failed"])
-        yield GaugeMetricFamily("workers_active", "Workers that are there.", len(figures.workers))
+        active = sum(row["active"] for row in figures.workers)
+        yield GaugeMetricFamily("workers_active", "Workers with a heartbeat in time.", active)
         yield _execution(figures)
-        age = GaugeMetricFamily("worker_heartbeat_age", "Seconds since a worker was heard of.", labels=["worker"])
+        age = GaugeMetricFamily(
+            "worker_heartbeat_age", "Seconds since the last heartbeat of a worker.", labels=["worker"]
+        )
         for row in figures.workers:
             age.add_metric([str(row["id"])], max(0.0, row["age"]))
         yield age
+
+
+def _past(figures: Figures, *kinds: str) -> list[asyncpg.Record]:
+    return [row for row in figures.past if row["kind"] in kinds]
+
+
+def _total(rows: Iterable[asyncpg.Record]) -> int:
+    return sum(row["count"] for row in rows)
+
+
+def _attempts(figures: Figures, completed: int) -> CounterMetricFamily:
+    """A task that completed had one attempt that did; the others left a row each."""
+    counts = _by_status([*figures.attempts, *_past(figures, "attempt")])
+    counts["COMPLETED"] += completed
+    family = CounterMetricFamily("task_attempts", "Attempts that ended, by outcome.", labels=["outcome"])
+    for outcome in sorted({"COMPLETED", *AttemptOutcome, *counts}):
+        family.add_metric([outcome.lower()], counts[outcome])
+    return family
 
 
 def _by_status(rows: Iterable[asyncpg.Record]) -> dict[str, int]:
@@ -124,14 +151,10 @@ def _execution(figures: Figures) -> SummaryMetricFamily:
     """How long the tasks took that each worker completed."""
     counts: dict[int, int] = defaultdict(int)
     seconds: dict[int, float] = defaultdict(float)
-    for row in figures.tasks:
+    for row in [*figures.tasks, *_past(figures, "task", "task_reopened")]:
         if row["bucket"] is not None:
             counts[row["worker_id"]] += row["count"]
             seconds[row["worker_id"]] += row["seconds"]
-    for row in figures.forgotten:
-        if row["kind"] == "worker":
-            counts[int(row["status"])] += row["count"]
-            seconds[int(row["status"])] += row["seconds"]
     family = SummaryMetricFamily(
         "worker_task_execution_time", "Seconds that completed tasks took, by worker.", labels=["worker"]
     )

@@ -64,7 +64,7 @@ class Service:
         self._tenants: Tenants | None = None
         self.lending = Lending(settings, self._databases, self.owner)
         self._workers: set[tuple[UUID, int]] = set()
-        self.figures = Scraped(self.owner)
+        self.figures = Scraped(self.owner, settings.worker_timeout_seconds)
         self.analysis = AnalysisPool()
         self.failure: AaiclickError | None = None
         """Why it could not start, for whoever waits for it."""

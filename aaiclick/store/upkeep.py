@@ -12,7 +12,6 @@ import asyncpg
 
 from aaiclick import faults
 from aaiclick.store.cancel import cancel_job
-from aaiclick.store.figures import BUCKETS
 from aaiclick.store.leases import Failure, Lease
 from aaiclick.store.outcomes import acknowledge
 from aaiclick.store.statements import statement
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 REAPED_AT_ONCE = 1_000
+MERGED_COUNTS = 10_000
 LOST = "lease expired"
 SINGLE_LOCK_SECONDS = 0.05
 """How long to wait for each of many jobs, some of which are known to be locked."""
@@ -98,13 +98,14 @@ async def forget(
     counted of queues more than a day ago.
     """
     async with faults.statement("forget_jobs"):
-        jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now, BUCKETS)
+        jobs = await connection.fetchval(statement("forget_jobs"), keep_seconds, limit, now)
     async with faults.statement("forget_tasks"):
-        tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now, BUCKETS)
+        tasks = await connection.fetchval(statement("forget_tasks"), keep_seconds, limit, now)
     async with faults.statement("forget_workers"):
         workers = await connection.execute(statement("forget_workers"), keep_seconds, now)
     async with faults.statement("forget_queue_minutes"):
         await connection.execute(statement("forget_queue_minutes"), now)
+    await connection.execute(statement("merge_metric_counts"), MERGED_COUNTS)
     return {"jobs": jobs, "tasks": tasks, "workers": _count(workers)}
 
 

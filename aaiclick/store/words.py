@@ -111,3 +111,7 @@ class ReferenceOwner(StrEnum):
     JOB = "JOB"  # arguments of the tasks of a job
     NAME = "NAME"
     SESSION = "SESSION"  # a process outside of tasks that says regularly that it lives
+
+
+BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 21600.0, 86400.0)
+"""Upper bounds of the durations that metrics count, in seconds."""

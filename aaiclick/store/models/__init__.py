@@ -17,7 +17,6 @@ from aaiclick.store.models.catalog import (
 from aaiclick.store.models.records import (
     ColumnLineage,
     Dispatch,
-    ForgottenFigure,
     OperatorState,
     OutboxRow,
     TableRefcount,
@@ -55,7 +54,6 @@ __all__ = [
     "DatasetVersion",
     "Dependency",
     "Dispatch",
-    "ForgottenFigure",
     "Group",
     "IdempotencyKey",
     "Job",

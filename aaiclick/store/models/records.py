@@ -236,16 +236,20 @@ class TableSession(Row, table=True):
     seen_at: datetime = now()
 
 
-class ForgottenFigure(Row, table=True):
-    """What retention deleted, counted: jobs and tasks (`kind`) by how they ended and how long they took (`bucket` of
-    `store.figures.BUCKETS`, -1 for what has no duration). So that counters only rise. Of kind `worker`, `status` is the
-    id of a worker: what it completed, and how long that took in all.
+class MetricCount(Row, table=True):
+    """What metrics counted of rows that are no longer there or have started over, so that counters only rise.
+
+    Triggers append rows, and retention merges them. `kind` is `job`, `task` or `attempt` for deleted rows,
+    `job_reopened` or `task_reopened` for those that started over; `bucket` is that of `store.words.BUCKETS`, -1
+    without a duration.
     """
 
-    __tablename__ = "forgotten_figures"
+    __tablename__ = "metric_counts"
 
-    kind: str = words(primary_key=True)
-    status: str = words(primary_key=True)
-    bucket: int = column(Integer(), primary_key=True)
+    id: int = Field(default=None, sa_column=Column(BigInteger(), Identity(always=True), primary_key=True))
+    kind: str = words()
+    status: str = words()
+    worker_id: int | None = snowflake(null=True)
+    bucket: int = column(Integer())
     count: int = column(BigInteger())
     seconds: float = column(Double())

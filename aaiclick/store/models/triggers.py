@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import DDL, event
 
 from aaiclick.store.models.base import metadata
-from aaiclick.store.words import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
+from aaiclick.store.words import BUCKETS, DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
 
 TOUCHED = (
     "jobs", "tasks", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",
@@ -80,6 +80,64 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references()
 """,
 )
 
+_BUCKET = f"""
+CREATE OR REPLACE FUNCTION aaiclick_bucket(seconds float8) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+$$ SELECT width_bucket(seconds, '{{{",".join(f"{bound:g}" for bound in BUCKETS)}}}'::float8[]) $$
+"""
+
+# Counters of metrics only rise: what leaves a table, or starts over, is counted here. All of these statements are rare.
+_KEEP_COUNTS = """
+CREATE OR REPLACE FUNCTION aaiclick_keep_counts() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ BEGIN
+    IF TG_TABLE_NAME = 'task_attempts' THEN
+        INSERT INTO metric_counts (kind, status, bucket, count, seconds)
+        SELECT 'attempt', outcome, -1, count(*), 0 FROM gone GROUP BY outcome;
+    ELSIF TG_TABLE_NAME = 'jobs' THEN
+        INSERT INTO metric_counts (kind, status, bucket, count, seconds)
+        SELECT 'job', status, coalesce(aaiclick_bucket(took), -1), count(*), coalesce(sum(took), 0) FROM (
+            SELECT status, CASE WHEN status = 'COMPLETED'
+                THEN extract(epoch FROM completed_at - greatest(started_at, restarted_at))::float8 END AS took
+            FROM gone) AS g GROUP BY 2, 3;
+    ELSE
+        INSERT INTO metric_counts (kind, status, worker_id, bucket, count, seconds)
+        SELECT 'task', status, worker_id, coalesce(aaiclick_bucket(took), -1), count(*), coalesce(sum(took), 0) FROM (
+            SELECT CASE WHEN completed_at IS NULL THEN 'OPEN' ELSE status::text END AS status, worker_id,
+                CASE WHEN status = 'COMPLETED' THEN extract(epoch FROM completed_at - started_at)::float8 END AS took
+            FROM gone) AS g GROUP BY 2, 3, 4;
+    END IF;
+    RETURN NULL;
+END $$
+"""
+
+_KEEP_COUNTS_TRIGGER = """
+CREATE TRIGGER keep_counts AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts()
+"""
+
+_KEEP_REOPENED = """
+CREATE OR REPLACE FUNCTION aaiclick_keep_reopened() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE took float8; worker bigint;
+BEGIN
+    IF TG_TABLE_NAME = 'jobs' THEN
+        took := extract(epoch FROM OLD.completed_at - greatest(OLD.started_at, OLD.restarted_at));
+    ELSE
+        took := extract(epoch FROM OLD.completed_at - OLD.started_at);
+        worker := OLD.worker_id;
+    END IF;
+    IF OLD.status::text <> 'COMPLETED' THEN took := NULL; END IF;
+    INSERT INTO metric_counts (kind, status, worker_id, bucket, count, seconds)
+    VALUES (TG_ARGV[0], OLD.status, worker, coalesce(aaiclick_bucket(took), -1), 1, coalesce(took, 0));
+    RETURN NULL;
+END $$
+"""
+
+_KEEP_REOPENED_TRIGGER = """
+CREATE TRIGGER keep_reopened AFTER UPDATE ON {table} FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('{kind}')
+"""
+
 _DEFAULT_ORG = f"""
 INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAULT_ORG_SLUG}')
 """  # noqa: S608
@@ -88,7 +146,10 @@ INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAU
 def _statements() -> list[str]:
     touch = [_TOUCH_TRIGGER.format(table=table) for table in TOUCHED]
     forget = [_FORGET_TRIGGER.format(table=table) for table in ("tasks", "groups")]
-    return [_TOUCH, *touch, _FORGET, *forget, _COUNT, *_COUNT_TRIGGERS, _DEFAULT_ORG]
+    keep = [_KEEP_COUNTS_TRIGGER.format(table=table) for table in ("jobs", "tasks", "task_attempts")]
+    reopened = [_KEEP_REOPENED_TRIGGER.format(table=f"{kind}s", kind=f"{kind}_reopened") for kind in ("job", "task")]
+    counts = [_BUCKET, _KEEP_COUNTS, *keep, _KEEP_REOPENED, *reopened]
+    return [_TOUCH, *touch, _FORGET, *forget, _COUNT, *_COUNT_TRIGGERS, *counts, _DEFAULT_ORG]
 
 
 def attach() -> None:

@@ -104,7 +104,7 @@ def test_metrics_count_pending_and_failed_events(site, failed) -> None:
         from aaiclick.server.figures import render
         from aaiclick.store.figures import count_all
 
-        return render(await count_all(connection)).decode()
+        return render(await count_all(connection, worker_timeout_seconds=90)).decode()
 
     text = site.run(count)
     assert "events_failed 3.0" in text

@@ -173,7 +173,7 @@ async def test_every_table_stands_behind_a_wall(owner) -> None:
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
     assert with_org - {"table_refcounts", "loose_files"} <= set(POLICIES)  # closed altogether
-    closed = {"table_refcounts", "table_sessions", "loose_files", "forgotten_figures", "ui_sessions"}
+    closed = {"table_refcounts", "table_sessions", "loose_files", "metric_counts", "ui_sessions"}
     assert set(metadata.tables) - set(POLICIES) == closed
 
 

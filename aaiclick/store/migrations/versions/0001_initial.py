@@ -15,7 +15,7 @@ branch_labels = None
 depends_on = None
 
 TABLES = """
-    forgotten_figures,
+    metric_counts,
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, loose_files,
     dispatches, outbox,
     workers,
@@ -39,7 +39,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute(f"DROP TABLE {TABLES}")
     op.execute(
-        "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), aaiclick_org_id()"
+        "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), "
+        "aaiclick_org_id(), aaiclick_keep_counts(), aaiclick_keep_reopened(), aaiclick_bucket(float8)"
     )
     op.execute("DROP SEQUENCE leader_terms, dataset_tickets")
     op.execute(f"DROP TYPE {TYPES}")

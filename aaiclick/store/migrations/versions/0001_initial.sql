@@ -779,13 +779,15 @@ CREATE INDEX table_references_open ON table_references (job_id) WHERE job_id IS 
 
 CREATE INDEX table_references_owner ON table_references (owner_id, attempt) WHERE owner <> 'NAME';
 
-CREATE TABLE forgotten_figures (
+CREATE TABLE metric_counts (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     kind text NOT NULL,
     status text NOT NULL,
+    worker_id bigint,
     bucket integer NOT NULL,
     count bigint NOT NULL,
     seconds double precision NOT NULL,
-    CONSTRAINT forgotten_figures_pkey PRIMARY KEY (kind, status, bucket)
+    CONSTRAINT metric_counts_pkey PRIMARY KEY (id)
 );
 
 CREATE TABLE table_sessions (
@@ -867,6 +869,62 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 CREATE TRIGGER count_changed AFTER UPDATE ON table_references REFERENCING NEW TABLE AS added OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 
+CREATE OR REPLACE FUNCTION aaiclick_bucket(seconds float8) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+$$ SELECT width_bucket(seconds, '{0.005,0.01,0.05,0.1,0.5,1,5,10,60,300,1800,3600,21600,86400}'::float8[]) $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_keep_counts() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ BEGIN
+    IF TG_TABLE_NAME = 'task_attempts' THEN
+        INSERT INTO metric_counts (kind, status, bucket, count, seconds)
+        SELECT 'attempt', outcome, -1, count(*), 0 FROM gone GROUP BY outcome;
+    ELSIF TG_TABLE_NAME = 'jobs' THEN
+        INSERT INTO metric_counts (kind, status, bucket, count, seconds)
+        SELECT 'job', status, coalesce(aaiclick_bucket(took), -1), count(*), coalesce(sum(took), 0) FROM (
+            SELECT status, CASE WHEN status = 'COMPLETED'
+                THEN extract(epoch FROM completed_at - greatest(started_at, restarted_at))::float8 END AS took
+            FROM gone) AS g GROUP BY 2, 3;
+    ELSE
+        INSERT INTO metric_counts (kind, status, worker_id, bucket, count, seconds)
+        SELECT 'task', status, worker_id, coalesce(aaiclick_bucket(took), -1), count(*), coalesce(sum(took), 0) FROM (
+            SELECT CASE WHEN completed_at IS NULL THEN 'OPEN' ELSE status::text END AS status, worker_id,
+                CASE WHEN status = 'COMPLETED' THEN extract(epoch FROM completed_at - started_at)::float8 END AS took
+            FROM gone) AS g GROUP BY 2, 3, 4;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER keep_counts AFTER DELETE ON jobs REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+
+CREATE TRIGGER keep_counts AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+
+CREATE TRIGGER keep_counts AFTER DELETE ON task_attempts REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+
+CREATE OR REPLACE FUNCTION aaiclick_keep_reopened() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE took float8; worker bigint;
+BEGIN
+    IF TG_TABLE_NAME = 'jobs' THEN
+        took := extract(epoch FROM OLD.completed_at - greatest(OLD.started_at, OLD.restarted_at));
+    ELSE
+        took := extract(epoch FROM OLD.completed_at - OLD.started_at);
+        worker := OLD.worker_id;
+    END IF;
+    IF OLD.status::text <> 'COMPLETED' THEN took := NULL; END IF;
+    INSERT INTO metric_counts (kind, status, worker_id, bucket, count, seconds)
+    VALUES (TG_ARGV[0], OLD.status, worker, coalesce(aaiclick_bucket(took), -1), 1, coalesce(took, 0));
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER keep_reopened AFTER UPDATE ON jobs FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('job_reopened');
+
+CREATE TRIGGER keep_reopened AFTER UPDATE ON tasks FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('task_reopened');
+
 -- What the API's role may see: rows of the org that its session names
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
 $$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$;
@@ -939,7 +997,7 @@ ALTER TABLE table_refcounts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE table_references ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE forgotten_figures ENABLE ROW LEVEL SECURITY;
+ALTER TABLE metric_counts ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE table_sessions ENABLE ROW LEVEL SECURITY;
 

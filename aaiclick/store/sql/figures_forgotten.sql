@@ -1,2 +1,0 @@
--- What retention has deleted so far.
-SELECT kind, status, nullif(bucket, -1) AS bucket, count, seconds FROM forgotten_figures
