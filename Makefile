@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What is compiled is kept: every process of the tests would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install browser demo test check format chaos soak audit bench clean
+.PHONY: install browser pgbouncer demo test check format chaos soak audit bench clean
 
 install: $(STAMP)
 
@@ -36,8 +36,15 @@ $(AXE): $(STAMP)
 	@command -v npm >/dev/null || { echo "The tests of the web UI need npm, for axe-core. As root: apt-get install npm" >&2; exit 2; }
 	npm install --loglevel=error --no-audit --no-fund --prefix $(VENV)/axe axe-core@4
 
+# What the tests of connection poolers run.
+pgbouncer:
+	@PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    apt-get install -qq -y --no-install-recommends pgbouncer; } || \
+	  { echo "The tests of connection poolers need PgBouncer. As root: apt-get install pgbouncer" >&2; exit 2; }
+
 # A file stays with one process (tests/conftest.py): what its tests share is made once. Unit tests come last.
-test: install browser
+test: install browser pgbouncer
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: install

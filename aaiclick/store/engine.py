@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.store.pooler import LOST_STATE, GuardedConnection, guard, shared_sessions
 from aaiclick.store.wire import introduce
 from aaiclick.targets import PostgresTarget
 
@@ -87,20 +89,27 @@ async def connect(target: PostgresTarget, *, silent_seconds: float = SILENT_SECO
 async def _open(target: PostgresTarget, silent_seconds: float, options: dict[str, Any]) -> Connection:
     by_network = not target.host.startswith("/")
     settings = SESSION | {"idle_in_transaction_session_timeout": f"{1000 * silent_seconds:.0f}"}
-    settings |= (KEEPALIVE if by_network else {}) | options.pop("server_settings", {})
+    settings |= options.pop("server_settings", {})
+    options = {"timeout": CONNECT_TIMEOUT_SECONDS, "connection_class": GuardedConnection} | options
     if not by_network:  # variables like PGSSLMODE are meant for servers on a network
         options = {"ssl": False, "target_session_attrs": "any", "gsslib": "gssapi"} | options
+    given = settings | (KEEPALIVE if by_network else {})
     try:
-        opened = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, server_settings=settings, **options)
+        opened = await asyncpg.connect(target.dsn, server_settings=given, **options)
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
-        # A pooler that knows better: do without.
-        opened = await asyncpg.connect(target.dsn, timeout=CONNECT_TIMEOUT_SECONDS, **options)
+        # A pooler that takes none: `guard` sets them.
+        opened = await asyncpg.connect(target.dsn, **options)
     if by_network:
         _keep_alive(opened)
     try:
-        await introduce(opened)
+        if await introduce(opened) != opened.get_server_pid():
+            probe = partial(asyncpg.connect, target.dsn, statement_cache_size=0, **options)
+            await guard(target, opened, settings, probe)
+    except LOST_STATE:
+        opened.terminate()
+        raise shared_sessions(target) from None
     except BaseException:
         opened.terminate()
         raise

@@ -22,16 +22,18 @@ ARRAYS = {
 """Number of the array type → name and number of what is in it."""
 
 
-async def introduce(connection: Connection) -> None:
-    """Tell the driver about arrays and enums."""
+async def introduce(connection: Connection) -> int:
+    """Tell the driver about arrays and enums; returns the id of the server process that answered."""
+    enums = await connection.fetch(statement("enum_types"))
+    pid: int = enums[0]["pid"] if enums else await connection.fetchval(statement("backend_pid"))
     try:
         register = connection._protocol.get_settings().register_data_types  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage, reportUnknownMemberType, reportUnknownVariableType]
     except AttributeError:  # another asyncpg
-        return
+        return pid
     register([_type(number, f"_{name}", of=(name, of)) for number, (name, of) in ARRAYS.items()])
-    enums = await connection.fetch(statement("enum_types"))
     register([_type(row["oid"], row["name"], kind=b"e") for row in enums])
     register([_type(row["typarray"], f"_{row['name']}", of=(row["name"], row["oid"])) for row in enums])
+    return pid
 
 
 def _type(number: int, name: str, *, kind: bytes = b"b", of: tuple[str, int] = ("", 0)) -> dict[str, Any]:

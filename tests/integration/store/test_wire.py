@@ -67,7 +67,10 @@ async def test_a_driver_that_does_not_listen_asks_as_it_always_did(aaiclick_post
     class Deaf:
         _protocol = None
 
-    await wire.introduce(Deaf())  # pyright: ignore[reportArgumentType]
+        async def fetch(self, *_: object) -> list[dict[str, int]]:
+            return [{"pid": 7}]
+
+    assert await wire.introduce(Deaf()) == 7  # pyright: ignore[reportArgumentType]
     monkeypatch.setattr(wire, "ARRAYS", {})
     connection = await connect(aaiclick_postgres)
     assert await connection.fetchval("SELECT $1::bigint[]", [1]) == [1]
