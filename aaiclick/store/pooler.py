@@ -95,8 +95,8 @@ async def _process_id(connection: Connection) -> int:
 
 def shared_sessions(target: PostgresTarget) -> UnsupportedServerError:
     return UnsupportedServerError(
-        f"What answers at {target.host}:{target.port} is a connection pooler that gives one server connection to several "
-        "clients in turn (transaction or statement mode): the sessions of organisations would mix.",
+        f"The server at {target.host}:{target.port} is a connection pooler that shares server connections "
+        "between clients (transaction or statement mode): the sessions of organisations would mix.",
         remedy="Set pool_mode = session for this database in the pooler, or connect to PostgreSQL itself.",
     )
 
