@@ -213,6 +213,11 @@ class DataContext:
                 )
 
 
+def find_data_context() -> DataContext | None:
+    """The context that this code runs in, if there is one."""
+    return _current.get()
+
+
 def get_data_context() -> DataContext:
     """The DataContext this code runs in."""
     context = _current.get()

@@ -8,6 +8,7 @@ submit, and the submit makes the table known, held by the job and by the context
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast
@@ -69,13 +70,20 @@ async def sharing(arguments: Iterable[tuple[int, Any]]) -> AsyncGenerator[Sharin
         raise
 
 
+def _current_handler() -> _Handler | None:
+    """The handler of the current DataContext, which may own a table that is given by its serialised form."""
+    data = sys.modules.get("aaiclick.data.context")  # not loaded: nothing was made here
+    context = None if data is None else data.find_data_context()
+    return context.lifecycle if context is not None and context.is_open else None
+
+
 def _references(value: Any) -> Iterator[tuple[str, _Handler | None]]:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         name = fields.get("table_id")
         if fields.get("object_type") in REFERENCES and isinstance(name, str):
             if _TABLE.fullmatch(name):
-                yield name, None
+                yield name, _current_handler()
             return
         for item in fields.values():
             yield from _references(item)

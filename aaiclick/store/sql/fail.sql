@@ -9,7 +9,8 @@ WITH given AS (
 ),
 judged AS MATERIALIZED (
     SELECT t.id, g.error, g.fingerprint, g.charged, t.log_path, t.worker_id, t.claimed_at,
-        coalesce(coalesce($12::timestamptz, now()) - g.seconds * interval '1 second', t.started_at) AS started_at,
+        CASE WHEN g.seconds IS NULL THEN t.started_at
+            ELSE greatest(t.claimed_at, coalesce($12::timestamptz, now()) - g.seconds * interval '1 second') END AS started_at,
         coalesce($12::timestamptz, now()) + interval '1 second' * CASE
             WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
             THEN least(p.base_seconds * power(2::float8, least(t.failures + 1, 62)), p.cap_seconds) * (1 + 0.1 * random())

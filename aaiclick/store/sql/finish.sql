@@ -5,8 +5,8 @@ WITH given AS (
         AS g (id, attempt, token, result, seconds)
 )
 UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
-    result = g.result, error = NULL, started_at = coalesce(
-        coalesce($6::timestamptz, now()) - g.seconds * interval '1 second', t.started_at),
+    result = g.result, error = NULL, started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
+        ELSE greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second') END,
     error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
 FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token

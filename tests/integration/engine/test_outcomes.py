@@ -429,6 +429,7 @@ async def test_terms_never_overlap(engine: Engine, second: Engine) -> None:
 async def test_when_an_attempt_began_is_told_by_the_database_s_clock(engine: Engine, way: str) -> None:
     """A worker says how long ago it was: its own clock may be wrong by a day."""
     await engine.submit("a b", "", "a>b" if way == "followed" else "")
+    engine.shift = timedelta(seconds=-10)
     claim, *_ = await engine.claim(1)
     began = time.monotonic() - 5
     said = {"failures": [Failure(claim.lease, "no", "no", permanent=True, began=began)]}
@@ -495,3 +496,18 @@ async def test_old_work_is_forgotten_with_all_that_belongs_to_it(engine: Engine)
     assert counts == {"jobs": 1, "tasks": 0, "workers": 0}
     for table, left in (("jobs", 1), ("tasks", 1), ("dependencies", 0)):
         assert await engine.db.fetchval(f"SELECT count(*) FROM {table}") == left
+
+
+@pytest.mark.parametrize("ends", ["completed", "failed"])
+async def test_no_attempt_starts_before_it_was_claimed(engine: Engine, ends: str) -> None:
+    """The database's time is that of the transaction's start, which may lie a little before the worker's look."""
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    began = time.monotonic() - 3600
+    outcome = {
+        "completed": {"successes": [Success(claim.lease, None, began=began)]},
+        "failed": {"failures": [Failure(claim.lease, "no", "no", permanent=True, began=began)]},
+    }[ends]
+    await queue.acknowledge(engine.db, worker_id=engine.worker_id, **outcome)
+    row = await engine.db.fetchrow("SELECT * FROM tasks WHERE id = $1", claim.lease.task_id)
+    assert row["created_at"] <= row["claimed_at"] <= row["started_at"] <= row["completed_at"]
