@@ -177,6 +177,15 @@ def parse_type(text: str) -> DataType:
     return kind if rest == len(tokens) else DataType(text)
 
 
+def is_type(text: str) -> bool:
+    """Whether a text is one type by its syntax: safe to be part of a query, whether ClickHouse knows it or not."""
+    try:
+        tokens = list(_tokens(text))
+        return _parse(tokens, 0)[1] == len(tokens)
+    except (IndexError, ValueError, RecursionError):
+        return False
+
+
 def user_type(text: str | type) -> DataType:
     """Read a type that a user wrote (`"Int64"`, `int`, `"Nullable(String)"`); unknown names are refused."""
     if isinstance(text, type):

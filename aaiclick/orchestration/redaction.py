@@ -10,6 +10,9 @@ from urllib.parse import quote, quote_plus
 
 MASK = "********"
 MIN_CHARACTERS = 4
+LONG = 24
+"""Of longer values the beginning and the end are replaced, too: messages shorten long values."""
+PART = 12
 
 
 class Redactor:
@@ -31,7 +34,25 @@ class Redactor:
     def redact(self, text: str) -> str:
         for spelling in self._spellings:
             text = text.replace(spelling, MASK)
+            if len(spelling) >= LONG:
+                text = _without_end(_without_start(text, spelling), spelling)
         return text
+
+
+def _without_start(text: str, spelling: str) -> str:
+    """The text with every beginning of the value, of PART characters or more, replaced."""
+    at = text.find(spelling[:PART])
+    while at >= 0:
+        length = PART
+        while length < len(spelling) and text[at + length : at + length + 1] == spelling[length]:
+            length += 1
+        text = text[:at] + MASK + text[at + length :]
+        at = text.find(spelling[:PART], at + len(MASK))
+    return text
+
+
+def _without_end(text: str, spelling: str) -> str:
+    return _without_start(text[::-1], spelling[::-1])[::-1]
 
 
 def _spellings(value: str) -> set[str]:

@@ -15,6 +15,7 @@ from aaiclick.catalog.dags.graph import find_cycles
 from aaiclick.catalog.dags.model import names_of_secrets
 from aaiclick.catalog.dags.tree import Path
 from aaiclick.data.errors import nearest
+from aaiclick.data.types import is_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,10 @@ def _updates(base: Path, dag: Data, job: Data) -> Iterator[Finding]:
         if len(bounds) == 2 and all(isinstance(each, int) for each in bounds) and bounds[0] > bounds[1]:
             path = (*base, "outputs", index, "range")
             yield Finding(path, "The range ends before it begins.", "Write [first, last].")
+        for column, kind in mapping(mapping(output).get("columns")).items():
+            if isinstance(kind, str) and not is_type(kind):
+                path = (*base, "outputs", index, "columns", column)
+                yield Finding(path, f"{kind!r:.60} is not a type.", "Write a ClickHouse type such as Nullable(String).")
         if storage.get("kind") == "parquet" and effective(dag, job, "runtime") == "lambda":
             path = (*base, "outputs", index, "storage")
             yield Finding(path, "Functions write no files.", "Use another runtime, or keep the output in ClickHouse.")

@@ -14,9 +14,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from pydantic import BaseModel, ValidationError
+
 from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.operators.built_in import default_registry
+from aaiclick.catalog.operators.registry import OperatorDefinition
 from aaiclick.catalog.running import foreign, parquet, storage
 from aaiclick.catalog.running.ledger import Ledger, ledger_of
 from aaiclick.catalog.running.parquet import in_files, is_foreign, is_prefix
@@ -27,7 +30,7 @@ from aaiclick.catalog.running.secrets import fill_secrets
 from aaiclick.catalog.running.work import Place, Work
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ObjectNotFoundError, QueryError
-from aaiclick.data.types import quote_name
+from aaiclick.data.types import is_type, quote_name
 from aaiclick.orchestration.retry import PermanentError
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
 from aaiclick.store.catalog_runs import Effects, PartitionUpdate, Update
@@ -77,7 +80,7 @@ class _Task:
                 f"The operator {definition.name!r} cannot be run here.", remedy="Its package offers no run function."
             )
         config, secrets = await fill_secrets(self.work.spec.config, self.work.spec.secrets, self.scope)
-        settings = definition.settings(config)
+        settings = _checked(definition, config)
         await self._reset()
         driver, keys = await self._slices()
         for key in keys:
@@ -370,6 +373,18 @@ def _merged(before: Update | None, after: Update) -> Update:
     return replace(after, partitions=tuple(known.values()), changed=before.changed if changed is None else changed)
 
 
+def _checked(definition: OperatorDefinition, config: Mapping[str, Any]) -> BaseModel:
+    """The settings; they were checked when the DAG was read, so a value that is wrong now is a secret's."""
+    try:
+        return definition.settings(config)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise OperatorError(
+            f"The setting {where} of {definition.name!r} cannot have this value.", remedy="Check the secret in it."
+        ) from None
+
+
 async def _promised(context: Any, select: str, output: Output) -> str:
     """The SELECT with the columns and types that the file promises."""
     if not output.columns:
@@ -381,6 +396,9 @@ async def _promised(context: Any, select: str, output: Output) -> str:
             f"The output {output.name!r} lacks the column {missing[0]!r}, which its file promises.",
             remedy="Make it, or take it out of columns.",
         )
+    wrong = next((kind for kind in output.columns.values() if not is_type(kind)), None)
+    if wrong is not None:  # it becomes text of a query
+        raise DatasetError(f"{wrong!r:.60} is not a type.", remedy="Deploy the DAG with a ClickHouse type.")
     columns = ", ".join(
         f"CAST({quote_name(name)} AS {kind}) AS {quote_name(name)}" for name, kind in output.columns.items()
     )

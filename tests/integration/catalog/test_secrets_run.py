@@ -299,3 +299,22 @@ async def test_a_lease_that_is_lost_is_given_nothing(shop):
     for token in (job.id, 0):
         with pytest.raises(LeaseLost):
             await org_secrets.task_secrets(shop.db, Lease(task, 1, UUID(int=token)), ["key"])
+
+
+async def test_a_type_that_is_none_reaches_no_query(shop, monkeypatch):
+    """Types of a file become text of queries, and keys to S3 are parameters of those."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-of-s3")
+    python = {"function": "tests.integration.catalog.flow_jobs:fetch"}
+    text = dag(python, operator="python", secrets="[]").replace(
+        "outputs: [records]", "outputs: [{name: records, columns: {day: String}}]"
+    )
+    await shop.deploy(text)
+    await shop.run()
+    stolen = "String) AS a, {aai_s3_secret:String} AS b, CAST(day AS String"
+    await shop.db.execute(
+        "UPDATE job_definitions SET spec = jsonb_set(spec, '{outputs,0,columns,day}', to_jsonb($1::text))", stolen
+    )
+    assert await shop.finish(await shop.fire()) == "FAILED"
+    assert "is not a type" in (await shop.errors())[-1]
+    assert "canary-of-s3" not in str(await shop.rows("shop.records"))

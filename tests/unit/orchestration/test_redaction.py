@@ -37,6 +37,17 @@ def test_lines_of_a_value_are_replaced_one_by_one():
     assert redactor.redact("line: MIIEabcd.") == f"line: {MASK}."
 
 
+def test_a_long_value_that_a_message_shortens_is_replaced():
+    value = "first-part-of-a-token-and-the-last-part-of-it"
+    redactor = Redactor([value])
+    for shown in (value[:20], value[-20:], f"{value!r:.30}", f"{value[:25]}...{value[-15:]}"):
+        redacted = redactor.redact(f"bad {shown} here")
+        assert MASK in redacted
+        assert "part-of" not in redacted
+    assert redactor.redact("a token and the last part") == "a token and the last part"
+    assert redactor.redact(value[:15] * 3) == MASK * 3
+
+
 def test_very_short_parts_do_not_blank_all_text():
     assert Redactor(["ab\nlong enough"]).redact("a table of cables") == "a table of cables"
 
