@@ -32,7 +32,7 @@ from aaiclick.data.object import Object
 from aaiclick.data.relations import Scan
 from aaiclick.data.statements import compile_insert
 from aaiclick.data.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, comment_for, many
-from aaiclick.data.types import DataType, parse_type, quote_name, quote_text
+from aaiclick.data.types import DataType, is_type, parse_type, quote_name, quote_text
 from aaiclick.data.values import Rows, Schema, conform, rows_of, types_of
 
 ATTEMPT_BITS = 20
@@ -249,5 +249,7 @@ def columns_from_json(form: Mapping[str, Any]) -> tuple[Columns, Shape]:
 
 
 def _typed(kind: str, logical: str) -> DataType:
+    if not is_type(kind):  # out of the result of a task, and about to be part of a statement
+        raise DataError(f"{kind!r:.60} is not a type.", remedy="Run the operator again.")
     parsed = parse_type(kind)
     return parsed if not logical else DataType(parsed.name, parsed.args, parsed.nullable, logical)

@@ -58,6 +58,12 @@ async def blab():
     await create_object_from_value([1])
     known = [os.environ.get(name, "") for name in ("AAICLICK_DATABASE_URL", "AAICLICK_API_KEY")]
     raise RuntimeError("connecting to " + get_data_context().target.url + "".join(known))
+async def reveal(name):
+    from aaiclick.orchestration import get_secret
+    value = await get_secret(name)
+    print("printed", value)
+    logging.getLogger("t").warning("logged %s", value)
+    raise RuntimeError(f"raised {value} of {len(value)}")
 async def peek(table):
     from aaiclick.data import open_reference
     return await (await open_reference({"object_type": "object", "table_id": table})).data()

@@ -4,10 +4,15 @@ import json
 import re
 import socket
 
+import pytest
+
 from aaiclick.data.client import connect as clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.settings import get_settings
+from aaiclick.store import org_secrets, orgs
 from aaiclick.store.engine import connect
 from aaiclick.store.orgs import create_org
+from aaiclick.store.secret_keys import new_key
 from aaiclick.store.words import DEFAULT_ORG_ID
 from aaiclick.targets import ServerTarget
 from tests.integration.transports import AFTER_THE_CLAIM, ONE_ORGANISATION, directly
@@ -108,6 +113,26 @@ async def test_an_error_does_not_carry_secrets_into_the_database_or_the_log(benc
     own = way.work.key if isinstance(way.work, ServerTarget) else way.work.password
     for secret in (own, aaiclick_clickhouse.password, aaiclick_clickhouse.path):
         assert secret not in said
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+async def test_a_task_is_given_its_secret_and_its_log_and_error_are_not(bench, way, monkeypatch, isolation):
+    key = new_key()
+    monkeypatch.setenv("AAICLICK_SECRETS_KEY", key)
+    get_settings.cache_clear()
+    db = await connect(bench.target)
+    org, keys = await orgs.find_org(db, "default"), await org_secrets.keys_for_writing(db)
+    await org_secrets.set_secret(db, org, "token", "canary-of-a-task", None, keys)
+    await db.close()
+    task_id = await bench.enqueue("reveal", json.dumps({"name": "token"}), max_attempts=1)
+    own = {} if isinstance(way.work, ServerTarget) else {"AAICLICK_SECRETS_KEY": key}  # a server's worker has no key
+    assert bench.start("--drain", "--isolation", isolation, AAICLICK_LOG_FORMAT="json", **own).wait() == 0
+    row = await bench.task(task_id)
+    assert "raised ******** of 16" in row["error"]
+    said = (bench.directory / "logs" / f"{task_id}.log").read_text()
+    assert "printed ********" in said
+    assert "logged ********" in said
+    assert "canary-of-a-task" not in said + str(dict(row))
 
 
 async def test_very_much_output_is_capped(bench):
