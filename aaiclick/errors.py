@@ -27,7 +27,7 @@ Each says what happened to which thing, and what to do next: `str(error)` is wha
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -41,20 +41,30 @@ class AaiclickError(Exception):
 
     exit_code: ClassVar[int] = EXIT_FAILED
 
+    endpoint: str = ""
+    """host:port (or URL) of the server at fault: it is unreachable, overloaded, or refuses this installation.
+    Empty if the request is at fault. A worker does not charge an attempt for a fault of its own servers.
+    """
+
     def __init__(self, what: str, *, remedy: str = "") -> None:
         super().__init__(what, remedy)
         self.what = what
         self.remedy = remedy
 
+    def at(self, endpoint: str) -> Self:
+        """This error, with the server that is at fault."""
+        self.endpoint = endpoint
+        return self
+
     def __str__(self) -> str:
         return f"{self.what}\n{self.remedy}" if self.remedy else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.remedy)
+        return _rebuild, (type(self), self.what, self.remedy, self.endpoint)
 
 
-def _rebuild(kind: type[AaiclickError], what: str, remedy: str) -> AaiclickError:
-    return kind(what, remedy=remedy)
+def _rebuild(kind: type[AaiclickError], what: str, remedy: str, endpoint: str) -> AaiclickError:
+    return kind(what, remedy=remedy).at(endpoint)
 
 
 class SettingsError(AaiclickError):

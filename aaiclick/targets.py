@@ -34,6 +34,11 @@ class PostgresTarget:
     options: tuple[tuple[str, str], ...] = ()
 
     @property
+    def endpoint(self) -> str:
+        """Address of the server, without database and credential."""
+        return f"{self.host}:{self.port}"
+
+    @property
     def dsn(self) -> str:
         """The libpq form of the address, password included: for drivers, never for a log."""
         return self._url("postgresql")
@@ -76,6 +81,11 @@ class ClickHouseTarget:
 
     others: tuple[ClickHouseTarget, ...] = ()
     """Its other nodes: this one is asked, and each of them holds a shard."""
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the server, without database and credential."""
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -124,6 +134,11 @@ class ServerTarget:
 
     url: str
     key: str = field(default="", repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the server, without the key."""
+        return self.url
 
     def __str__(self) -> str:
         return f"the server at {self.url}"

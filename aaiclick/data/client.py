@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
@@ -24,18 +23,18 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from aiohttp import ClientPayloadError
 from clickhouse_connect import get_async_client
 from clickhouse_connect.driver.asyncclient import AsyncClient
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.cluster import ClusterLayout, in_order_of_shards
-from aaiclick.data.errors import OF_THE_TEXT, ObjectNotFoundError, QueryError
+from aaiclick.data.errors import QueryError
 from aaiclick.data.layout import Layout
 from aaiclick.data.s3 import keys_of
+from aaiclick.data.server_errors import BrokenOffError, translate
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
-from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.errors import AaiclickError, UnsupportedServerError
 from aaiclick.targets import ClickHouseTarget
 
 OLDEST_MAJOR = 24
@@ -54,14 +53,6 @@ SETTINGS: dict[str, Any] = {
     "input_format_null_as_default": 0,  # a NULL for a column without NULLs is an error, not a 0
 }
 
-_CODE = re.compile(r"[Cc]ode: (\d+)")
-_URL = re.compile(r"\(for url [^)]*\)|https?://\S+")  # the path of a URL may be a secret
-_DETAIL = re.compile(r"DB::Exception: (.*?)(?:\. \([A-Z_0-9]+\)|\(version|$)", re.DOTALL)
-UNKNOWN_TABLE, UNKNOWN_DATABASE = 60, 81
-AUTHENTICATION = (192, 193, 194, 516)
-SHARD_AWAY = (32, 209, 210, 279)
-"""One node cannot reach another, or lost it while it was answering."""
-
 TIMEOUT_EXCEEDED = 159
 ASK_AGAIN_SECONDS = 300
 MID_STREAM = b"\r\n__exception__\r\n"
@@ -70,10 +61,6 @@ TAIL = 32_768
 
 # It would print the traceback of an error that we report.
 logging.getLogger("clickhouse_connect.driver.streaming").setLevel(logging.CRITICAL)
-
-
-class BrokenOffError(UnreachableError):
-    """An answer that had begun broke off."""
 
 
 class Client:
@@ -305,61 +292,6 @@ def new_query_id(prefix: str = "aai") -> str:
 
 def _bound(text: str, parameters: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {**(parameters or {}), **keys_of(text)} or None
-
-
-# --- errors ------------------------------------------------------------------------------------------------------
-
-
-def _revive(target: ClickHouseTarget) -> str:
-    embedded = bool(target.path)  # only that one is reached by a secret path
-    return "Start it: aaiclick up" if embedded else "Start it, or correct AAICLICK_CLICKHOUSE_URL."
-
-
-def translate(error: Exception, target: ClickHouseTarget) -> AaiclickError:
-    """What went wrong, in our tree of errors."""
-    if isinstance(error, AaiclickError):
-        return error
-    text = _URL.sub("", str(error))
-    match = _CODE.search(text)
-    code = int(match.group(1)) if match else 0
-    detail = _DETAIL.search(text)
-    words = (detail.group(1) if detail else text).strip()
-    if code in AUTHENTICATION or "REQUIRED_PASSWORD" in text:
-        return UnauthorisedError(f"{target} refused the user or password.", remedy="Check AAICLICK_CLICKHOUSE_URL.")
-    if code == UNKNOWN_DATABASE:
-        return ObjectNotFoundError(
-            f"{target} does not exist.", remedy="Create it, or name another in AAICLICK_CLICKHOUSE_URL."
-        )
-    if code == UNKNOWN_TABLE:
-        return ObjectNotFoundError(
-            f"The table is gone or never was: {words}.", remedy="The Object was deleted; make it again."
-        )
-    if code in SHARD_AWAY and target.cluster:
-        return UnreachableError(
-            f"A node of the cluster {target.cluster!r} does not answer: {words.splitlines()[0]}.",
-            remedy="Start it: every Object has rows on every node.",
-        )
-    if code:
-        lasting = " It lies in the query: trying again is no use." if code in OF_THE_TEXT else ""
-        result = QueryError(f"ClickHouse refused the query: {words}.", remedy=f"Its error code is {code}.{lasting}")
-        result.code = code
-        return result
-    if _broke_off(error):
-        return BrokenOffError(f"The answer of {target} broke off.", remedy="Look whether it still runs, and try again.")
-    if isinstance(error, OperationalError | OSError | TimeoutError) or type(error).__module__.startswith("aiohttp"):
-        return UnreachableError(
-            f"{target} does not answer: {words}.",
-            remedy=_revive(target),
-        )
-    return QueryError(f"The query failed: {words}.")
-
-
-def _broke_off(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ClientPayloadError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 # --- the pool ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
+from copy import copy
 from types import TracebackType
 from typing import Self, TypeVar
 from weakref import WeakSet
@@ -24,12 +25,13 @@ from aaiclick.data.tables import (
     new_table_name,
     read_definition,
 )
-from aaiclick.errors import SettingsError
+from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.local import clickhouse_target
 from aaiclick.targets import ClickHouseTarget
 
 T = TypeVar("T")
 _current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", default=None)
+_unavailable: ContextVar[AaiclickError | None] = ContextVar("aaiclick_data_unavailable", default=None)
 _numbers = itertools.count(1)
 
 DEFINITIONS = 1_000
@@ -222,8 +224,15 @@ def get_data_context() -> DataContext:
     """The DataContext this code runs in."""
     context = _current.get()
     if context is None or not context.is_open:
+        if (reason := _unavailable.get()) is not None:
+            raise copy(reason)  # a traceback of its own
         raise NoContextError("No DataContext is open here.", remedy="Do the work inside `async with DataContext():`.")
     return context
+
+
+def set_unavailable(reason: AaiclickError | None) -> None:
+    """Why there is no DataContext here; `get_data_context` raises it."""
+    _unavailable.set(reason)
 
 
 def current_or(context: DataContext | None) -> DataContext:

@@ -19,7 +19,7 @@ from aaiclick.orchestration.scope import TaskScope, current_scope
 from aaiclick.orchestration.sharing import sharing
 from aaiclick.settings import get_settings
 from aaiclick.store import org_secrets, reads
-from aaiclick.store.engine import create_engine, create_pool
+from aaiclick.store.engine import create_engine, create_pool, explain_loss
 from aaiclick.store.leases import Lease
 from aaiclick.store.migrate import prepare
 from aaiclick.store.org_secrets import Secret
@@ -95,16 +95,30 @@ class OrchContext:
         if self._pool is None:
             raise _not_entered()
         await self._pool  # makes it ready at first; it opens nothing by itself
-        async with self._pool.acquire() as connection:
-            yield cast("Connection", connection)
+        async with self._pool.acquire() as acquired:
+            connection = cast("Connection", acquired)
+            try:
+                yield connection
+            except Exception as error:
+                self._raise_outage(error, connection)
+                raise
+
+    def _raise_outage(self, error: Exception, connection: Connection | None = None) -> None:
+        """Raise UnreachableError if PostgreSQL was lost: its outage is no failure of the task."""
+        if self._target is not None and (lost := explain_loss(self._target, error, connection)) is not None:
+            raise lost from error
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[AsyncSession]:
         """A SQLAlchemy session, for one operation."""
         from sqlalchemy.ext.asyncio import AsyncSession
 
-        async with AsyncSession(self.engine, expire_on_commit=False) as session:
-            yield session
+        try:
+            async with AsyncSession(self.engine, expire_on_commit=False) as session:
+                yield session
+        except Exception as error:
+            self._raise_outage(_driver_error(error))
+            raise
 
     @overload
     async def apply(self, items: N, job_id: int | None = None) -> N: ...
@@ -153,6 +167,13 @@ class OrchContext:
 
 
 Context = OrchContext
+
+
+def _driver_error(error: Exception) -> Exception:
+    """asyncpg's own error within one of SQLAlchemy."""
+    original = getattr(error, "orig", None)
+    cause = original.__cause__ if isinstance(original, Exception) else None
+    return cause if isinstance(cause, Exception) else error
 
 
 def _not_entered() -> AaiclickError:

@@ -7,10 +7,10 @@ about a task is said with its lease, and changes nothing if another attempt has 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, model_validator
 
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.server.shapes import (
@@ -116,7 +116,13 @@ class Failed(Sent):
     )
     seconds: Ran | None = None
     charged: bool = True
-    outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT"] = "FAILED"
+    outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT", "RELEASED"] = "FAILED"
+
+    @model_validator(mode="after")
+    def _released_is_uncharged(self) -> Self:
+        if self.outcome == "RELEASED" and self.charged:
+            raise ValueError("an attempt that is released is not charged: set charged to false")
+        return self
 
 
 class Ask(Sent):
@@ -186,6 +192,7 @@ class Claims(BaseModel):
     tasks: list[Claimed]
     clickhouse: ClickHouse | None = Field(description="If something was claimed and may have it")
     no_clickhouse: str | None = Field(description="Why not")
+    clickhouse_unreachable: bool = Field(description="An outage: release what needs data, uncharged")
 
 
 class Exchanged(Claims):
@@ -202,6 +209,7 @@ class Fetched(BaseModel):
     lease_seconds: float = Field(description="How long a heartbeat renews the lease")
     clickhouse: ClickHouse | None
     no_clickhouse: str | None
+    clickhouse_unreachable: bool
 
 
 class OneLease(Sent):

@@ -83,7 +83,7 @@ async def connect(target: PostgresTarget, *, silent_seconds: float = SILENT_SECO
             remedy="Correct AAICLICK_DATABASE_URL; 'aaiclick config' shows what is set.",
         ) from None
     except (OSError, TimeoutError, UnicodeError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
-        raise _explain(target, error) from error
+        raise _explain(target, error).at(target.endpoint) from error
 
 
 async def _open(target: PostgresTarget, silent_seconds: float, options: dict[str, Any]) -> Connection:
@@ -209,6 +209,34 @@ def _explain(target: PostgresTarget, error: Exception) -> AaiclickError:
                 f"PostgreSQL at {_place(target)} does not answer: {_reason(error)}.",
                 remedy=f"Check that it runs. {CHECK_PLACE}",
             )
+
+
+LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InternalClientError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+"""A working connection is lost, or PostgreSQL cannot serve it now: a shutdown, a restart, a full disk, a standby."""
+
+
+def explain_loss(
+    target: PostgresTarget, error: Exception, connection: Connection | None = None
+) -> UnreachableError | None:
+    """The error for an operation on an open connection that fails because of the server; None if the operation is at
+    fault. A broken network is the server's only if it has closed the `connection`.
+    """
+    cancelled = isinstance(error, asyncpg.QueryCanceledError)  # a statement timeout: the statement is at fault
+    closed = isinstance(error, asyncpg.InterfaceError) and "clos" in str(error)
+    broken = isinstance(error, ConnectionError) and connection is not None and connection.is_closed()
+    if cancelled or not (closed or broken or isinstance(error, LOST)):
+        return None
+    return UnreachableError(
+        f"PostgreSQL at {_place(target)} does not answer: {_reason(error)}.",
+        remedy=f"Check that it runs. {CHECK_PLACE}",
+    ).at(target.endpoint)
 
 
 def _garbles_greeting(target: PostgresTarget, error: Exception) -> bool:

@@ -15,6 +15,22 @@ CRASHED = "worker crashed"
 """The fingerprint of an attempt whose process died with others in it; `sql/claim.sql` looks for it."""
 
 
+MOST_RELEASES = 20
+MOST_RELEASES_SECONDS = 86_400.0
+"""A task whose attempts end uncharged that often in a row, over so long a time, is a dead letter. Both must hold. A
+count alone would end tasks in an outage of an hour; a time alone would end one that was released yesterday and waited
+in a queue since. A day is the default timeout of a job: after that an operator decides, and redrives the dead letter.
+"""
+
+RELEASE_CAP_SECONDS = 300.0
+"""Longest delay after an uncharged end. A task is tried again at most this long after the end of an outage, and leaves
+no more than 300 rows of history in a day of it.
+"""
+
+UNDELAYED_RELEASES = 3
+"""Releases of a running task (a worker stops) after which the next ones are delayed."""
+
+
 @dataclass(slots=True)
 class Lease:
     """The right to one attempt of one task. Everything its holder says is fenced by all three."""

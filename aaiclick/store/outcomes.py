@@ -17,7 +17,18 @@ from aaiclick.store import catalog_runs, tables
 from aaiclick.store.claims import claim, columns
 from aaiclick.store.deadlocks import again
 from aaiclick.store.growth import Loosened, discard, hand_over
-from aaiclick.store.leases import Claim, Failure, Lease, Success, cancelled_attempt, seconds_since
+from aaiclick.store.leases import (
+    MOST_RELEASES,
+    MOST_RELEASES_SECONDS,
+    RELEASE_CAP_SECONDS,
+    UNDELAYED_RELEASES,
+    Claim,
+    Failure,
+    Lease,
+    Success,
+    cancelled_attempt,
+    seconds_since,
+)
 from aaiclick.store.propagate import linked, propagate
 from aaiclick.store.statements import statement
 
@@ -29,6 +40,10 @@ if TYPE_CHECKING:
 
 NOT_HELD = "result not held"
 """The fingerprint of an attempt whose result has a table that it neither held nor was given."""
+
+
+RELEASED = "released"
+"""The fingerprint of an attempt that was released once too often."""
 
 
 async def acknowledge(
@@ -175,10 +190,15 @@ async def _end(
             elif outcome is not None:
                 ended.append(outcome)
     outgrown = [row for row in ended if row["stale"]]
-    if failures:
-        ended += await connection.fetch(statement("fail"), *_failure_columns(failures), now)
     if releases:
-        ended += await connection.fetch(statement("release"), *columns(releases), now)
+        releases, exhausted = await _divide_releases(connection, releases, now)
+        failures += exhausted
+    if failures:
+        limits = MOST_RELEASES, MOST_RELEASES_SECONDS, RELEASE_CAP_SECONDS
+        ended += await connection.fetch(statement("fail"), *_failure_columns(failures), now, *limits)
+    if releases:
+        limits = UNDELAYED_RELEASES, RELEASE_CAP_SECONDS
+        ended += await connection.fetch(statement("release"), *columns(releases), now, *limits)
     if any(linked(row) and not _suffices(locks, row) for row in ended):
         raise _MoreLocks
     accepted = {row["id"] for row in ended}
@@ -194,6 +214,21 @@ async def _end(
     events = await catalog_runs.leave_behind(connection, ended, effects) if effects else None
     await propagate(connection, ended, now, loosened, events)
     return accepted
+
+
+async def _divide_releases(
+    connection: Connection, releases: Sequence[Lease], now: datetime | None
+) -> tuple[list[Lease], list[Failure]]:
+    """Releases, and those that are one too many as failures: the statement `fail` makes them dead letters."""
+    ids = [lease.task_id for lease in releases]
+    rows = await connection.fetch(statement("exhausted_releases"), ids, MOST_RELEASES, MOST_RELEASES_SECONDS, now)
+    exhausted = {row["id"] for row in rows}
+    failures = [
+        Failure(lease, "Its worker stopped before it had ended.", RELEASED, charged=False, outcome="RELEASED")
+        for lease in releases
+        if lease.task_id in exhausted
+    ]
+    return [lease for lease in releases if lease.task_id not in exhausted], failures
 
 
 def _suffices(locks: dict[int, bool], row: asyncpg.Record) -> bool:

@@ -176,6 +176,8 @@ class DirectTransport(Transport):
         self._tenants = None if clickhouse is None else Tenants(clickhouse)
         secrets = (target.password, *((clickhouse.password, clickhouse.path) if clickhouse else ()))
         self.secrets = [secret for secret in secrets if secret]
+        nodes = (clickhouse, *clickhouse.others) if clickhouse else ()
+        self.endpoints = frozenset([target.endpoint, *(node.endpoint for node in nodes)])
 
     async def open(self) -> Line:
         return DirectLine(await connect(self._target, silent_seconds=engine.SERVANT_SILENT_SECONDS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,6 +183,9 @@ class Transport(ABC):
 
     secrets: Sequence[str]
     """What no log and no error may repeat."""
+
+    endpoints: Collection[str]
+    """Addresses of the worker's own servers: their outages are not charged to tasks."""
 
     @abstractmethod
     async def open(self) -> Line: ...

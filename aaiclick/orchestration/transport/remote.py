@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from aaiclick import faults
 from aaiclick.client import AsyncClient
 from aaiclick.client.calls import post
-from aaiclick.errors import AaiclickError, LeaseLost, UnansweredError, UnauthorisedError
+from aaiclick.errors import AaiclickError, LeaseLost, UnansweredError, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.transport import forms
 from aaiclick.orchestration.transport.line import GONE, Line, Registration, Transport, Wish
 from aaiclick.store import supervision, tables
@@ -50,6 +50,7 @@ class Remote:
         self._asking: Counter[AsyncClient] = Counter()
         self.clickhouse: ClickHouseTarget | None = None
         self.no_clickhouse = "nothing was claimed yet"
+        self.clickhouse_unreachable = False
 
     def _connect(self) -> AsyncClient:
         return AsyncClient(self._target.url, self._target.key or None)
@@ -64,10 +65,10 @@ class Remote:
         try:
             async with faults.statement(_commit(path, body)):
                 return await client.call(post(path, body), timeout_seconds=seconds)
-        except UnansweredError:
-            if client is self._client:  # a network that swallowed this swallows what its other connections say, too
-                self._client = self._connect()
-            raise
+        except UnreachableError as error:
+            if isinstance(error, UnansweredError) and client is self._client:
+                self._client = self._connect()  # a network that swallowed this swallows its other connections, too
+            raise error.at(self._target.endpoint) from error.__cause__
         finally:
             self._asking[client] -= 1
             if client is not self._client and not self._asking[client]:
@@ -85,6 +86,7 @@ class Remote:
         found = told["clickhouse"]
         self.clickhouse = None if found is None else forms.target_of(found)
         self.no_clickhouse = told["no_clickhouse"] or ""
+        self.clickhouse_unreachable = bool(told.get("clickhouse_unreachable"))
 
     async def add(self, lease: Lease, plan: Plan, names: Mapping[int, str]) -> None:
         """Add to the job of the lease's task."""
@@ -338,11 +340,21 @@ class RemoteTransport(Transport):
         found = remote_of(self._target).clickhouse
         return [secret for secret in (self._target.key, found and found.password, found and found.path) if secret]
 
+    @property
+    def endpoints(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        found = remote_of(self._target).clickhouse
+        nodes = (found, *found.others) if found else ()
+        return [self._target.endpoint, *(node.endpoint for node in nodes)]
+
     async def open(self) -> Line:
         return RemoteLine(remote_of(self._target))
 
     async def clickhouse(self, org_id: UUID) -> ClickHouseTarget:  # noqa: ARG002  (the org is that of the key)
         remote = remote_of(self._target)
+        if remote.clickhouse is None and remote.clickhouse_unreachable:
+            raise UnreachableError(
+                "The ClickHouse of the server does not answer.", remedy="Check that it runs, beside the server."
+            ).at(self._target.endpoint)
         if remote.clickhouse is None:
             raise UnauthorisedError(
                 f"The server gives this worker no access to ClickHouse: {remote.no_clickhouse}",
@@ -353,7 +365,11 @@ class RemoteTransport(Transport):
     def tell(self) -> dict[str, Any]:
         remote = remote_of(self._target)
         found = None if remote.clickhouse is None else forms.target_form(remote.clickhouse)
-        return {"clickhouse": found, "no_clickhouse": remote.no_clickhouse}
+        return {
+            "clickhouse": found,
+            "no_clickhouse": remote.no_clickhouse,
+            "clickhouse_unreachable": remote.clickhouse_unreachable,
+        }
 
     def hear(self, told: Mapping[str, Any]) -> None:
         remote_of(self._target).hear(told)

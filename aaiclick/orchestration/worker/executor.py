@@ -10,6 +10,7 @@ of a process does it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import functools
 import inspect
@@ -19,9 +20,9 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +30,8 @@ from typing import Any, cast
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, is_reference, open_reference
 from aaiclick.data.client import connect, is_connected
-from aaiclick.data.errors import ConversionError, NoContextError, ObjectNotFoundError
+from aaiclick.data.context import set_unavailable
+from aaiclick.data.errors import ConversionError, ObjectNotFoundError
 from aaiclick.data.forms import annotations_of, given_as
 from aaiclick.data.values import Whole
 from aaiclick.errors import AaiclickError, EntrypointError, UnauthorisedError, UnreachableError
@@ -45,6 +47,7 @@ from aaiclick.orchestration.transport import Transport
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.log_shipping import spool_path
 from aaiclick.orchestration.worker.logs import TaskLog, set_log
+from aaiclick.orchestration.worker.outages import RELEASE_SECONDS, find_outage, publish_pauses
 from aaiclick.orchestration.worker.witness import Witness
 from aaiclick.store.leases import Claim, Failure, Lease, Success
 from aaiclick.store.references import resolve, results_needed, tables_in
@@ -83,6 +86,8 @@ class Running:
     ending: Ending | None = None
     told_at: float = 0.0
     """When it was told to end."""
+    outage: AaiclickError | None = None
+    """Why its result could not be published so far: no fault of the task, also if its time runs out meanwhile."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def end(self, why: Ending) -> None:
@@ -109,7 +114,7 @@ Outcome = Success | Failure | Lease
 def _silent(target: ClickHouseTarget) -> UnreachableError:
     return UnreachableError(
         f"{target} does not answer.", remedy="Check that it runs, and the network between it and this worker."
-    )
+    ).at(target.endpoint)
 
 
 async def _open(target: ClickHouseTarget) -> None:
@@ -154,9 +159,10 @@ class Executor:
         try:
             result, awaits, tables, effects = await self._run(running)
         except BaseException as error:  # noqa: BLE001  (a task may raise anything; all of it is its outcome)
-            return _failure(running, error, self.transport.secrets)
+            return _failure(running, error, self.transport)
         finally:
             running.log.close()
+            await _absorb_cancel()
         return Success(running.claim.lease, result, running.began, awaits, tables, effects)
 
     async def _run(self, running: Running) -> tuple[str | None, tuple[int, ...], tuple[str, ...] | None, str | None]:
@@ -171,22 +177,18 @@ class Executor:
             resolve=self._entrypoints.load, call=functools.partial(self._call, running), redactor=running.log.redactor,
         )  # fmt: skip
         enter_scope(scope)
-        data = await self._enter_data(claim, tables)
+        data = _TaskData(functools.partial(self._enter_data, claim, tables))
         try:
+            await data.open()
             arguments = await self._bind(claim, function, tables)
             value = await self._call(running, function, arguments)
             tables.seal()  # what only carries the result ends soon; its tables stay until the outcome holds them
-            result, awaits = await self._publish(value)
+            result, awaits = await self._publish_through_outage(running, value, data)
             within = tables_in(json.loads(result)) if result is not None and MARK in result else ()
             return result, awaits, tuple(sorted(within)) if within or tables.used else None, scope.effects
-        except NoContextError:
-            if isinstance(data, AaiclickError):
-                raise data from None
-            raise
         finally:
             tables.seal()
-            if isinstance(data, DataContext):
-                await data.__aexit__(None, None, None)
+            await data.close()
 
     async def _enter_data(self, claim: Claim, tables: AttemptTables) -> DataContext | AaiclickError:
         """A task that never touches data runs also while ClickHouse is away or closed to it; else that is its error."""
@@ -233,23 +235,49 @@ class Executor:
         try:
             opened = await _each_leaf(given, is_reference, open_reference)
         except ObjectNotFoundError as error:
+            if error.endpoint:
+                raise
             raise _released(error, found) from error
         return await _as_annotated(function, opened)
 
     async def _call(self, running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         if _is_asynchronous(function):
-            return await function(**arguments)
+            value = await function(**arguments)
+            return await value if inspect.iscoroutine(value) else value
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._pool, functools.partial(_in_thread, running, function, arguments))
+        work = loop.run_in_executor(self._pool, functools.partial(_capture, running, function, arguments))
         while True:  # a thread cannot be abandoned: it would go on beside the next attempt
             try:
-                value = await asyncio.shield(work)
+                value, error = await asyncio.shield(work)
             except asyncio.CancelledError:
                 if work.done():
                     raise
                 running.end(Ending.RELEASED)
                 continue
+            if error is not None:
+                raise error
             return await value if inspect.isawaitable(value) else value
+
+    async def _publish_through_outage(
+        self, running: Running, value: Any, data: _TaskData
+    ) -> tuple[str | None, tuple[int, ...]]:
+        """Publish; while ClickHouse is unreachable, try again: the supervisor keeps the lease meanwhile."""
+        if value is None:
+            return None, ()
+        for pause in publish_pauses(running.began, running.deadline):
+            try:
+                await data.open()
+                return await self._publish(value)
+            except Exception as error:
+                outage = find_outage(error, self.transport.endpoints)
+                if outage is None or not _is_repeatable(value):
+                    raise
+                if running.outage is None:
+                    running.log.write(f"The result is published when this is over: {outage}\n")
+                running.outage = outage
+            await asyncio.sleep(pause)
+        await data.open()
+        return await self._publish(value)
 
     async def _publish(self, value: Any) -> tuple[str | None, tuple[int, ...]]:
         """A task's value as its result, and the tasks whose results it waits for."""
@@ -272,6 +300,39 @@ class Executor:
         if not isinstance(value, Object):
             value = await _stored(value)
         return json.dumps((await _materialised(value)).to_dict())
+
+
+class _TaskData:
+    """The DataContext of one attempt. If ClickHouse is unreachable at first, it is opened when it is needed."""
+
+    def __init__(self, enter: Callable[[], Awaitable[DataContext | AaiclickError]]) -> None:
+        self._enter = enter
+        self._context: DataContext | None = None
+
+    async def open(self) -> None:
+        if self._context is None:
+            entered = await self._enter()
+            self._context = entered if isinstance(entered, DataContext) else None
+            set_unavailable(entered if isinstance(entered, AaiclickError) else None)
+
+    async def close(self) -> None:
+        if self._context is not None:
+            await self._context.__aexit__(None, None, None)
+
+
+async def _absorb_cancel() -> None:
+    """Take a cancellation that the task's own code requested and did not await: it concerns nothing after the task."""
+    current = asyncio.current_task()
+    if current is not None and current.cancelling():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+
+def _is_repeatable(value: Any) -> bool:
+    """Whether publishing can be tried twice: an iterator can be read once, and tasks are added once."""
+    if isinstance(value, AsyncIterable | Iterator) and not isinstance(value, Object):
+        return False
+    return all(task.submitted for task in found_in(value, Task))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -331,6 +392,18 @@ async def _each_leaf(value: Any, matches: Callable[[Any], bool], change: Callabl
     return value
 
 
+def _capture(
+    running: Running, function: Callable[..., Any], arguments: dict[str, Any]
+) -> tuple[Any, BaseException | None]:
+    """What a function returned, or raised: as a value, since a future that carries StopIteration or GeneratorExit never
+    wakes its waiter.
+    """
+    try:
+        return _in_thread(running, function, arguments), None
+    except BaseException as error:  # noqa: BLE001  (the waiter raises it)
+        return None, error
+
+
 def _in_thread(running: Running, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     with running.lock:
         running.thread = threading.get_ident()
@@ -346,7 +419,7 @@ def _raise_in_thread(thread: int) -> None:
 
 
 def ending_outcome(running: Running) -> Outcome | None:
-    """The outcome of an attempt that was ended from outside, by why; given back when there is no reason."""
+    """The outcome of an attempt that was ended from outside, by its reason."""
     if running.ending is Ending.LOST:
         return None
     if running.ending is Ending.CANCELLED:
@@ -356,18 +429,28 @@ def ending_outcome(running: Running) -> Outcome | None:
     return running.claim.lease
 
 
-def _failure(running: Running, error: BaseException, secrets: Sequence[str]) -> Outcome | None:
+def _failure(running: Running, error: BaseException, transport: Transport) -> Outcome | None:
     """The outcome of an attempt that did not return a value."""
-    if running.ending is not None or isinstance(error, asyncio.CancelledError):
+    if running.ending is not None and not (running.ending is Ending.TIMEOUT and running.outage is not None):
         return ending_outcome(running)
-    text = _describe(error)
-    for secret in secrets:  # a driver's exception may carry the address it used
-        text = text.replace(secret, MASK)
     redact = running.log.redactor.redact
+    try:
+        outage = running.outage if running.ending is not None else find_outage(error, transport.endpoints)
+        text = f"Released, not charged: {outage}" if outage is not None else _describe(error)
+        mark, permanent = fingerprint(outage or error, redact), is_permanent(error)
+    except BaseException as stumble:  # noqa: BLE001  (the exception's own code: `__str__`, a property, `__cause__`)
+        outage, permanent = None, False
+        text = f"{type(error).__name__}: its description raised {type(stumble).__name__}."
+        mark = type(error).__name__
+    for secret in transport.secrets:  # a driver's exception may carry the address it used
+        text = text.replace(secret, MASK)
     text = redact(text)
     running.log.write(text + "\n")
     running.log.close()
-    return failed(running, text, fingerprint(error, redact), permanent=is_permanent(error))
+    if outage is None:
+        return failed(running, text, mark, permanent=permanent)
+    released = failed(running, text, mark, permanent=False)
+    return replace(released, charged=False, outcome="RELEASED", delay_seconds=RELEASE_SECONDS)
 
 
 def failed(running: Running, error: str, mark: str, *, permanent: bool) -> Failure:

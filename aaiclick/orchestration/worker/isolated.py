@@ -44,8 +44,6 @@ KEPT = 2
 """Children that are kept when there are places for more than there are tasks."""
 SOON_SECONDS = 0.25
 """How long a task waits for one of these to be free, before it gets another child."""
-FOREVER_SECONDS = 1e9
-"""The child keeps no time: its parent does."""
 
 
 @dataclass(eq=False)
@@ -117,7 +115,9 @@ class Isolation:
         child = await self._child()
         running.began = time.monotonic()
         try:
-            answer = await child.ask({"claim": forms.claim_form(running.claim), "told": self._transport.tell()})
+            left = running.deadline - running.began
+            order = {"claim": forms.claim_form(running.claim), "told": self._transport.tell(), "seconds": left}
+            answer = await child.ask(order)
         except asyncio.CancelledError:
             await child.end()
             return ending_outcome(running)
@@ -215,12 +215,13 @@ async def _serve(end: socket.socket) -> None:
     while line := await reader.readline():
         order = json.loads(line)
         executor.transport.hear(order["told"])
-        writer.write(await _answer(executor, forms.claim_of(order["claim"]), setup))
+        writer.write(await _answer(executor, forms.claim_of(order["claim"]), setup, order["seconds"]))
         await writer.drain()
 
 
-async def _answer(executor: Executor, claim: Claim, setup: Setup) -> bytes:
-    running = make_running(claim, setup.log_directory, FOREVER_SECONDS, spooled=executor.transport.sends_logs)
+async def _answer(executor: Executor, claim: Claim, setup: Setup, seconds: float) -> bytes:
+    running = make_running(claim, setup.log_directory, seconds, spooled=executor.transport.sends_logs)
+    running.deadline = time.monotonic() + seconds  # its parent keeps the time; publishing has to end before
     outcome = await executor.execute(running)
     assert outcome is not None  # noqa: S101  (a lease is lost only to the parent's knowledge)
     return json.dumps(forms.outcome_form(outcome)).encode() + b"\n"

@@ -239,7 +239,7 @@ class WorkerProcess:
                 continue
             if isinstance(said, Success):
                 self._tallies[lane].completed += 1
-            else:
+            elif said.outcome != "RELEASED":
                 self._tallies[lane].failed += 1
 
     async def _something_to_do(self) -> None:

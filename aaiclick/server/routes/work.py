@@ -376,19 +376,22 @@ async def _failure(connection: Connection, form: protocol.Failed) -> Failure:
 
 
 async def _claims(call: Call, body: protocol.Ask, claims: Sequence[Claim], **more: Any) -> Response:
-    found = await _credential(call, int(body.worker_id)) if claims else {"clickhouse": None, "no_clickhouse": None}
+    found = await _credential(call, int(body.worker_id)) if claims else _NO_CREDENTIAL
     return _respond({"tasks": [forms.claim_form(each) for each in claims], **found, **more})
+
+
+_NO_CREDENTIAL: dict[str, Any] = {"clickhouse": None, "no_clickhouse": None, "clickhouse_unreachable": False}
 
 
 async def _credential(call: Call, worker_id: int) -> dict[str, Any]:
     """What the worker needs to reach the data of its org, or why there is nothing. A task need not touch data."""
     try:
         target = await call.service.lending.give(call.principal.org_id, worker_id)
-        return {"clickhouse": forms.target_form(target), "no_clickhouse": None}
+        return {**_NO_CREDENTIAL, "clickhouse": forms.target_form(target)}
     except UnreachableError:
-        return {"clickhouse": None, "no_clickhouse": "It does not answer."}
+        return {**_NO_CREDENTIAL, "no_clickhouse": "It does not answer.", "clickhouse_unreachable": True}
     except AaiclickError as error:
-        return {"clickhouse": None, "no_clickhouse": error.what}
+        return {**_NO_CREDENTIAL, "no_clickhouse": error.what, "clickhouse_unreachable": bool(error.endpoint)}
 
 
 def _respond(content: Any) -> Response:

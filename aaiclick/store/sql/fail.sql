@@ -2,24 +2,33 @@
 -- many charged failures make it a dead letter; else it waits for its next attempt: as long as the policy of its type says,
 -- unless it has one of its own, by which the caller has computed the delay $7. $10 is set by the reaper: only a lease that
 -- has really run out may be taken away.
+--
+-- The delay of an uncharged end doubles with each uncharged end in a row, up to $15 seconds. After $13 of them in a row
+-- that span more than $14 seconds the task is a dead letter.
 WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::text[], $5::text[], $6::boolean[], $7::float8[],
         $8::boolean[], $9::float8[], $10::boolean[], $11::attempt_outcome[])
         AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, seconds, expired, outcome)
 ),
 judged AS MATERIALIZED (
-    SELECT t.id, g.error, g.fingerprint, g.charged, t.log_path, t.worker_id, t.claimed_at,
+    SELECT t.id, g.fingerprint, t.log_path, t.worker_id, t.claimed_at, g.charged OR r.exhausted AS charged,
+        CASE WHEN r.exhausted THEN format('%s attempts in a row since %s ended without a result and were not charged. '
+            'The last one: %s', r.times + 1, to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), g.error)
+            ELSE g.error END AS error,
         CASE WHEN g.seconds IS NULL THEN t.started_at
             ELSE greatest(t.claimed_at, coalesce($12::timestamptz, now()) - g.seconds * interval '1 second') END AS started_at,
         coalesce($12::timestamptz, now()) + interval '1 second' * CASE
             WHEN g.charged AND t.retry_policy IS NULL AND p.base_seconds IS NOT NULL
             THEN least(p.base_seconds * power(2::float8, least(t.failures + 1, 62)), p.cap_seconds) * (1 + 0.1 * random())
-            ELSE g.delay END AS retry_at,
+            WHEN g.charged THEN g.delay
+            ELSE least(g.delay * power(2::float8, least(r.times, 62)), greatest(g.delay, $15::float8))
+                * (1 + 0.1 * random()) END AS retry_at,
         CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
              WHEN g.permanent THEN 'FAILED'
-             WHEN g.charged AND t.failures + 1 >= t.max_attempts THEN 'DEAD_LETTER'
+             WHEN r.exhausted OR (g.charged AND t.failures + 1 >= t.max_attempts) THEN 'DEAD_LETTER'
              ELSE 'RETRY' END AS verdict,
-        CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE g.outcome END AS outcome
+        CASE WHEN t.cancel_requested_at IS NOT NULL THEN 'CANCELLED' WHEN r.exhausted THEN 'FAILED'
+            ELSE g.outcome END AS outcome
     FROM given g CROSS JOIN LATERAL (
         SELECT * FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
           AND (NOT g.expired OR t.lease_expires_at <= coalesce($12::timestamptz, now()))
@@ -28,6 +37,16 @@ judged AS MATERIALIZED (
         SELECT (y.retry_policy ->> 'base_seconds')::float8 AS base_seconds,
             (y.retry_policy ->> 'cap_seconds')::float8 AS cap_seconds
         FROM task_types y WHERE y.org_id = t.org_id AND y.name = t.type) p ON true
+    LEFT JOIN LATERAL (
+        SELECT count(*) AS times, min(a.ended_at) AS since, coalesce(count(*) >= $13::int
+            AND min(a.ended_at) <= coalesce($12::timestamptz, now()) - $14::float8 * interval '1 second', false)
+            AS exhausted
+        FROM task_attempts a
+        WHERE NOT g.charged AND a.task_id = t.id AND a.started_at IS NOT NULL
+          -- Of a task that was cleared, an older row is none of this one's.
+          AND a.ended_at > coalesce($12::timestamptz, now()) - 2 * $14::float8 * interval '1 second'
+          AND a.attempt > coalesce((
+            SELECT max(c.attempt) FROM task_attempts c WHERE c.task_id = t.id AND c.charged), 0)) r ON true
 ),
 ended AS (
     UPDATE tasks t SET

@@ -23,7 +23,7 @@ ROWS = 300_000
 BATCH = 100
 MANY = 3_000
 TOKEN = uuid4()
-LARGE = {"tasks", "dependencies", "groups", "jobs"}
+LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts"}
 
 COLUMNS = """
     INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
@@ -34,6 +34,7 @@ FILL = f"""
     ALTER TABLE tasks SET (autovacuum_enabled = false);
     ALTER TABLE jobs SET (autovacuum_enabled = false);
     ALTER TABLE dependencies SET (autovacuum_enabled = false);
+    ALTER TABLE task_attempts SET (autovacuum_enabled = false);
     SET synchronous_commit = off; SET session_replication_role = replica;
     INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks, status, started_at)
         SELECT n, '00000000-0000-4000-8000-000000000001', 'j', 100, 100, 'RUNNING', now()
@@ -51,6 +52,8 @@ FILL = f"""
         FROM generate_series(4 * {ROWS} + 1, 4 * {ROWS} + 1000) AS n;
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
         SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+    INSERT INTO task_attempts (task_id, attempt, charged, outcome, started_at)
+        SELECT n, 1, false, 'RELEASED', now() FROM generate_series(1, {ROWS}) AS n;
 """
 # What PostgreSQL believes of tables and indexes that nobody has analysed, as it is before any row.
 BELIEFS = """
@@ -132,7 +135,8 @@ CASES: dict[str, list[Any]] = {
     "finish": [*lease(), NOTHING, NOTHING, None],
     "heartbeat": [*lease(), 60.0, None],
     "start": [*lease(), None],
-    "release": [*lease(), None],
+    "release": [*lease(), None, 3, 300.0],
+    "exhausted_releases": [live(), 20, 86_400.0, None],
     "lock_jobs": [live(), False],
     "promote": [BATCH, None],
     "next_due": [],
@@ -146,7 +150,7 @@ CASES: dict[str, list[Any]] = {
     "ungate": [live(1)[0], 1],
     "settle_jobs": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
     "fail": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,
-             [False] * BATCH, ["FAILED"] * BATCH, None],
+             [False] * BATCH, ["FAILED"] * BATCH, None, 20, 86_400.0, 300.0],
 }  # fmt: skip
 
 

@@ -1,0 +1,253 @@
+"""An outage of the installation's own servers is not charged to a task; an error of the task's code is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from dataclasses import replace
+
+import pytest
+
+from aaiclick.chaos.proxy import Proxy
+from aaiclick.data import DataContext, open_reference
+from aaiclick.settings import get_settings
+from tests.integration.transports import AFTER_THE_CLAIM, ONE_ORGANISATION, directly
+
+TASKS = """
+import pathlib
+from aaiclick.data import DataContext, create_object_from_value, get_data_context
+from aaiclick.errors import UnreachableError
+from aaiclick.targets import ClickHouseTarget
+
+async def give_when(path, value):
+    pathlib.Path(path + ".began").touch()
+    await wait_for(path)
+    return value
+async def give_rows_when(path):
+    await give_when(path, None)
+    def rows():
+        yield {"x": [1, 2]}
+        yield {"x": [3]}
+    return rows()
+async def store(): await create_object_from_value([1])
+async def store_in_a_group():
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3): group.create_task(store())
+async def store_and_wrap():
+    try: await store()
+    except Exception as error: raise RuntimeError("no rows") from error
+async def read(rows): return await rows.count()
+async def hold_session():
+    from sqlalchemy import text
+    from aaiclick.orchestration import get_orch_context_session
+    async with get_orch_context_session() as session:
+        await session.execute(text("SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM task_attempts) THEN 0 ELSE 60 END)"))
+async def hold_connection():
+    from aaiclick.orchestration import get_current_context
+    async with get_current_context().connection() as connection:
+        await connection.execute("SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM task_attempts) THEN 0 ELSE 60 END)")
+def refused(port):
+    import socket
+    socket.create_connection(("127.0.0.1", port))
+async def foreign_clickhouse(port):
+    async with DataContext(ClickHouseTarget("127.0.0.1", port, "u", "d")): pass
+async def own_memory():
+    await get_data_context().client.run(
+        "SELECT groupArray(number) FROM numbers(10000000) FORMAT Null", settings={"max_memory_usage": 1000000})
+async def shared_memory():
+    await get_data_context().client.run(
+        "SELECT groupArray(number) FROM numbers(10000000) FORMAT Null", settings={"max_memory_usage_for_user": 1})
+async def too_many_queries():
+    client = get_data_context().client
+    settings = {"max_concurrent_queries_for_user": 1}
+    await asyncio.gather(*(client.run("SELECT sleep(1) FORMAT Null", settings=settings) for _ in range(4)))
+"""
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+class Network:
+    """The way to ClickHouse, which can be cut."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self._upstream = proxy.upstream
+
+    def cut(self) -> None:
+        self.proxy.upstream = ("127.0.0.1", closed_port())
+        self.proxy.cut()
+
+    def restore(self) -> None:
+        self.proxy.upstream = self._upstream
+
+
+@pytest.fixture
+async def network(aaiclick_env, aaiclick_clickhouse, monkeypatch):
+    proxy = Proxy((aaiclick_clickhouse.host, aaiclick_clickhouse.port))
+    await proxy.start()
+    monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", replace(aaiclick_clickhouse, port=proxy.port).url)
+    get_settings.cache_clear()
+    yield Network(proxy)
+    await proxy.stop()
+
+
+@pytest.fixture
+def outage_tasks(bench):
+    with (bench.directory / "users_tasks.py").open("a") as file:
+        file.write(TASKS)
+
+
+pytestmark = pytest.mark.usefixtures("network", "outage_tasks")
+"""`network` is set up before `way` reads the settings."""
+
+
+async def attempts(bench, task_id: int) -> list[tuple[str, bool]]:
+    rows = await bench.rows("SELECT outcome, charged FROM task_attempts WHERE task_id = $1 ORDER BY attempt", task_id)
+    return [(row["outcome"], row["charged"]) for row in rows]
+
+
+async def until_exists(path, seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not path.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def until_released(bench, task_id: int) -> None:
+    await bench.until(task_id, lambda row: row["next_retry_at"] is not None)
+
+
+@pytest.mark.parametrize("value", [7, {"a": [1, 2]}, [1, "x", None], "text"], ids=repr)
+async def test_result_is_published_when_clickhouse_is_back(network, bench, value):
+    go = bench.directory / "go"
+    task_id = await bench.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    await until_exists(bench.directory / "go.began")
+    network.cut()
+    go.touch()
+    log = bench.directory / "logs" / f"{task_id}.log"
+    async with asyncio.timeout(30):
+        while not (log.exists() and "The result is published when this is over" in log.read_text()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    network.restore()
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["attempt"], row["failures"]) == ("COMPLETED", 1, 0), row["error"]
+
+
+@directly(AFTER_THE_CLAIM)
+async def test_a_generator_is_not_published_twice(network, bench):
+    """It is consumed by the first try: the attempt is released, and the next one makes all rows."""
+    go = bench.directory / "go"
+    task_id = await bench.enqueue("give_rows_when", json.dumps({"path": str(go)}), max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    await until_exists(bench.directory / "go.began")
+    network.cut()
+    go.touch()
+    await until_released(bench, task_id)
+    network.restore()
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+    async with DataContext():
+        assert await (await open_reference(json.loads(row["result"]))).data() == {"x": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("function", ["store", "store_in_a_group", "store_and_wrap"])
+async def test_an_outage_in_the_code_of_a_task_is_not_charged(network, bench, function):
+    network.cut()
+    task_id = await bench.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    await until_released(bench, task_id)
+    row = await bench.task(task_id)
+    assert "Released, not charged: " in row["error"]
+    assert "does not answer" in row["error"]
+    network.restore()
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+
+
+async def test_an_outage_while_inputs_are_loaded_is_not_charged(network, bench):
+    made = await bench.enqueue("echo", json.dumps({"word": [1, 2, 3]}))
+    worker = await asyncio.to_thread(bench.start)
+    row = await bench.until(made, lambda row: row["completed_at"])
+    await asyncio.to_thread(worker.stop)
+    network.cut()
+    task_id = await bench.enqueue("read", json.dumps({"rows": json.loads(row["result"])}), max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    await until_released(bench, task_id)
+    network.restore()
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+
+
+@directly(AFTER_THE_CLAIM)
+async def test_an_isolated_task_is_released_alike(network, bench):
+    network.cut()
+    task_id = await bench.enqueue("store", max_attempts=1)
+    await asyncio.to_thread(bench.start, "--isolation", "process")
+    await until_released(bench, task_id)
+    network.restore()
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+
+
+async def test_an_unreachable_service_of_the_task_itself_is_charged(bench):
+    port = json.dumps({"port": closed_port()})
+    ids = [await bench.enqueue(name, port, max_attempts=1) for name in ("refused", "foreign_clickhouse")]
+    await asyncio.to_thread(bench.start)
+    for task_id in ids:
+        row = await bench.until(task_id, lambda row: row["completed_at"])
+        assert (row["status"], row["attempt"], row["failures"]) == ("DEAD_LETTER", 1, 1)
+        assert await attempts(bench, task_id) == [("FAILED", True)]
+
+
+@pytest.mark.parametrize("function", ["hold_session", "hold_connection"])
+@directly(ONE_ORGANISATION)
+async def test_a_lost_postgres_connection_is_an_outage(bench, function):
+    task_id = await bench.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    async with asyncio.timeout(30):
+        while not await bench.rows(terminate):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+    assert await attempts(bench, task_id) == [("RELEASED", False)]
+
+
+@pytest.mark.parametrize("function", ["too_many_queries", "shared_memory"])
+@directly(AFTER_THE_CLAIM)
+async def test_an_overloaded_clickhouse_is_not_charged(bench, function):
+    task_id = await bench.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    await until_released(bench, task_id)
+    assert ("RELEASED", False) in await attempts(bench, task_id)
+
+
+@directly(AFTER_THE_CLAIM)
+async def test_the_memory_limit_of_one_query_is_charged(bench):
+    task_id = await bench.enqueue("own_memory", max_attempts=1)
+    await asyncio.to_thread(bench.start)
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert row["status"] == "DEAD_LETTER"
+    assert "emory limit" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"password": "wrong"}, "refused the user or password"), ({"database": "no_such"}, "'no_such' at")],
+    ids=["password", "database"],
+)
+@directly(AFTER_THE_CLAIM)
+async def test_a_wrong_clickhouse_configuration_is_not_charged(bench, aaiclick_clickhouse, change, message):
+    task_id = await bench.enqueue("store", max_attempts=1)
+    url = replace(aaiclick_clickhouse, **change).url
+    worker = await asyncio.to_thread(bench.start, AAICLICK_CLICKHOUSE_URL=url)
+    await until_released(bench, task_id)
+    assert message in (await bench.task(task_id))["error"]
+    await asyncio.to_thread(worker.stop)
+    await asyncio.to_thread(bench.start)
+    row = await bench.until(task_id, lambda row: row["completed_at"])
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
