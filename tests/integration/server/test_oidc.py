@@ -133,6 +133,8 @@ def forged(provider: Provider) -> dict[str, str]:
         "nobody": provider.token(sub="nobody"),
         "no subject": provider.token(sub=None),
         "empty subject": provider.token(sub=""),
+        "NUL in the subject": provider.token(sub="ada\0"),
+        "half a character in the subject": provider.token(sub="\ud800"),
         "a disabled user": provider.token(sub="gone"),
         "another key": provider.token(key=other),
         "an unknown key id": provider.token(kid="made-up"),

@@ -1,0 +1,214 @@
+"""Another organisation's leases, workers and ids in every route of the worker protocol change and reveal nothing.
+
+Routes and bodies come from the application: a new route, or a new field of a body, is covered.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+import pytest
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from aaiclick.server import protocol
+from aaiclick.server.permissions import Permission
+from aaiclick.server.routing import MARK
+from tests.integration.server.hand import Hand
+from tests.integration.server.test_permissions import app
+
+CANARY = "canary-of-the-victim"
+DAG = """
+name: victim
+jobs:
+  - name: fetch
+    activation: source
+    operator: http_fetch
+    source: {kind: manual}
+    config: {url: "https://example.com/canary-of-the-victim"}
+    outputs: [raw]
+publish: [raw]
+"""
+
+
+class Ids:
+    """What a body is filled with: a lease, a worker, and ids of things."""
+
+    def __init__(self, lease: dict[str, Any], worker: str, task: str, uuids: dict[str, str], table: str) -> None:
+        self.lease = lease
+        self.worker = worker
+        self.task = task
+        self.uuids = uuids
+        self.table = table
+
+
+def worker_routes() -> dict[str, type[BaseModel]]:
+    """Paths and bodies of the routes of workers, and of no others."""
+    found: dict[str, type[BaseModel]] = {}
+    for route in app().routes:
+        assert isinstance(route, APIRoute)
+        if (route.openapi_extra or {})[MARK] == Permission.WORKER.value:
+            assert route.body_field is not None, route.path
+            found[route.path] = route.body_field.field_info.annotation
+    return found
+
+
+def value_of(name: str, annotation: Any, ids: Ids) -> Any:
+    """A value of a type, with the ids in their places."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return value_of(name, parts[0], ids)
+    if origin in (Union, types.UnionType):
+        return value_of(name, next(part for part in parts if part is not type(None)), ids)
+    if origin is Literal:
+        return parts[0]
+    if origin is list:
+        return [value_of(name, parts[0], ids)]
+    if origin is tuple:
+        return [value_of(name, part, ids) for part in parts]
+    if origin is dict or annotation is dict:
+        return {}
+    if annotation is protocol.LeaseForm:
+        return ids.lease
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return body_of(annotation, ids)
+    return scalar(name, annotation, ids)
+
+
+def scalar(name: str, annotation: Any, ids: Ids) -> Any:
+    if annotation is UUID:
+        return ids.uuids.get(name, ids.uuids["definition"])
+    if annotation is bool:
+        return False
+    if annotation in (int, float):
+        return 1
+    if "worker" in name:
+        return ids.worker
+    if name in ("table", "tables"):
+        return ids.table
+    is_id = name.endswith(("id", "ids")) or name in ("edges", "awaits", "ticket")
+    return ids.task if is_id else "x"
+
+
+def is_wanted(name: str, field: FieldInfo) -> bool:
+    """Required fields, and those that carry ids."""
+    text = str(field.annotation)
+    carries = any(word in text for word in ("Lease", "Completed", "Failed", "Wish", "Overdue", "UUID"))
+    return field.is_required() or carries or name.endswith(("_id", "_ids", "ids"))
+
+
+def body_of(model: type[BaseModel], ids: Ids) -> dict[str, Any]:
+    hidden = {"effects", "build", "linked", "org_id", "job_id"}
+    return {
+        name: value_of(name, field.annotation, ids)
+        for name, field in model.model_fields.items()
+        if is_wanted(name, field) and name not in hidden
+    }
+
+
+@pytest.fixture(scope="module")
+def victim(site) -> Ids:
+    """A task of a DAG of our organisation, claimed by our worker, which has a table and a log."""
+    assert site.as_("admin").post("/v1/dags/deploy", json={"text": DAG}).status_code == 200
+    assert site.as_("writer").post("/v1/dags/victim/run").status_code == 201
+    hand = Hand(site, "worker")
+    (task,) = hand.claim()
+    lease = task["lease"]
+    table = f"t{lease['task_id']}"
+    assert hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": lease}]).status_code == 200
+    assert hand.say("/v1/task/log", lease=lease, offset=0, text=CANARY).status_code == 204
+    (row,) = site.sql("SELECT definition_id FROM tasks WHERE id = $1", int(lease["task_id"]))
+    (dataset,) = site.sql(
+        "SELECT v.id, d.id AS dataset FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid "
+        "WHERE d.org_id = $1",
+        site.org,
+    )
+    uuids = {
+        "definition": str(row["definition_id"]),
+        "generation": str(dataset["id"]),
+        "dataset": str(dataset["dataset"]),
+    }
+    return Ids(lease, hand.id, lease["task_id"], uuids, table)
+
+
+@pytest.fixture(scope="module")
+def attacker(site) -> tuple[Hand, dict[str, Any]]:
+    """A worker of the other organisation with a lease of its own."""
+    hand = Hand(site, "other-worker")
+    site.as_("other-writer").post("/v1/jobs", json={"name": "own", "entrypoint": "m.f"})
+    (task,) = hand.claim()
+    return hand, task["lease"]
+
+
+def keep_lease(site, victim: Ids) -> None:
+    """Our worker lives: its task is not given to another one during the test."""
+    kept = {"worker_ids": [victim.worker], "lease_seconds": 3600}
+    assert site.as_("worker").post("/v1/worker/keep", json=kept).status_code == 204
+
+
+def state_of(site, victim: Ids) -> dict[str, Any]:
+    """Every row of our organisation, and of our task, in every table; and the log."""
+    columns = site.sql(
+        "SELECT c.table_name, c.column_name FROM information_schema.columns c JOIN information_schema.tables t "
+        "USING (table_schema, table_name) WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' "
+        "AND c.column_name IN ('org_id', 'task_id', 'owner_id') ORDER BY 1, 2"
+    )
+    state: dict[str, Any] = {}
+    for table, column in columns:
+        value = str(site.org) if column == "org_id" else victim.task
+        text = f"SELECT x::text AS row FROM {table} x WHERE x.{column}::text = $1 ORDER BY 1"
+        state[f"{table}.{column}"] = [row["row"] for row in site.sql(text, value)]
+    for name in ("api_keys.org_id", "workers.org_id"):  # they note when they were used
+        state[name] = len(state[name])
+    state["log"] = {path.name: path.read_bytes() for path in site.logs.rglob("*") if path.is_file()}
+    return state
+
+
+ROUTES = worker_routes()
+
+
+def test_routes_are_found() -> None:
+    assert {"/v1/task/complete", "/v1/task/claim", "/v1/worker/settle", "/internal/task-fetch"} <= set(ROUTES)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_another_organisations_lease_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
+    """With the lease and the worker of the victim, and with its lease and the attacker's own worker."""
+    hand, _ = attacker
+    keep_lease(site, victim)
+    before = state_of(site, victim)
+    for worker in (victim.worker, hand.id):
+        ids = Ids(victim.lease, worker, victim.task, victim.uuids, victim.table)
+        answer = hand.say(path, **body_of(ROUTES[path], ids))
+        assert answer.status_code < 500, answer.text
+        assert CANARY not in answer.text
+        if answer.status_code not in (404, 409):
+            assert is_empty(answer, victim, worker), (answer.status_code, answer.text)
+    assert state_of(site, victim) == before
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_an_own_lease_with_another_organisations_ids_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
+    hand, own = attacker
+    if path in ("/v1/task/complete", "/v1/task/fail", "/v1/task/release", "/v1/task/exchange", "/v1/worker/settle"):
+        return  # these end the attempt, and the test above has their ids
+    keep_lease(site, victim)
+    before = state_of(site, victim)
+    ids = Ids(own, hand.id, victim.task, victim.uuids, victim.table)
+    answer = hand.say(path, **body_of(ROUTES[path], ids))
+    assert answer.status_code < 500, answer.text
+    assert CANARY not in answer.text
+    assert state_of(site, victim) == before
+
+
+def is_empty(answer: Any, victim: Ids, worker: str) -> bool:
+    """Whether an answer that is no refusal neither accepts nor shows anything of the victim."""
+    if answer.status_code in (204, 422):
+        return worker != victim.worker or answer.status_code == 422
+    content = answer.json()
+    assert answer.status_code == 200
+    shown = {name: value for name, value in content.items() if name != "lost"}  # of a heartbeat: what was sent
+    return victim.task not in str(shown) and victim.worker not in str(shown)
