@@ -196,6 +196,11 @@ async def stop_dead_workers(connection: Connection, *, timeout_seconds: float, n
     return len(rows)
 
 
+async def rebase_heartbeats(connection: Connection, *, now: datetime | None = None) -> int:
+    """Bound leases whose last heartbeat lies in the future, after PostgreSQL's clock was set back; returns how many."""
+    return len(await connection.fetch(statement("rebase_heartbeats"), now))
+
+
 async def lead(
     connection: Connection, worker_id: int, *, term_seconds: float, now: datetime | None = None
 ) -> int | None:
@@ -204,6 +209,7 @@ async def lead(
         if not await connection.fetchval(statement("lock_election")):
             return None
         await connection.execute(statement("end_terms"), now)
+        await connection.execute(statement("bound_terms"), now, term_seconds)
         return await connection.fetchval(statement("begin_term"), worker_id, term_seconds, now)
 
 

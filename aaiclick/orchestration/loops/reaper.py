@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.settings import get_settings
 from aaiclick.store.upkeep import reap
-from aaiclick.store.workers import stop_dead_workers
+from aaiclick.store.workers import rebase_heartbeats, stop_dead_workers
 
 if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
+
+log = logging.getLogger("aaiclick.loops")
 
 
 async def run_once(
@@ -19,6 +22,8 @@ async def run_once(
 ) -> dict[str, int]:
     """One pass: `workers` that were found dead, `tasks` whose leases were taken away."""
     timeout = worker_timeout_seconds or get_settings().worker_timeout_seconds
+    if rebased := await rebase_heartbeats(connection, now=now):
+        log.warning("PostgreSQL's clock was set back: %d leases are counted from now on.", rebased)
     workers = await stop_dead_workers(connection, timeout_seconds=timeout, now=now)
     tasks = await reap(connection, delay_seconds=_delay_seconds, now=now)
     return {"workers": workers, "tasks": tasks}

@@ -54,7 +54,8 @@ lane AS MATERIALIZED (
 ),
 limited_org AS MATERIALIZED (
     SELECT o.id, o.max_running, o.rate_per_second, o.claim_xid,
-           CASE WHEN o.rate_per_second IS NOT NULL THEN
+           CASE WHEN o.rate_at > (SELECT now FROM clock) THEN b.most  -- the clock was set back since
+               WHEN o.rate_per_second IS NOT NULL THEN
                least(b.most, coalesce(o.rate_tokens, b.most) + o.rate_per_second
                    * greatest(0, extract(epoch FROM (SELECT now FROM clock) - o.rate_at))) END AS tokens
     FROM orgs o CROSS JOIN LATERAL (SELECT coalesce(o.rate_burst, greatest(o.rate_per_second, 1)) AS most) b
@@ -63,7 +64,8 @@ limited_org AS MATERIALIZED (
 ),
 limited_queue AS MATERIALIZED (
     SELECT q.org_id, q.name, q.max_running, q.rate_per_second, q.claim_xid,
-           CASE WHEN q.rate_per_second IS NOT NULL THEN
+           CASE WHEN q.rate_at > (SELECT now FROM clock) THEN b.most  -- the clock was set back since
+               WHEN q.rate_per_second IS NOT NULL THEN
                least(b.most, coalesce(q.rate_tokens, b.most) + q.rate_per_second
                    * greatest(0, extract(epoch FROM (SELECT now FROM clock) - q.rate_at))) END AS tokens
     FROM queues q CROSS JOIN LATERAL (SELECT coalesce(q.rate_burst, greatest(q.rate_per_second, 1)) AS most) b

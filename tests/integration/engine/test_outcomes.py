@@ -17,7 +17,7 @@ from aaiclick.store.enqueue import enqueue_tasks
 from aaiclick.store.leases import Failure, Lease, Success
 from aaiclick.store.plan import NewTask
 from aaiclick.store.words import Cancellation
-from tests.integration.engine.conftest import Engine
+from tests.integration.engine.conftest import LEASE_SECONDS, Engine
 
 
 async def test_a_result_is_kept_and_the_attempt_counted(engine: Engine) -> None:
@@ -511,3 +511,35 @@ async def test_no_attempt_starts_before_it_was_claimed(engine: Engine, ends: str
     await queue.acknowledge(engine.db, worker_id=engine.worker_id, **outcome)
     row = await engine.db.fetchrow("SELECT * FROM tasks WHERE id = $1", claim.lease.task_id)
     assert row["created_at"] <= row["claimed_at"] <= row["started_at"] <= row["completed_at"]
+
+
+async def test_a_clock_set_back_strands_no_lease_of_a_dead_worker(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    engine.shift = timedelta(hours=-1)
+    assert (await reaper.run_once(engine.db, now=await engine.now()))["tasks"] == 0
+    expires = await engine.db.fetchval("SELECT lease_expires_at FROM tasks")
+    assert expires - await engine.now() <= timedelta(seconds=LEASE_SECONDS)
+    engine.shift += timedelta(seconds=LEASE_SECONDS + 1)
+    assert (await reaper.run_once(engine.db, now=await engine.now()))["tasks"] == 1
+    assert await engine.complete(claim) == set()
+
+
+async def test_a_clock_set_back_takes_no_lease_of_a_live_worker(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    engine.shift = timedelta(hours=-1)
+    for _ in range(5):
+        now = await engine.now()
+        assert await reaper.run_once(engine.db, now=now) == {"workers": 0, "tasks": 0}
+        beat = {"worker_id": engine.worker_id, "leases": [claim.lease], "lease_seconds": LEASE_SECONDS, "now": now}
+        assert (await queue.heartbeat(engine.db, **beat)).lost == set()
+        engine.shift += timedelta(seconds=LEASE_SECONDS / 2)
+    assert await engine.complete(claim) == {claim.lease.task_id}
+
+
+async def test_a_clock_set_back_keeps_the_lead_for_one_term_at_most(engine: Engine, second: Engine) -> None:
+    assert await queue.lead(engine.db, engine.worker_id, term_seconds=20)
+    past = await engine.now() - timedelta(hours=1)
+    assert await queue.lead(second.db, second.worker_id, term_seconds=20, now=past) is None
+    assert await queue.lead(second.db, second.worker_id, term_seconds=20, now=past + timedelta(seconds=21))

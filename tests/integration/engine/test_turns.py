@@ -199,6 +199,16 @@ async def test_no_more_start_in_a_second_than_the_rate(engine: Engine) -> None:
     assert started == [4, 0, 2, 0, 4]
 
 
+async def test_a_clock_set_back_does_not_stop_a_rate(engine: Engine) -> None:
+    limited = await org(engine, rate_per_second=2.0, rate_burst=4)
+    await put(engine, 20, limited)
+    started = []
+    for hours, seconds in ((0, 0), (-1, 0), (-1, 0), (-1, 1)):
+        engine.shift = timedelta(hours=hours, seconds=seconds, microseconds=1)
+        started.append(len(await engine.claim()))
+    assert started == [4, 4, 0, 2]
+
+
 @pytest.mark.parametrize("of", ["org", "queue"])
 @pytest.mark.parametrize(
     ("limit", "value", "code"), [("rate_per_second", 0.001, "rate"), ("max_running", 1, "limited")]
