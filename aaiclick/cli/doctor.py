@@ -31,9 +31,10 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
-from aaiclick.store import engine, migrate, outbox
+from aaiclick.store import engine, migrate, org_secrets, outbox
 from aaiclick.store.doctor import INVARIANTS, check_invariant
 from aaiclick.store.migrations import HEAD
+from aaiclick.store.secret_keys import missing_key
 from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 if TYPE_CHECKING:
@@ -197,6 +198,18 @@ async def _events(settings: Settings) -> Finding:
     )
 
 
+async def _secrets(settings: Settings) -> Finding:
+    connection = await engine.connect(await postgres_target(settings))
+    try:
+        missing = await org_secrets.missing_keys(connection, settings)
+    finally:
+        await connection.close()
+    if not missing:
+        return Finding("ok", "the keys of all stored secrets are here")
+    error = missing_key(missing[0])
+    return Finding("failed", error.what, error.remedy)
+
+
 async def _clickhouse(settings: Settings) -> Finding:
     return await _reach_clickhouse(await clickhouse_target(settings))
 
@@ -256,6 +269,7 @@ CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
     "repair": (_repair, ("schema", "clickhouse")),
     **{name: (partial(_invariant, name), ("schema",)) for name in INVARIANTS},
     "events": (_events, ("schema",)),
+    "secrets": (_secrets, ("schema",)),
     "clocks": (_clocks, ("postgres",)),
     "tables": (_tables, ("schema", "clickhouse")),
     "machine id": (_ids, ()),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick.errors import ConflictError, LeaseLost, NotFoundError, RequestError, SecretError
+from aaiclick.settings import Settings
 from aaiclick.store.secret_keys import KeyRing, create_key_file, load_keys, missing_key, new_key, write_key_file
 from aaiclick.store.secret_map import MAX_BYTES, mapped_secrets, read_mapped_secret
 from aaiclick.store.statements import statement
@@ -64,6 +65,12 @@ async def keys_for_writing(connection: Connection) -> KeyRing:
     if used and not keys.keys.keys() & set(used):
         raise missing_key(used[0])
     return keys if keys.keys else create_key_file()
+
+
+async def missing_keys(connection: Connection, settings: Settings | None = None) -> list[str]:
+    """Ids of keys that stored secrets are encrypted with and that this process lacks."""
+    known = load_keys(settings).keys
+    return [row["key_id"] for row in await connection.fetch(statement("secret_key_ids")) if row["key_id"] not in known]
 
 
 async def set_secret(

@@ -256,6 +256,8 @@ async def test_a_missing_or_wrong_key_is_said_clearly(shop, web, monkeypatch, tm
     assert "which is not here" in await fail(shop, dag(config))
     with pytest.raises(SecretError, match="which is not here"):
         await shop.grant("another", "sesame")
+    [found] = await org_secrets.missing_keys(shop.db)
+    assert found == await shop.db.fetchval("SELECT key_id FROM org_secrets")
     monkeypatch.delenv("AAICLICK_SECRETS_KEY")
     monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
     get_settings.cache_clear()

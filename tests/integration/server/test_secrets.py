@@ -187,6 +187,8 @@ def test_keys_are_rotated_where_the_databases_are(site, command) -> None:
     assert done.exit_code == 0, done.exception
     assert "Encrypted with the newest key" in done.output
     assert command("secrets", "rotate", role="operator-admin").exit_code != 0
+    checked = {each["check"]: each["state"] for each in json.loads(command("doctor", "-o", "json", role=None).stdout)}
+    assert checked["secrets"] == "ok"
 
 
 def test_no_value_is_in_the_database_the_log_or_the_openapi_document(site, hand) -> None:
