@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ENGINE = "tests/integration/engine"
+FOREIGN = "tests/integration/runtimes/test_foreign_parquet.py"
 CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
 ENDING = "tests/integration/catalog/test_kills.py::test_a_completion_whose_answer_is_lost_leaves_everything_behind_once"
 FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token"
@@ -156,6 +157,32 @@ MUTATIONS = (
         "giving back a claim whose answer was lost", "aaiclick/orchestration/worker/process.py",
         "if _attempt(row.lease) not in known and", "if False and",
         ("tests/integration/worker/test_commits.py",),
+    ),
+    Mutation(
+        "the organisation's places of registered locations", "aaiclick/catalog/registration.py",
+        "if not any(location.startswith(place) for place in own):", "if False:",
+        (f"{FOREIGN}::test_a_location_of_another_organisation_cannot_be_registered",),
+    ),
+    Mutation(
+        "the overlap of registered locations", "aaiclick/store/catalog_datasets.py",
+        "if other is not None:", "if False:",
+        (f"{FOREIGN}::test_registered_ranges_are_read_together",),
+    ),
+    Mutation(
+        "unfinished files at registered locations", "aaiclick/catalog/running/foreign.py",
+        "    if hidden is not None:", "    if False:",
+        (f"{FOREIGN}::test_what_cannot_be_a_dataset_fails_with_the_reason",),
+    ),
+    Mutation(
+        "the conflict of registered locations", "aaiclick/store/sql/register_dataset_version.sql",
+        "ON CONFLICT (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]')) DO NOTHING",
+        "", ("tests/integration/catalog/test_registration.py::test_registrations_at_once_make_one_row",),
+    ),
+    Mutation(
+        "claims before starts", f"{SQL}/finish.sql",
+        "greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second')",
+        "coalesce($6::timestamptz, now()) - g.seconds * interval '1 second'",
+        (f"{ENGINE}/test_outcomes.py::test_no_attempt_starts_before_it_was_claimed",),
     ),
 )  # fmt: skip
 

@@ -498,16 +498,15 @@ async def test_old_work_is_forgotten_with_all_that_belongs_to_it(engine: Engine)
         assert await engine.db.fetchval(f"SELECT count(*) FROM {table}") == left
 
 
-@pytest.mark.parametrize("ends", ["completed", "failed"])
-async def test_no_attempt_starts_before_it_was_claimed(engine: Engine, ends: str) -> None:
+@pytest.mark.parametrize("way", ["alone", "followed", "failed"])
+async def test_no_attempt_starts_before_it_was_claimed(engine: Engine, way: str) -> None:
     """The database's time is that of the transaction's start, which may lie a little before the worker's look."""
-    await engine.submit("a")
-    (claim,) = await engine.claim()
+    await engine.submit("a b", "", "a>b" if way == "followed" else "")
+    (claim,) = await engine.claim(1)
     began = time.monotonic() - 3600
-    outcome = {
-        "completed": {"successes": [Success(claim.lease, None, began=began)]},
-        "failed": {"failures": [Failure(claim.lease, "no", "no", permanent=True, began=began)]},
-    }[ends]
+    outcome = {"failures": [Failure(claim.lease, "no", "no", permanent=True, began=began)]}
+    if way != "failed":
+        outcome = {"successes": [Success(claim.lease, began=began)]}
     await queue.acknowledge(engine.db, worker_id=engine.worker_id, **outcome)
     row = await engine.db.fetchrow("SELECT * FROM tasks WHERE id = $1", claim.lease.task_id)
     assert row["created_at"] <= row["claimed_at"] <= row["started_at"] <= row["completed_at"]

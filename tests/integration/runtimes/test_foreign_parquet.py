@@ -161,6 +161,18 @@ async def test_what_cannot_be_a_dataset_fails_with_the_reason(shop, lake, name, 
     assert message in error
 
 
+async def test_a_location_of_another_organisation_cannot_be_registered(shop, lake, monkeypatch):
+    lake.polars("a.parquet", day=["mon"], amount=[1])
+    await shop.deploy(dag(lake, "*.parquet"))
+    other = lake.prefix.replace("sales/", "acme/")
+    monkeypatch.setenv("AAICLICK_PARQUET_PREFIXES", f"{lake.prefix},acme={other}")
+    get_settings.cache_clear()
+    for location in (f"{other}*.parquet", f"{other}secret.parquet"):
+        with pytest.raises(ForbiddenError, match="may not keep files"):
+            await register_range(shop.db, ALL, "lake.sales", VersionRange(0, 9), location)
+    assert await shop.db.fetchval("SELECT count(*) FROM dataset_versions WHERE range_start = 0") == 0
+
+
 async def test_a_prefix_of_another_organisation_is_refused(shop, lake):
     text = dag(lake, "*.parquet").replace("sales/", "other/")
     with pytest.raises(DagError, match="may not keep files there"):
