@@ -436,6 +436,6 @@ async def test_partitions_that_are_recorded_at_once_or_late_all_count(shop, aaic
 async def wait_until_blocked(connection):
     """Somebody waits for this session."""
     question = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not await connection.fetchval(question):  # noqa: ASYNC110  (the database tells nobody)
             await asyncio.sleep(0.02)

@@ -52,7 +52,7 @@ async def test_who_falls_silent_in_the_middle_of_a_transaction_holds_up_nobody_f
         line = await direct.DirectTransport(aaiclick_postgres, None).open()
     else:
         line = DirectLine(await connect(aaiclick_postgres, silent_seconds=0.2))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         await line.connection.execute("BEGIN")
         assert await line.connection.fetchval(statement("lock_election"))
         other = await connect(aaiclick_postgres)

@@ -83,7 +83,7 @@ def new_table(age_seconds: float = 0) -> str:
     return f"t{get_snowflake_id() - (int(age_seconds * 1000) << TIMESTAMP_SHIFT)}"
 
 
-async def until(condition, seconds: float = 30):
+async def until(condition, seconds: float = 100):
     """Look until something is as wanted."""
     async with asyncio.timeout(seconds):
         while not (found := await condition()):  # noqa: ASYNC110

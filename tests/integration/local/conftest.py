@@ -58,7 +58,7 @@ class Stack:
     def clickhouse(self, query: str, *, user=None, password=None, path=None) -> str:
         at = self.lease.clickhouse()
         credential = b64encode(f"{user or at.user}:{at.password if password is None else password}".encode()).decode()
-        with closing(http.client.HTTPConnection(at.host, at.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection(at.host, at.port, timeout=60)) as connection:
             url = "/" + (at.path if path is None else path)
             connection.request("POST", url, query, {"Authorization": f"Basic {credential}"})
             answer = connection.getresponse()

@@ -136,7 +136,7 @@ def test_a_keeper_whose_home_was_removed_leaves_the_new_one_alone(make_stack, tm
     old = first.status()
     first.lease._closed = True  # it would start a keeper of its own otherwise
     shutil.rmtree(tmp_path / "home")
-    psutil.wait_procs([psutil.Process(old["pid"])], timeout=10)
+    psutil.wait_procs([psutil.Process(old["pid"])], timeout=60)
     assert not psutil.pid_exists(old["pid"])
     second = make_stack(tmp_path / "home")
     assert second.clickhouse("SELECT 1") == "1"

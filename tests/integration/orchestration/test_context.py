@@ -47,7 +47,7 @@ async def use_engine() -> None:
 
 async def gone(look) -> None:
     """A backend leaves pg_stat_activity a moment after its connection is closed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if not await look():
                 return

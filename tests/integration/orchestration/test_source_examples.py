@@ -174,7 +174,7 @@ async def test_lifecycle_handlers_start_and_stop_as_documented():
             assert await made.data() == [1, 2]
             assert data.lifecycle is handler
         del made
-        async with DataContext() as data, asyncio.timeout(20):
+        async with DataContext() as data, asyncio.timeout(100):
             gone = "SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = {t:String}"
             while True:
                 if not (await data.client.read_text(gone, {"t": name})).column(0)[0].as_py():

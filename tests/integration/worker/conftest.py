@@ -141,13 +141,13 @@ class Bench:
             await connection.close()
 
     async def until(
-        self, task_id: int, wanted: Callable[[asyncpg.Record], bool], seconds: float = 30
+        self, task_id: int, wanted: Callable[[asyncpg.Record], bool], seconds: float = 100
     ) -> asyncpg.Record:
         """Look until a task is as wanted."""
         return (await self.until_all([task_id], wanted, seconds))[0]
 
     async def until_all(
-        self, ids: list[int], wanted: Callable[[asyncpg.Record], bool], seconds: float = 30
+        self, ids: list[int], wanted: Callable[[asyncpg.Record], bool], seconds: float = 100
     ) -> list[asyncpg.Record]:
         """Look until all of these tasks are as wanted at once."""
         connection = await connect(self.target)
@@ -160,7 +160,7 @@ class Bench:
         finally:
             await connection.close()
 
-    async def all_completed(self, ids: list[int], seconds: float = 60) -> None:
+    async def all_completed(self, ids: list[int], seconds: float = 100) -> None:
         """And nobody was charged a failure."""
         rows = await self.until_all(ids, lambda row: row["status"] == "COMPLETED", seconds)
         assert {row["failures"] for row in rows} == {0}

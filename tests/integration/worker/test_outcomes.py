@@ -206,7 +206,7 @@ async def test_a_task_without_data_does_not_wait_for_a_clickhouse_that_is_silent
             assert (await bench.until(task_id, lambda row: row["completed_at"]))["status"] == "COMPLETED"
         await bench.until(wants_data, lambda row: row["status"] == "RUNNING")
         log = bench.directory / "logs" / f"{wants_data}.log"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while not (log.exists() and "does not answer" in log.read_text()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         worker.process.send_signal(signal.SIGTERM)  # finish; the second signal: release

@@ -48,7 +48,7 @@ async def test_postgres_killed_twice_under_load(own_stack, bench_on):
         await bench_on.until(fence, lambda row: row["status"] == "COMPLETED", 60)
         pid = own_stack.status()["servers"]["postgres"]["pid"]
         os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while (own_stack.status()["servers"]["postgres"]["pid"] or pid) == pid:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         while own_stack.status()["servers"]["postgres"]["state"] != "running":  # noqa: ASYNC110

@@ -30,12 +30,12 @@ async def test_ten_tasks_do_not_wait_for_a_million(ward, aaiclick_postgres):
     small = uuid4()
     await db.execute("INSERT INTO orgs (id, name, slug) VALUES ($1, 'small', 'small')", small)
     pid = await ward.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not await db.fetchval("SELECT EXISTS (SELECT FROM tasks WHERE status = 'COMPLETED')"):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     name = "users_tasks.nothing"
     ids = await enqueue_tasks(db, [NewTask(key, name, entrypoint=name) for key in get_snowflake_ids(10)], small)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while await db.fetchval("SELECT count(*) FROM tasks WHERE id = ANY ($1) AND status = 'COMPLETED'", ids) < 10:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     await ward.end(pid)
