@@ -1,0 +1,88 @@
+"""Reactive definitions: Idle and Running by `idle_timeout`, `max_concurrency`, and `reset_outputs` of sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from aaiclick.catalog.errors import DagError
+from aaiclick.store import catalog_events, catalog_sources, event_routing
+from tests.integration.catalog.conftest import SHOP, order
+
+STATUS = "SELECT status::text FROM job_definitions WHERE name = 'tidy'"
+
+
+def with_idle(timeout: str | None) -> str:
+    if timeout is None:
+        return SHOP
+    return SHOP.replace("  - name: tidy\n", f"  - name: tidy\n    idle_timeout: {timeout}\n")
+
+
+async def wait(shop, seconds: float) -> str:
+    """The status, so long after the last event."""
+    age = "UPDATE job_definitions SET last_event_at = now() - $1 * interval '1 second' WHERE name = 'tidy'"
+    await shop.db.execute(age, seconds)
+    await catalog_sources.make_idle(shop.db)
+    return await shop.db.fetchval(STATUS)
+
+
+@pytest.mark.parametrize(
+    ("idle_timeout", "still_running", "idle"),
+    [(None, None, 1), ("'0'", None, 1), ("30s", 29, 31), ("5m", 299, 301), ("2h", 7199, 7201), ("1d", 86399, 86401)],
+)
+async def test_a_definition_is_idle_after_its_timeout(shop, idle_timeout, still_running, idle):
+    await shop.deploy(with_idle(idle_timeout))
+    assert await shop.db.fetchval(STATUS) == "Idle"
+    await shop.run(order(1, 1, 10))
+    assert await shop.db.fetchval(STATUS) == "Running"
+    if still_running is not None:
+        assert await wait(shop, still_running) == "Running"
+    assert await wait(shop, idle) == "Idle"
+
+
+async def test_a_definition_that_never_rests_stays_running(shop):
+    await shop.deploy(with_idle("never"))
+    await shop.run(order(1, 1, 10))
+    assert await wait(shop, 10 * 86400) == "Running"
+
+
+async def test_a_definition_with_unfinished_tasks_is_not_idle(shop):
+    await shop.deploy(with_idle("30s"))
+    await shop.run(order(1, 1, 10))
+    await shop.emit("shop.raw", 1)
+    await event_routing.route(shop.db)
+    assert await wait(shop, 3600) == "Running"
+
+
+async def test_no_more_tasks_run_at_once_than_max_concurrency(shop):
+    limited = SHOP.replace("    outputs: [daily]\n", "    outputs: [daily]\n    scaling: {max_concurrency: 2}\n")
+    await shop.deploy(limited)
+    job_id = await shop.run(*(order(n, n, 10) for n in range(1, 6)))
+    assert [each for each in await shop.tasks(job_id) if each[0] == "sums"]
+    found = await shop.db.fetch("SELECT DISTINCT concurrency_limit FROM tasks WHERE type = 'shop.sums'")
+    assert [row["concurrency_limit"] for row in found] == [2]
+    definition = await shop.db.fetchrow(
+        "SELECT d.*, 'shop.sums' AS type, 2 AS max_concurrency FROM job_definitions d WHERE name = 'sums'"
+    )
+    opened = await catalog_events.open_job(shop.db, definition["org_id"], "more", definition["dag_version_id"], {})
+    keys = [f"2026-01-0{n}" for n in range(1, 6)]
+    async with shop.db.transaction():
+        await catalog_events.add_tasks(shop.db, opened, definition, [(f"again:{key}", {}, key) for key in keys])
+    waiting = "SELECT readiness::text, count(*) AS n FROM tasks WHERE job_id = $1 GROUP BY 1"
+    assert {row["readiness"]: row["n"] for row in await shop.db.fetch(waiting, opened)} == {"READY": 2, "HELD": 3}
+    assert await shop.finish(opened) == "COMPLETED"
+
+
+async def test_outputs_are_reset_before_the_first_run_of_a_version_only(shop):
+    await shop.deploy()
+    await shop.run(order(1, 1, 10))
+    reset = SHOP.replace("    outputs: [raw]\n", "    bootstrap: {reset_outputs: true}\n    outputs: [raw]\n")
+    await shop.deploy(reset)
+    await shop.run(order(2, 1, 20))
+    assert await shop.rows("shop.raw") == [(2, "2026-01-01", 20)]
+    await shop.run(order(3, 1, 30))
+    assert await shop.rows("shop.raw") == [(2, "2026-01-01", 20), (3, "2026-01-01", 30)]
+
+
+async def test_bulk_is_refused(shop):
+    with pytest.raises(DagError, match="PerUpdate"):
+        await shop.deploy(SHOP.replace("execution_strategy: PerPartition", "execution_strategy: Bulk"))
