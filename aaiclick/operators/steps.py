@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aaiclick.data import Object, View
 from aaiclick.data.forms import read_as
@@ -30,20 +30,12 @@ from aaiclick.operators.callbacks import parameters_of
 from aaiclick.orchestration import Group, PermanentError, Task, get_current_context
 from aaiclick.orchestration.scope import Record, TaskScope, current_scope
 
-F = TypeVar("F", bound=Callable[..., Any])
 HERE = __name__
-
-
-def step(function: F) -> F:
-    """A task of our own: a worker may run it."""
-    function.__aaiclick_task__ = True  # pyright: ignore[reportFunctionMemberAccess]
-    return function
 
 
 # --- spreading ----------------------------------------------------------------------------------------------------
 
 
-@step
 async def map_rows(
     callback: str,
     inputs: Sequence[Object],
@@ -58,7 +50,6 @@ async def map_rows(
     return await _spread("map", inputs, chunk_rows, options, common, target)
 
 
-@step
 async def foreach_rows(
     callback: str,
     inputs: Sequence[Object],
@@ -69,7 +60,6 @@ async def foreach_rows(
     return await _spread("foreach", inputs, chunk_rows, options, {"callback": callback, "extra": extra}, None)
 
 
-@step
 async def reduce_rows(
     callback: str,
     inputs: Sequence[Object],
@@ -141,7 +131,6 @@ async def _whole(source: Object) -> View:
 # --- one chunk ----------------------------------------------------------------------------------------------------
 
 
-@step
 async def chunk(
     callback: str,
     inputs: Sequence[Object],
@@ -186,7 +175,6 @@ def _scope() -> TaskScope:
 # --- putting together ---------------------------------------------------------------------------------------------
 
 
-@step
 async def collect(group_id: str, callback: str, target: Object | None = None) -> Object | None:
     """One Object of what the chunks wrote, of each by the attempt that was accepted."""
     began = time.monotonic()

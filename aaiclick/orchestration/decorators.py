@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.arguments import found_in
@@ -51,8 +51,6 @@ def note_built(node: Node) -> None:
 
 class TaskFunction(Generic[P, R]):
     """A function whose calls are tasks."""
-
-    __aaiclick_task__: ClassVar[bool] = True  # a worker may run it wherever it is defined
 
     def __init__(self, function: Callable[P, Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)

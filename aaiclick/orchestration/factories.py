@@ -6,12 +6,14 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.arguments import serialise
 from aaiclick.orchestration.context import any_context, job_limits, mark_submitted
 from aaiclick.orchestration.graph import Job, Node, Task
+from aaiclick.orchestration.handlers import register_local_function
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.planning import arguments_of, check_options, check_timeout, closure, make_plan, slices
 from aaiclick.orchestration.retry import RetryPolicy
@@ -49,7 +51,24 @@ def entrypoint_of(function: Callable[..., Any]) -> str:
             f"{function!r} cannot be run by another process.",
             remedy="Use a function defined at the top of a module, or its import path.",
         )
-    return f"{module}.{name}"
+    entrypoint = f"{_module_name(module)}.{name}"
+    register_local_function(entrypoint, function)
+    return entrypoint
+
+
+def _module_name(module: str) -> str:
+    """The name by which another process imports a module: a script's is that of its file.
+
+    Where there is none (a notebook, a file that is no module's name), `__main__` stays: only `run_job_test` of this
+    process runs such a function.
+    """
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return main.__spec__.name  # python -m
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    return stem if stem.isidentifier() else module
 
 
 async def create_job(

@@ -1,4 +1,4 @@
-"""Handlers: functions that do plain queue items, found by the type of the item."""
+"""Functions registered in this process: handlers by the type of their items, and those that tasks were made of."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 
 _handlers: dict[str, Function] = {}
+_local_functions: dict[str, Function] = {}
 
 
 def handler(task_type: str) -> Callable[[F], F]:
@@ -42,6 +43,16 @@ def find_handler(task_type: str) -> Function:
             remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
         )
     return _handlers[task_type]
+
+
+def register_local_function(entrypoint: str, function: Function) -> None:
+    """Remember the function object behind an entrypoint, for jobs that run in this process (`run_job_test`)."""
+    _local_functions[entrypoint] = function
+
+
+def local_function(entrypoint: str) -> Function | None:
+    """The function object that this process made tasks of under that entrypoint."""
+    return _local_functions.get(entrypoint)
 
 
 def _name(function: Function) -> str:

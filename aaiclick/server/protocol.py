@@ -181,6 +181,7 @@ class Claimed(BaseModel):
     failures: int
     retry_policy: Any
     suspect: bool = Field(description="A process died with it: run it alone")
+    shared: bool = Field(description="The installation has several organisations: run only code that the worker names")
     queue: str
     lease_seconds: float | None = Field(
         description="How long the lease lasts after each heartbeat, if the task sets it; else as long as you asked for"

@@ -71,10 +71,10 @@ async def _claim(
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue, lease_seconds, priority) = row  # fmt: skip
+     suspect, queue, lease_seconds, priority, shared) = row  # fmt: skip
     return Claim(
         Lease(task_id, attempt, token, linked), org_id, job_id, group_id, kind, entrypoint, kwargs, timeout, failures,
-        policy, suspect, queue, lease_seconds, priority,
+        policy, suspect, queue, lease_seconds, priority, shared,
     )  # fmt: skip
 
 

@@ -62,6 +62,8 @@ class Claim:
     lease_seconds: float | None = None
     """How long the lease lasts after a heartbeat, if the task says so: else as long as the worker says."""
     priority: int = 0
+    shared: bool = True
+    """The installation has more than one organisation: only code that the worker's operator named may run."""
 
 
 Lane = tuple[UUID, str]

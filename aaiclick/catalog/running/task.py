@@ -58,9 +58,6 @@ async def run_definition(definition: str, event: dict[str, Any]) -> Record:
     return Record(task.effects.outputs)
 
 
-run_definition.__aaiclick_task__ = True  # pyright: ignore[reportFunctionMemberAccess]
-
-
 class _Task:
     def __init__(self, work: Work, event: dict[str, Any], scope: TaskScope, ledger: Ledger) -> None:
         self.work = work

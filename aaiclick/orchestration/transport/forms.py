@@ -42,6 +42,7 @@ def claim_form(claim: Claim) -> Form:
         "queue": claim.queue,
         "lease_seconds": claim.lease_seconds,
         "priority": claim.priority,
+        "shared": claim.shared,
     }
 
 
@@ -63,6 +64,7 @@ def claim_of(form: Mapping[str, Any]) -> Claim:
         lease_of(form["lease"]), UUID(form["org_id"]), _number(form["job_id"]), _number(form["group_id"]), form["type"],
         form["entrypoint"], json.dumps(form["kwargs"]), form["timeout_seconds"], form["failures"],
         dumped(form["retry_policy"]), form["suspect"], form["queue"], form["lease_seconds"], form["priority"],
+        form["shared"],
     )  # fmt: skip
 
 

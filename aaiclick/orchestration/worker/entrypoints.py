@@ -1,122 +1,181 @@
-"""From the name of a task to the function that does it, if that function may be run at all.
+"""Resolve the entrypoint of a task to a function, if this worker may run it.
 
-A name comes out of a database, so it decides what code runs: it must not be able to name any code. Without a setting,
-a task may be
+An entrypoint is text from a database or a request, so it must not be able to choose any code. A worker runs
 
-- a function of the user's own code: a module outside the standard library and outside the installed packages;
-- a handler registered under a type (`@handler("email:send")`), or a function marked with `@task`, wherever it is;
-- a function of aaiclick itself that is marked as one.
+- functions of modules that its operator named (`--import`, AAICLICK_TASK_MODULES), and of modules below those;
+- without AAICLICK_TASK_MODULES, and only while the installation has one organisation, functions of modules whose file
+  is below the worker's directory, except installed packages there (see `own_code`);
+- handlers (`@handler`) that are defined in such modules;
+- the tasks that aaiclick itself consists of (`OWN_TASKS`).
 
-AAICLICK_TASK_MODULES names modules (and all below them) instead: then only those, and what is registered.
-The module is judged before it is imported: importing runs code. And so is where the function comes from: a module that
-needs `from os import system` for itself does not offer it to whoever may submit tasks.
+A module is judged by its location before it is imported, since importing it runs its code. A function is judged by the
+module that defines it: what a module imported for its own use is not an entrypoint. `__main__` is a different program
+in every process and is never one; `run_job_test` uses the function objects that its own process made tasks of.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
-import sys
-import sysconfig
+import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.errors import EntrypointError
-from aaiclick.orchestration.decorators import JobFunction
-from aaiclick.orchestration.handlers import Function, find_handler
+from aaiclick.orchestration.decorators import JobFunction, TaskFunction
+from aaiclick.orchestration.handlers import Function, find_handler, local_function
+from aaiclick.orchestration.worker.own_code import OwnCode, find_files
 
-MARK = "__aaiclick_task__"
-"""Attribute of a function that may be an entrypoint wherever it is defined."""
-
-OWN = ("aaiclick.operators.steps", "aaiclick.catalog.running.task")
-"""Modules of ours that hold tasks."""
-
-_INSTALLED = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")})
+OWN_TASKS = {
+    "aaiclick.operators.steps": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
+    "aaiclick.catalog.running.task": frozenset({"run_definition"}),
+}
+"""Tasks of aaiclick itself, by module. Callbacks that they are given are resolved by the rules of every entrypoint."""
 
 
 class Entrypoints:
-    """Resolves names once and remembers the answer."""
+    """Resolves entrypoints, with a cache."""
 
-    def __init__(self, allowed_modules: tuple[str, ...] = ()) -> None:
-        self._allowed = allowed_modules
-        self._known: dict[tuple[str, str | None], Function] = {}
+    def __init__(
+        self,
+        named_modules: Sequence[str] = (),
+        *,
+        directory: Path | None = None,
+        data_directories: Sequence[Path] = (),
+        in_process: bool = False,
+    ) -> None:
+        """`directory` holds the user's own code; None: only named modules. `in_process`: run functions that this
+        process has made tasks of or registered as handlers, wherever they are.
+        """
+        self._named = tuple(named_modules)
+        self._own_code = None if directory is None else OwnCode(directory, data_directories)
+        self._in_process = in_process
+        self._cache: dict[tuple[str, str | None, bool], Function] = {}
 
-    def resolve(self, task_type: str, entrypoint: str | None) -> Function:
-        """The function of a task; raises EntrypointError, which no retry mends."""
-        found = self._known.get((task_type, entrypoint))
-        if found is None:
-            found = self._known[task_type, entrypoint] = self._find(task_type, entrypoint)
-        return found
+    def resolve(self, task_type: str, entrypoint: str | None, *, shared: bool) -> Function:
+        """The function of a task. `shared`: the installation has several organisations.
 
-    def _find(self, task_type: str, entrypoint: str | None) -> Function:
-        return find_handler(task_type) if entrypoint is None else self.load(entrypoint)
+        Raises EntrypointError, which no retry mends.
+        """
+        key = task_type, entrypoint, shared
+        function = self._cache.get(key)
+        if function is None:
+            find = self._handler(task_type, shared) if entrypoint is None else self.load(entrypoint, shared=shared)
+            function = self._cache[key] = find
+        return function
 
-    def load(self, entrypoint: str) -> Function:
+    def load(self, entrypoint: str, *, shared: bool) -> Function:
         """The function of an import path; raises EntrypointError."""
-        module_name, _, attribute = entrypoint.replace(":", ".").rpartition(".")
-        if not module_name or not all(part.isidentifier() for part in entrypoint.replace(":", ".").split(".")):
-            raise EntrypointError(f"{entrypoint!r} is no entrypoint.", remedy="Write package.module.function.")
-        trusted = self._trusts(module_name)
-        if not trusted and module_name not in sys.modules and module_name not in OWN:
-            raise self._refusal(entrypoint)
-        try:
-            function = getattr(importlib.import_module(module_name), attribute)
-        except ModuleNotFoundError as error:
+        module_name, attribute = _split(entrypoint)
+        if self._in_process and not shared and (local := local_function(f"{module_name}.{attribute}")) is not None:
+            return _callable(local)
+        if attribute in OWN_TASKS.get(module_name, ()):
+            return cast("Function", getattr(importlib.import_module(module_name), attribute))
+        if module_name.partition(".")[0] == "__main__":
             raise EntrypointError(
-                f"The entrypoint {entrypoint!r} cannot be imported: {error}.",
-                remedy="Run the worker where the module is importable: in its directory, or with it installed.",
-            ) from error
-        except AttributeError:
-            raise EntrypointError(
-                f"The module {module_name!r} has no function {attribute!r}.",
-                remedy="Correct the name of the entrypoint; if the function is new, start the worker again.",
-            ) from None
-        if getattr(function, MARK, False):
-            return getattr(function, "function", function)  # `@task` wraps it: calling the wrapper makes a Task
-        if not trusted:
-            raise self._refusal(entrypoint)
-        if isinstance(function, JobFunction):
-            return function.as_task()  # calling it would make another job
-        if not callable(function):
+                f"The entrypoint {entrypoint!r} cannot be run: __main__ is a different program in every process.",
+                remedy="Put the function into a module of its own, and use the name of that module.",
+            )
+        if not self._admits(module_name, shared):
+            raise self._refusal(entrypoint, module_name, shared)
+        function = _attribute(entrypoint, module_name, attribute)
+        if not self._admits(module_name, shared):  # what was imported need not be what was found
+            raise self._refusal(entrypoint, module_name, shared)
+        if not _is_function(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
-        if not self._is_of(function, module_name):
+        if not self._admits(defining_module(function), shared):
             raise EntrypointError(
                 f"The entrypoint {entrypoint!r} is not a function of that module: it is imported there.",
                 remedy="Name a function of your own that calls it.",
             )
-        return function
+        return _callable(function)
 
-    def _is_of(self, function: Function, module_name: str) -> bool:
-        """Whether it is defined there, in the same package, or in another place that is trusted."""
-        while isinstance(function, functools.partial):
-            function = cast("functools.partial[Any]", function).func
-        where = str(getattr(function, "__module__", None) or "builtins")
-        return where.partition(".")[0] == module_name.partition(".")[0] or self._trusts(where)
+    def _handler(self, task_type: str, shared: bool) -> Function:
+        function = find_handler(task_type)
+        module_name = defining_module(function)
+        if self._admits(module_name, shared) or (self._in_process and not shared):
+            return function
+        raise self._refusal(f"{module_name}.{getattr(function, '__qualname__', task_type)}", module_name, shared)
 
-    def _trusts(self, module_name: str) -> bool:
-        if self._allowed:
-            return any(module_name == name or module_name.startswith(f"{name}.") for name in self._allowed)
-        top = module_name.partition(".")[0]
-        if top in sys.stdlib_module_names or top == "aaiclick":
+    def _admits(self, module_name: str, shared: bool) -> bool:
+        if module_name.partition(".")[0] == "__main__":
             return False
-        if top == "__main__":
+        if any(module_name == name or module_name.startswith(f"{name}.") for name in self._named):
             return True
-        spec = importlib.util.find_spec(top)
-        places = [*(spec.submodule_search_locations or []), spec.origin or ""] if spec else []
-        return not any(_is_installed(Path(place)) for place in places if place)
+        if shared or self._own_code is None or module_name.partition(".")[0] == "aaiclick":
+            return False
+        return self._own_code.contains_module(module_name)
 
-    def _refusal(self, entrypoint: str) -> EntrypointError:
-        if self._allowed:
+    def _refusal(self, entrypoint: str, module_name: str, shared: bool) -> EntrypointError:
+        name_it = f"name its module where the worker runs: --import {module_name}, or in AAICLICK_TASK_MODULES."
+        if shared:
             return EntrypointError(
-                f"The entrypoint {entrypoint!r} is outside of the allowed modules ({', '.join(self._allowed)}).",
+                f"The entrypoint {entrypoint!r} is in no module that this worker was given; with several organisations "
+                "it runs no other.",
+                remedy=name_it[:1].upper() + name_it[1:],
+            )
+        if self._own_code is None:
+            return EntrypointError(
+                f"The entrypoint {entrypoint!r} is outside of the allowed modules ({', '.join(self._named)}).",
                 remedy="Add its module to AAICLICK_TASK_MODULES where the worker runs.",
             )
+        if not find_files(module_name):
+            return EntrypointError(
+                f"The entrypoint {entrypoint!r} cannot be imported: there is no module {module_name!r}.",
+                remedy="Run the worker where the module is importable: in its directory, or with it installed "
+                "and named by --import or AAICLICK_TASK_MODULES.",
+            )
         return EntrypointError(
-            f"The entrypoint {entrypoint!r} is code of an installed package, which a task may not name unasked.",
-            remedy="Mark the function with @task, or name its module in AAICLICK_TASK_MODULES where the worker runs.",
+            f"The entrypoint {entrypoint!r} is in no module of your own: those are below the worker's directory, and "
+            "not among installed packages.",
+            remedy=f"Start the worker in the directory of the module, or {name_it}",
         )
 
 
-def _is_installed(place: Path) -> bool:
-    return any(place.resolve().is_relative_to(directory) for directory in _INSTALLED)
+def _split(entrypoint: str) -> tuple[str, str]:
+    path = entrypoint.replace(":", ".")
+    module_name, _, attribute = path.rpartition(".")
+    if not module_name or not all(part.isidentifier() for part in path.split(".")):
+        raise EntrypointError(f"{entrypoint!r} is no entrypoint.", remedy="Write package.module.function.")
+    return module_name, attribute
+
+
+def _attribute(entrypoint: str, module_name: str, attribute: str) -> Any:
+    """What the module itself defines; a module's `__getattr__` could fetch anything, so it is not asked."""
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise EntrypointError(
+            f"The entrypoint {entrypoint!r} cannot be imported: {error}.",
+            remedy="Run the worker where the module is importable: in its directory, or with it installed.",
+        ) from error
+    if attribute not in vars(module) or attribute.startswith("__"):
+        raise EntrypointError(
+            f"The module {module_name!r} has no function {attribute!r}.",
+            remedy="Correct the name of the entrypoint; if the function is new, start the worker again.",
+        )
+    return vars(module)[attribute]
+
+
+def _is_function(value: Any) -> bool:
+    """Classes are callable and are not functions; neither are objects with `__call__` that name no definition."""
+    while isinstance(value, functools.partial):
+        value = cast("functools.partial[Any]", value).func
+    return callable(value) and not inspect.isclass(value) and hasattr(value, "__qualname__")
+
+
+def defining_module(function: Function) -> str:
+    """The module whose code defines a function; of a partial, that of the function it calls."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return str(getattr(function, "__module__", None) or "builtins")
+
+
+def _callable(function: Any) -> Function:
+    """What runs a task of this function: calling a @task or a @job would only make another one."""
+    if isinstance(function, TaskFunction):
+        return cast("TaskFunction[..., Any]", function).function
+    if isinstance(function, JobFunction):
+        return function.as_task()
+    return function

@@ -171,10 +171,12 @@ class Executor:
         """
         claim = running.claim
         tables = self._tables.for_attempt(claim.lease)
-        function = self._entrypoints.resolve(claim.type, claim.entrypoint)
+        function = self._entrypoints.resolve(claim.type, claim.entrypoint, shared=claim.shared)
         scope = TaskScope(
             claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
-            resolve=self._entrypoints.load, call=functools.partial(self._call, running), redactor=running.log.redactor,
+            resolve=functools.partial(self._entrypoints.load, shared=claim.shared),
+            call=functools.partial(self._call, running),
+            redactor=running.log.redactor,
         )  # fmt: skip
         enter_scope(scope)
         data = _TaskData(functools.partial(self._enter_data, claim, tables))

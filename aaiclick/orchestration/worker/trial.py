@@ -50,7 +50,7 @@ async def run_until_job_ends(job_id: int) -> Job:
                 grace_seconds=0,
                 log_directory=directory,
             )
-            executor = await make_executor(setup, threads=CONCURRENCY)
+            executor = await make_executor(setup, threads=CONCURRENCY, in_process=True)
             isolation = Isolation(setup, 1, executor.transport)
             process = WorkerProcess(duty, executor.transport, executor, isolation)
             work = asyncio.create_task(process.run())

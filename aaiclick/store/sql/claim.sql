@@ -61,7 +61,8 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds, priority
+    linked, suspect, queue, lease_seconds, priority,
+    (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint FROM lane WHERE NOT alone
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true FROM lane WHERE NOT alone
