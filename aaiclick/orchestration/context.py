@@ -156,9 +156,12 @@ class OrchContext:
             return await reads.task_results(connection, job_id, task_ids)
 
     async def group_results(self, group_id: int) -> Sequence[Mapping[str, Any]]:
-        """What the tasks of a group returned (as JSON text), when and by which attempts, in the order of their ids."""
+        """What the tasks of a group returned (as JSON text), when and by which attempts, in the order of their ids.
+
+        A task sees groups of its own job only.
+        """
         async with self.connection() as connection:
-            return [dict(row) for row in await reads.group_results(connection, group_id)]
+            return [dict(row) for row in await reads.group_results(connection, group_id, self.job_id)]
 
     async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
         """Secrets of the task that holds the lease."""

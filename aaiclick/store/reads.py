@@ -85,9 +85,9 @@ async def job_results(connection: Connection, job_id: int, limit: int) -> list[a
     return await connection.fetch(statement("job_results"), job_id, limit)
 
 
-async def group_results(connection: Connection, group_id: int) -> list[asyncpg.Record]:
-    """What the tasks of a group returned, in the order of their ids."""
-    return await connection.fetch(statement("group_results"), group_id)
+async def group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[asyncpg.Record]:
+    """What the tasks of a group returned, in the order of their ids; only of the job, if one is given."""
+    return await connection.fetch(statement("group_results"), group_id, job_id)
 
 
 async def job_progress(connection: Connection, job_id: int) -> list[asyncpg.Record]:

@@ -203,7 +203,7 @@ async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
             found += [
                 protocol.Result(task_id=str(task_id), result=forms.loaded(text)) for task_id, text in texts.items()
             ]
-        if body.group_id is not None:
+        if body.group_id is not None and job_id is not None:
             found += [
                 protocol.Result(
                     task_id=str(row["id"]),
@@ -212,7 +212,7 @@ async def results(call: Caller, body: protocol.ResultsAsk) -> protocol.Results:
                     started_at=row["started_at"],
                     completed_at=row["completed_at"],
                 )
-                for row in await reads.group_results(connection, int(body.group_id))
+                for row in await reads.group_results(connection, int(body.group_id), job_id)
             ]
     return protocol.Results(results=found)
 

@@ -65,7 +65,9 @@ class Ward:
         self._directory = directory
         self._org_id = None if way.work is postgres else DEFAULT_ORG_ID
         known = clickhouse if way.work is postgres else None
-        self._setup = Setup(way.work, known, directory / "logs", directory=str(directory), sends_logs=False)
+        self._setup = Setup(
+            way.work, known, directory / "logs", imports=("users_tasks",), directory=str(directory), sends_logs=False
+        )
         self._duty = Duty(0, (), 8, 60.0, 3600.0, 5.0, directory / "logs")
         self.worker_ids: dict[int, int] = {}
         """Of each process, by its pid."""

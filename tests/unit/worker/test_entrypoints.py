@@ -18,10 +18,10 @@ REFUSED = "is in no module of your own|cannot be imported|cannot be run"
 @pytest.fixture(autouse=True)
 def _forget_modules(tmp_path):
     """Modules that a test made."""
+    before = set(sys.modules)
     yield
-    for name, module in list(sys.modules.items()):
-        files = getattr(module, "__file__", None), *getattr(module, "__path__", ())
-        if any(str(file).startswith(str(tmp_path)) for file in files):
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in repr(sys.modules[name]):
             del sys.modules[name]
     importlib.invalidate_caches()
 
