@@ -80,7 +80,10 @@ class Settings(BaseSettings):
         "AAICLICK_MACHINE_IDS", (0, 1023), "Snowflake machine ids this host may lease, as FIRST-LAST"
     )
     task_modules: Annotated[tuple[str, ...], NoDecode] = _variable(
-        "AAICLICK_TASK_MODULES", (), "Modules whose functions may be tasks, with commas (default: your own code)"
+        "AAICLICK_TASK_MODULES",
+        (),
+        "The only modules whose functions may be tasks, with commas [if there is one organisation, those below the "
+        "worker's directory]",
     )
     log_dir: Path | None = _variable(
         "AAICLICK_LOG_DIR", None, "Task logs [/var/log/aaiclick, on macOS ~/.aaiclick/logs, or in AAICLICK_HOME]"
@@ -210,7 +213,7 @@ class Settings(BaseSettings):
             return value
         names = tuple(name.strip() for name in value.split(",") if name.strip())
         for name in names:
-            if not all(part.isidentifier() for part in name.split(".")):
+            if not all(part.isidentifier() for part in name.split(".")) or name.partition(".")[0] == "__main__":
                 raise ValueError(f"{name!r} is not the name of a module; write for example myapp.tasks,otherapp")
         return names
 

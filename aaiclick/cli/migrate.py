@@ -7,6 +7,7 @@ import sys
 import click
 
 from aaiclick.cli import remote
+from aaiclick.errors import SchemaError
 from aaiclick.local import find_postgres
 from aaiclick.store.migrate import run
 from aaiclick.targets import PostgresTarget
@@ -22,7 +23,7 @@ def migrate(arguments: tuple[str, ...]) -> int:
     aaiclick migrate current            the revision the database is at
     aaiclick migrate history            all revisions
     aaiclick migrate upgrade REV        up to a revision
-    aaiclick migrate downgrade REV      down to a revision (base: nothing left)
+    aaiclick migrate downgrade REV      down to a revision (base: nothing left); asks first, unless --yes
     aaiclick migrate stamp REV          record a revision without running it
     aaiclick migrate check              whether models and schema agree
     aaiclick migrate heads|branches|show REV
@@ -31,9 +32,15 @@ def migrate(arguments: tuple[str, ...]) -> int:
     def target() -> PostgresTarget:
         if remote.is_remote():
             remote.refuse("'migrate'")
-        found = find_postgres()
-        if "downgrade" in arguments and sys.stdin.isatty():
-            click.confirm(f"Tables and rows of {found} may be dropped for good. Go on?", abort=True, err=True)
-        return found
+        return find_postgres()
 
-    return run(list(arguments), target)
+    return run(list(arguments), target, _confirm)
+
+
+def _confirm(target: PostgresTarget) -> None:
+    if not sys.stdin.isatty():
+        raise SchemaError(
+            f"A downgrade drops tables and rows of {target} for good, and there is no terminal to ask at.",
+            remedy="Make a backup, then run it with --yes.",
+        )
+    click.confirm(f"Tables and rows of {target} will be dropped for good. Go on?", abort=True, err=True)

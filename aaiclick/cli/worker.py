@@ -42,7 +42,12 @@ def worker() -> None:
     "--runtime", default=None, metavar="NAME[@ORG]",
     help="Be a worker of this runtime: take its tasks alone, when a message of its queue (AAICLICK_RUNTIMES) says so.",
 )  # fmt: skip
-@click.option("--import", "imports", multiple=True, help="Module to import first, for its handlers.")
+@click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    help="Module to import first, and whose functions and handlers may be tasks; may be given several times.",
+)
 @click.option(
     "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
     help="Whether each task runs in a process of its own.",

@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aaiclick.errors import SchemaError
 from aaiclick.store.engine import check_server, create_engine
-from aaiclick.store.migrations import VERSION_TABLE
+from aaiclick.store.migrations import VERSION_TABLE, newer_schema, remember_digest
 from aaiclick.targets import PostgresTarget
 
 LOCK_KEY = 0x6161_6963  # 'aaic'; any constant that nobody else picks
@@ -51,7 +51,11 @@ async def downgrade(target: PostgresTarget, revision: str) -> None:
 
 
 async def stamp(target: PostgresTarget, revision: str, *, purge: bool) -> None:
-    await _with_database(target, lambda config: command.stamp(config, revision, purge=purge), any_revision=purge)
+    def work(config: Config) -> None:
+        command.stamp(config, revision, purge=purge)
+        config.attributes["connection"].execute(sa.text(remember_digest()))
+
+    await _with_database(target, work, any_revision=purge)
 
 
 async def current(target: PostgresTarget, *, verbose: bool) -> str:
@@ -170,11 +174,7 @@ def _refuse_unknown(connection: sa.Connection, target: PostgresTarget, config: C
     known = {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
     found = set(connection.scalars(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")))  # noqa: S608
     if unknown := found - known:
-        raise SchemaError(
-            f"{target} is at revision {', '.join(sorted(unknown))}, which this version of aaiclick does not know: "
-            "a newer version made it.",
-            remedy=f"Upgrade aaiclick here, or downgrade the schema with the newer version. {SEE_HISTORY}",
-        )
+        raise newer_schema(target, ", ".join(sorted(unknown)))
 
 
 def _without_database(work: Callable[[Config], object]) -> str:

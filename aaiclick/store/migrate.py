@@ -14,19 +14,21 @@ import asyncpg
 
 from aaiclick.errors import SchemaError, UnauthorisedError
 from aaiclick.store.engine import connect
-from aaiclick.store.migrations import HEAD, VERSION_TABLE
+from aaiclick.store.migrations import HEAD, VERSION_TABLE, check_digest, known_revisions, newer_schema
 from aaiclick.targets import PostgresTarget
 
 
 async def ensure_current(target: PostgresTarget) -> None:
-    """Bring the schema to this version's head if it is not there; raises SchemaError if it is past it."""
-    if await current_revision(target) != HEAD:
+    """Bring the schema to this version's head if it is not there; raises SchemaError if it is past it, or another."""
+    if await _checked_revision(target) != HEAD:
         await upgrade(target)
 
 
 async def require_current(target: PostgresTarget) -> None:
     """Raise SchemaError unless the schema is this version's: for whoever must not change somebody else's database."""
-    found = await current_revision(target)
+    found = await _checked_revision(target)
+    if found is not None and found not in known_revisions():
+        raise newer_schema(target, found)
     if found != HEAD:
         raise SchemaError(
             f"{target} is at schema revision {found or 'none'}; this version of aaiclick works with {HEAD}.",
@@ -41,11 +43,26 @@ async def prepare(target: PostgresTarget, *, embedded: bool) -> None:
 
 async def current_revision(target: PostgresTarget) -> str | None:
     """The revision the database is at; None before the first migration."""
+    return (await _version(target))[0]
+
+
+async def _checked_revision(target: PostgresTarget) -> str | None:
+    """The same; raises SchemaError if an earlier build made the tables."""
+    revision, comment = await _version(target)
+    if revision in known_revisions():
+        check_digest(target, comment)
+    return revision
+
+
+async def _version(target: PostgresTarget) -> tuple[str | None, str | None]:
+    """The revision, and what the version table remembers of the build that made it."""
     connection = await connect(target)
     try:
-        return await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+        question = f"SELECT version_num, obj_description('{VERSION_TABLE}'::regclass, 'pg_class') FROM {VERSION_TABLE}"  # noqa: S608
+        row = await connection.fetchrow(question)
+        return (None, None) if row is None else (row[0], row[1])
     except asyncpg.UndefinedTableError:
-        return None
+        return None, None
     except asyncpg.InsufficientPrivilegeError as error:
         raise UnauthorisedError(
             f"User {target.user!r} may not read the tables of {target}: {error}.",
@@ -74,10 +91,13 @@ async def check(target: PostgresTarget) -> None:
     await alembic_commands.check(target)
 
 
-def run(argv: Sequence[str], find_target: Callable[[], PostgresTarget]) -> int:
+def run(
+    argv: Sequence[str], find_target: Callable[[], PostgresTarget], confirm: Callable[[PostgresTarget], None]
+) -> int:
     """`aaiclick migrate ARGV`: prints what the command has to say and returns the exit code.
 
-    The target is looked for (and the embedded server started) only by a command that needs a database.
+    The target is looked for (and the embedded server started) only by a command that needs a database. `confirm`
+    raises unless tables may be dropped.
     """
     try:
         arguments = _parser().parse_args(argv)
@@ -93,7 +113,10 @@ def run(argv: Sequence[str], find_target: Callable[[], PostgresTarget]) -> int:
         case "history" | "heads" | "branches" as listing:
             sys.stdout.write(commands.listing(listing, verbose=arguments.verbose))
         case _:
-            asyncio.run(_run(arguments, find_target()))
+            target = find_target()
+            if arguments.command == "downgrade" and not arguments.yes:
+                confirm(target)
+            asyncio.run(_run(arguments, target))
     return 0
 
 
@@ -117,7 +140,7 @@ async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
 
 
 async def _move(target: PostgresTarget, direction: str, revision: str) -> None:
-    before = await current_revision(target)
+    before = await (_checked_revision if direction == "upgrade" else current_revision)(target)
     await (upgrade if direction == "upgrade" else downgrade)(target, revision)
     after = await current_revision(target)
     if before == after:
@@ -138,6 +161,8 @@ def _parser() -> argparse.ArgumentParser:
         steps = "an id, head, base, or a number of steps such as +1 or -1"
         command.add_argument("revision", nargs=count, default=default, help=steps)
         command.add_argument("--sql", action="store_true", help="print the statements instead of running them")
+        if name == "downgrade":
+            command.add_argument("--yes", action="store_true", help="do not ask before tables are dropped")
     for name, what in (
         ("current", "show the revision of the database"),
         ("history", "list all revisions"),

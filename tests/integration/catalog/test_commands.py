@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
+from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
 from tests.integration.catalog.conftest import JOBS
 
@@ -32,8 +33,10 @@ jobs:
 
 
 @pytest.fixture
-def command(aaiclick_env, aaiclick_postgres, tmp_path):
+def command(aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
     """Runs a command; what it printed as JSON."""
+    monkeypatch.setenv("AAICLICK_TASK_MODULES", JOBS)  # there are two organisations
+    get_settings.cache_clear()
     (tmp_path / "one.yaml").write_text(TWO)
     (tmp_path / "two.yaml").write_text(TWO + "description: Another.\n")
     (tmp_path / "three.yaml").write_text(TWO.replace("sum(amount)", "count()"))

@@ -11,7 +11,7 @@ import pytest
 
 from aaiclick.errors import SchemaError
 from aaiclick.store import alembic_commands
-from aaiclick.store.migrate import check, current_revision, downgrade, ensure_current, run, upgrade
+from aaiclick.store.migrate import check, current_revision, downgrade, ensure_current, require_current, run, upgrade
 from aaiclick.store.migrations import HEAD
 from aaiclick.targets import PostgresTarget
 
@@ -79,7 +79,26 @@ async def test_a_schema_of_a_newer_version_is_refused(migrated: PostgresTarget) 
     with pytest.raises(SchemaError, match="revision 9999, which this version of aaiclick does not know") as caught:
         await ensure_current(migrated)
     assert "Upgrade aaiclick here" in caught.value.remedy
+    with pytest.raises(SchemaError, match="a newer version made it") as caught:
+        await require_current(migrated)
+    assert "Upgrade aaiclick here" in caught.value.remedy
     assert await current_revision(migrated) == "9999"
+
+
+@ON_ONE
+async def test_tables_of_an_earlier_build_are_refused(
+    migrated: PostgresTarget, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await ensure_current(migrated)
+    for comment in ("NULL", "'initial schema 0123456789abcdef'"):
+        await execute(migrated, f"COMMENT ON TABLE aaiclick_version IS {comment}")
+        for look in (ensure_current, require_current, call):
+            with pytest.raises(SchemaError, match="made by an earlier build") as caught:
+                await look(migrated)
+            assert "AAICLICK_HOME" in caught.value.remedy
+    assert await call(migrated, "stamp", "head") == 0  # by an operator who has compared them
+    await ensure_current(migrated)
+    capsys.readouterr()
 
 
 @ON_ONE
@@ -116,9 +135,13 @@ async def test_check_says_how_to_catch_up(postgres_target: PostgresTarget) -> No
     assert "aaiclick migrate" in caught.value.remedy
 
 
+def refuse(target: PostgresTarget) -> None:
+    raise SchemaError(f"nobody allows to drop the tables of {target}")
+
+
 async def call(target: PostgresTarget, *argv: str) -> int:
     """`run` has a loop of its own."""
-    return await asyncio.to_thread(run, argv, lambda: target)
+    return await asyncio.to_thread(run, argv, lambda: target, refuse)
 
 
 @ON_ONE
@@ -132,7 +155,10 @@ async def test_the_command_line(postgres_target: PostgresTarget, capsys: pytest.
     assert await call(postgres_target, "upgrade", "head") == 0
     assert capsys.readouterr().err == f"The schema stays at revision {HEAD}.\n"
     assert await call(postgres_target, "check") == 0
-    assert await call(postgres_target, "downgrade", "base") == 0
+    with pytest.raises(SchemaError, match="nobody allows"):
+        await call(postgres_target, "downgrade", "base")
+    assert await current_revision(postgres_target) == HEAD
+    assert await call(postgres_target, "downgrade", "base", "--yes") == 0
     capsys.readouterr()
     assert await call(postgres_target, "stamp", "head") == 0
     assert capsys.readouterr().err == f"The schema counts as revision {HEAD} now.\n"

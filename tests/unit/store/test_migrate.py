@@ -37,28 +37,28 @@ def test_the_head_we_name_is_the_head_alembic_finds() -> None:
     ],
 )
 def test_listings(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(argv, nowhere) == 0
+    assert run(argv, nowhere, nowhere) == 0
     assert capsys.readouterr().out == expected
 
 
 def test_show_describes_a_revision(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", "0001"], nowhere) == 0
+    assert run(["show", "0001"], nowhere, nowhere) == 0
     assert "The first schema" in capsys.readouterr().out
 
 
 def test_an_unknown_revision_is_an_error_of_ours() -> None:
     with pytest.raises(SchemaError, match="nonsense") as caught:
-        run(["show", "nonsense"], nowhere)
+        run(["show", "nonsense"], nowhere, nowhere)
     assert "aaiclick migrate history" in caught.value.remedy
 
 
 def test_a_wrong_word_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sideways"], nowhere) == 2
+    assert run(["sideways"], nowhere, nowhere) == 2
     assert "usage: aaiclick migrate" in capsys.readouterr().err
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"], nowhere) == 0
+    assert run(["--help"], nowhere, nowhere) == 0
     output = capsys.readouterr().out
     for command in ("upgrade", "downgrade", "current", "history", "stamp", "check", "heads", "branches", "show"):
         assert command in output

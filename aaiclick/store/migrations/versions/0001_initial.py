@@ -9,6 +9,8 @@ from pathlib import Path
 
 from alembic import op
 
+from aaiclick.store.migrations import remember_digest
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -34,6 +36,7 @@ def upgrade() -> None:
     script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in script.split(";\n\n"):
         op.execute(statement.rstrip().removesuffix(";"))
+    op.execute(remember_digest())
 
 
 def downgrade() -> None:
