@@ -175,3 +175,17 @@ def test_a_directory_that_is_gone_is_no_defect_of_ours(tmp_path: Path, aaiclick_
     assert done.returncode != 0
     assert "Unexpected" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_downgrade_is_confirmed_at_a_terminal_or_by_an_option(aaiclick, no_traceback, aaiclick_stack):
+    aaiclick_stack.run(aaiclick_stack.sql("CREATE DATABASE downgraded"))
+    try:
+        url = aaiclick_stack.lease.postgres().with_database("downgraded").dsn
+        assert aaiclick("migrate", AAICLICK_DATABASE_URL=url).returncode == 0
+        result = aaiclick("migrate", "downgrade", "base", AAICLICK_DATABASE_URL=url)
+        no_traceback(result, 1, "drops tables and rows", "--yes")
+        assert "0001" in aaiclick("migrate", "current", AAICLICK_DATABASE_URL=url).stdout
+        assert aaiclick("migrate", "downgrade", "base", "--yes", AAICLICK_DATABASE_URL=url).returncode == 0
+        assert "0001" not in aaiclick("migrate", "current", AAICLICK_DATABASE_URL=url).stdout
+    finally:
+        aaiclick_stack.run(aaiclick_stack.sql("DROP DATABASE downgraded WITH (FORCE)"))
