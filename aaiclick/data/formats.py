@@ -8,7 +8,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -36,6 +36,13 @@ FORMATS = {
     "avro": Format("Avro", "Avro"),
 }
 SUFFIXES = {"ndjson": "jsonl", "feather": "arrow", "pq": "parquet", "tab": "tsv"}
+PLAIN_BYTES = 1 << 20
+"""The most that one step of decompression makes, however small its input."""
+
+UNSUSPECTED_BYTES = 1 << 30
+MOST_EXPANSION = 250
+"""Files of real data seldom expand 50-fold; beyond the first gigabyte, those that do more than this are refused."""
+
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "xz": "xz", "bz2": "bz2", "lz4": "lz4"}
 
 
@@ -55,33 +62,73 @@ def format_of(name: str, given: str | None) -> tuple[str, str | None]:
     return chosen, compression
 
 
+class _Gzip:
+    """zlib with the interface of the other decompressors."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(31)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max_length)
+
+
 class Decompressor:
-    """Turns compressed pieces into plain ones; a file may be several compressed ones in a row."""
+    """Turns compressed pieces into plain ones of bounded size; a file may be several compressed ones in a row.
+
+    Raises IngestError for a file that expands out of all proportion: a decompression bomb.
+    """
 
     def __init__(self, compression: str | None) -> None:
         self._compression = compression
         self._inner = self._fresh()
+        self._read = 0
+        self._written = 0
 
     def _fresh(self) -> Any:
         makers: dict[str | None, Callable[[], Any]] = {
             None: lambda: None,
-            "gzip": lambda: zlib.decompressobj(31),
+            "gzip": _Gzip,
             "bz2": bz2.BZ2Decompressor,
             "xz": lzma.LZMADecompressor,
         }
         maker = makers.get(self._compression)
         return maker() if maker is not None else _foreign(str(self._compression), "decompress")
 
-    def __call__(self, piece: bytes) -> bytes:
+    def __call__(self, piece: bytes) -> Iterator[bytes]:
+        """The plain bytes of the next piece, at most PLAIN_BYTES at a time."""
+        self._read += len(piece)
         if self._inner is None:
-            return piece
-        plain: list[bytes] = []
-        while piece:
+            yield piece
+            return
+        while piece or not (self._inner.eof or self._inner.needs_input):
             if self._inner.eof:
                 self._inner = self._fresh()
-            plain.append(self._inner.decompress(piece))
+            plain = self._inner.decompress(piece, PLAIN_BYTES)
             piece = (self._inner.unused_data or b"") if self._inner.eof else b""
-        return b"".join(plain)
+            self._check(len(plain))
+            if plain:
+                yield plain
+
+    def _check(self, size: int) -> None:
+        self._written += size
+        if self._written > UNSUSPECTED_BYTES and self._written > MOST_EXPANSION * self._read:
+            raise IngestError(
+                f"The {self._compression} data expands more than {MOST_EXPANSION}-fold, to over "
+                f"{UNSUSPECTED_BYTES:,} bytes: reading stopped.",
+                remedy="If that is expected, decompress the file before it is read.",
+            )
 
 
 def compressor(compression: str | None) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:

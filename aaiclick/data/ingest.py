@@ -229,7 +229,12 @@ async def _http(source: Source) -> AsyncGenerator[bytes, None]:
 async def _plain(pieces: Any, compression: str | None) -> AsyncIterator[bytes]:
     decompress = Decompressor(compression)
     async for piece in pieces:
-        yield await asyncio.to_thread(decompress, piece) if compression else piece
+        if not compression:
+            yield piece
+            continue
+        steps = decompress(piece)
+        while plain := await asyncio.to_thread(next, steps, b""):
+            yield plain
 
 
 async def _shown(pieces: Any, total: int | None, name: str) -> AsyncIterator[bytes]:
@@ -268,7 +273,7 @@ def _flat(kind: DataType) -> DataType:
 async def _inferred(context: DataContext, source: Source, sample: bytes) -> list[tuple[str, DataType]]:
     """What ClickHouse makes of the first megabytes, cut at the end of a line."""
     whole = len(sample) < SAMPLE
-    sample = Decompressor(source.compression)(sample)
+    sample = _plain_sample(source, sample)
     if source.format != "avro" and not (whole and len(sample) <= SAMPLE):
         sample = sample[:SAMPLE]
         sample = sample[: sample.rfind(b"\n") + 1] or sample
@@ -284,6 +289,16 @@ async def _inferred(context: DataContext, source: Source, sample: bytes) -> list
     }
     rows = (await context.client.read_text(statement, parameters, settings, context.query_id())).to_pylist()
     return [(row["name"], parse_type(row["type"])) for row in rows]
+
+
+def _plain_sample(source: Source, sample: bytes) -> bytes:
+    """The beginning of the plain bytes: little more than a sample, however far they expand."""
+    plain = bytearray()
+    for piece in Decompressor(source.compression)(sample):
+        plain += piece
+        if len(plain) > SAMPLE:
+            break
+    return bytes(plain)
 
 
 def _as_parameter(sample: bytes) -> str | bytes:

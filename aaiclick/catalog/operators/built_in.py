@@ -147,7 +147,7 @@ class HttpFetchConfig(Config):
     format: Literal["json", "jsonl", "csv", "parquet"] = "json"
     records: Annotated[str | None, Field(description="Where the list of records is, for example data.items.")] = None
     timeout_seconds: Seconds = 60.0
-    max_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 1 << 28
+    max_bytes: Annotated[int, Field(ge=1, le=1 << 30)] = 1 << 28
 
     @model_validator(mode="after")
     def _body_is_posted(self) -> HttpFetchConfig:

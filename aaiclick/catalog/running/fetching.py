@@ -1,7 +1,8 @@
 """`http_fetch` in a task: a document from the web, as rows. Only public addresses, and AAICLICK_PRIVATE_HOSTS."""
 
 # pyarrow ships no types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
 
 from __future__ import annotations
 
@@ -25,6 +26,10 @@ from aaiclick.data.guard import MAX_REDIRECTS, check_url, guarded_session, witho
 from aaiclick.errors import SecretError
 
 PIECE = 1 << 16
+BATCH_ROWS = 1024
+DECODED_BYTES = 1 << 30
+"""The most that the rows of a Parquet document may take in memory."""
+
 GOOD = range(200, 300)
 REDIRECTS = (301, 302, 303, 307, 308)
 AS_GET = (301, 302, 303)
@@ -142,7 +147,7 @@ def _records(body: bytes, settings: HttpFetchConfig) -> Any:
             case "csv":
                 return pyarrow.csv.read_csv(io.BytesIO(body))
             case "parquet":
-                return pyarrow.parquet.read_table(io.BytesIO(body))
+                return _parquet(body, settings)
             case "jsonl":
                 return [json.loads(line) for line in body.splitlines() if line.strip()]
             case _:
@@ -151,6 +156,26 @@ def _records(body: bytes, settings: HttpFetchConfig) -> Any:
         raise OperatorError(
             f"{without_query(settings.url)} is not {settings.format}: {error}.", remedy="Correct the format."
         ) from None
+
+
+def _parquet(body: bytes, settings: HttpFetchConfig) -> pyarrow.Table:
+    """Decoded in small batches: a few kilobytes of Parquet can stand for any number of rows."""
+    file = pyarrow.parquet.ParquetFile(io.BytesIO(body))
+    groups = (file.metadata.row_group(index) for index in range(file.metadata.num_row_groups))
+    size = sum(group.total_byte_size for group in groups)
+    batches: list[pyarrow.RecordBatch] = []
+    decoded = 0
+    for batch in file.iter_batches(batch_size=BATCH_ROWS) if size <= DECODED_BYTES else ():
+        batches.append(batch)
+        decoded += batch.nbytes
+        if decoded > DECODED_BYTES:
+            break
+    if max(size, decoded) > DECODED_BYTES:
+        raise OperatorError(
+            f"{without_query(settings.url)} expands to more than {DECODED_BYTES:,} bytes.",
+            remedy="Fetch a part of it, or read it with create_object_from_file in a task of your own.",
+        )
+    return pyarrow.Table.from_batches(batches, schema=file.schema_arrow)
 
 
 def _found(document: Any, settings: HttpFetchConfig) -> Any:

@@ -1,0 +1,54 @@
+"""Parquet documents of http_fetch are decoded within bounds."""
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aaiclick.catalog.errors import OperatorError
+from aaiclick.catalog.operators.built_in import HttpFetchConfig
+from aaiclick.catalog.running import fetching
+from aaiclick.catalog.running.fetching import _records
+
+SETTINGS = HttpFetchConfig(url="https://example.com/x?secret=1", format="parquet")
+
+
+def document(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()
+
+
+def test_a_document_is_decoded_whole():
+    table = pa.table({"n": list(range(5_000)), "words": ["a", None] * 2_500})
+    assert _records(document(table), SETTINGS).equals(table)
+    assert _records(document(table.slice(0, 0)), SETTINGS).num_rows == 0
+
+
+def test_a_few_kilobytes_do_not_become_gigabytes(monkeypatch):
+    """A dictionary of one long value and a run of its index: 200,000 rows of 100 kB in a small file."""
+    monkeypatch.setattr(fetching, "DECODED_BYTES", 200 << 20)
+    value = pa.array(["x" * 100_000])
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), value)
+    body = document(pa.table({"long": column.cast(pa.dictionary(pa.int32(), pa.string()))}))
+    file = io.BytesIO(body)
+    assert len(body) < 200_000
+    assert pq.ParquetFile(file).metadata.row_group(0).total_byte_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(OperatorError, match=r"https://example.com/x expands to more than 209,715,200 bytes"):
+        _records(strip_arrow_schema(body), SETTINGS)
+    assert pa.total_allocated_bytes() - before < 10 << 20
+
+
+def strip_arrow_schema(body: bytes) -> bytes:
+    """As another writer would write it: without the note that the column is a dictionary to be kept as one."""
+    table = pq.ParquetFile(io.BytesIO(body)).schema_arrow
+    assert table is not None
+    return body.replace(b"ARROW:schema", b"XRROW:schema")
+
+
+def test_a_declared_size_is_believed_when_it_is_too_large(monkeypatch):
+    monkeypatch.setattr(fetching, "DECODED_BYTES", 1_000)
+    with pytest.raises(OperatorError, match="expands to more than"):
+        _records(document(pa.table({"n": list(range(5_000))})), SETTINGS)
