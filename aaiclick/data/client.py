@@ -168,19 +168,31 @@ class Client:
     async def send(
         self, statement: str, body: AsyncIterable[bytes], settings: Mapping[str, Any], query_id: str = ""
     ) -> None:
-        """Run an INSERT … FORMAT whose data is a stream of bytes: the statement goes first, the data follows it."""
+        """Run an INSERT … FORMAT whose data is a stream of bytes: the statement goes first, the data follows it.
 
+        An exception of the stream is raised as it is; the HTTP client would report it as a broken connection.
+        """
         head = statement.encode() + b"\n"
+        failures: list[Exception] = []
 
         async def whole() -> AsyncIterator[bytes]:
             yield head
-            async for piece in body:
-                yield piece
+            try:
+                async for piece in body:
+                    yield piece
+            except Exception as error:
+                failures.append(error)
+                raise
 
         query_id = query_id or new_query_id()
         # So many bytes the server reads before it begins: it would gather data up to the limit for long statements.
         merged = {**self.settings, **settings, "query_id": query_id, "max_query_size": len(head) + 1024}
-        await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
+        try:
+            await self._guarded(self._raw.raw_insert(None, None, whole(), merged), query_id)
+        except AaiclickError as error:
+            if failures:
+                raise failures[0] from error
+            raise
 
     async def stream_bytes(
         self, query: Compiled, format_name: str, settings: Mapping[str, Any], query_id: str = ""

@@ -115,11 +115,20 @@ class Decompressor:
         while piece or not (self._inner.eof or self._inner.needs_input):
             if self._inner.eof:
                 self._inner = self._fresh()
-            plain = self._inner.decompress(piece, PLAIN_BYTES)
+            plain = self._decompress(piece)
             piece = (self._inner.unused_data or b"") if self._inner.eof else b""
             self._check(len(plain))
             if plain:
                 yield plain
+
+    def _decompress(self, piece: bytes) -> bytes:
+        try:
+            return self._inner.decompress(piece, PLAIN_BYTES)
+        except Exception as error:  # noqa: BLE001  (each library has its own)
+            raise IngestError(
+                f"The data is not {self._compression}, or it is damaged: {error}.",
+                remedy="Mend the file, or correct the end of its name.",
+            ) from None
 
     def _check(self, size: int) -> None:
         self._written += size

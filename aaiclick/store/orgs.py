@@ -72,5 +72,10 @@ async def change_org(connection: Connection, org_id: UUID, *, name: str, limits:
     return row
 
 
+async def are_several(connection: Connection) -> bool:
+    """Whether the installation has more than one organisation; as the owner of the tables."""
+    return bool(await connection.fetchval(statement("has_several_orgs")))
+
+
 def _no_org(which: str) -> NotFoundError:
     return NotFoundError(f"There is no org {which}.", remedy="'aaiclick org ls' lists them.")

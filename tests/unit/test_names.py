@@ -120,7 +120,7 @@ def test_commands_have_help(row: Row):
         program, *arguments = command.split()
         assert program == "aaiclick"
         if arguments[0] == "migrate" and arguments[1:]:  # its own parser reads what follows
-            assert run([*arguments[1:], "--help"], pytest.fail) == 0
+            assert run([*arguments[1:], "--help"], pytest.fail, pytest.fail) == 0
             continue
         result = CliRunner().invoke(cli, [*arguments, "--help"])
         assert result.exit_code == 0, result.output

@@ -87,6 +87,7 @@ class _Invocation:
         remote = remote_of(self._setup.work)
         answer = await remote.ask("/internal/task-fetch", lease=forms.lease_form(self._lease))
         remote.hear(answer)
+        self._task = {**self._task, "shared": answer["task"]["shared"]}  # what code may run the server decides
         if self._task["kwargs"] is None:
             self._task = {**self._task, "kwargs": answer["task"]["kwargs"]}
         return forms.claim_of(self._task)

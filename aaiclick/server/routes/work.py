@@ -34,6 +34,7 @@ from aaiclick.server.routing import Call, Caller, Routes
 from aaiclick.store import queue, reads, tables
 from aaiclick.store.claims import leases_of_org
 from aaiclick.store.leases import Claim, Failure, Lease, Success, began_before
+from aaiclick.store.orgs import are_several
 from aaiclick.store.outcomes import NOT_HELD
 from aaiclick.store.references import tables_in
 from aaiclick.store.statements import statement
@@ -105,13 +106,14 @@ async def fetch(call: Caller, body: protocol.OneLease) -> Response:
         if row["lease_token"] != lease.token:
             raise _lost(lease)
         kwargs = await reads.resolve_arguments(connection, job_id, row["kwargs"])
-    async with _working(call, row["worker_id"]):
-        pass  # the credential is that of the worker that holds the lease, who has to be the caller's
+    async with _working(call, row["worker_id"]) as owner:  # the worker that holds the lease has to be the caller's
+        shared = await are_several(owner)
     claimed = Claim(
         lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], kwargs,
         row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
         lease_seconds=row["lease_seconds"],
         priority=row["priority"],
+        shared=shared,
     )  # fmt: skip
     lease_seconds = (row["lease_expires_at"] - row["last_heartbeat"]).total_seconds()
     payload = forms.payload_form(claimed, row["worker_id"], lease_seconds)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import gzip
+import lzma
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -15,6 +17,7 @@ from aaiclick.data import (
     create_object_from_file,
     create_object_from_query,
     create_object_from_value,
+    formats,
     list_objects,
 )
 from aaiclick.data.errors import ColumnNotFoundError, ForbiddenAddressError, IngestError, QueryError
@@ -44,6 +47,19 @@ async def test_compressed(tmp_path, suffix):
     obj = await create_object_from_value(VALUES)
     path = await obj.export(tmp_path / f"data.jsonl.{suffix}")
     assert await (await create_object_from_file(path)).data() == VALUES
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
+async def test_a_decompression_bomb_is_stopped(tmp_path, data, monkeypatch, pack):
+    """One that its first megabyte would unfold in memory, and one that would fill the disk of ClickHouse."""
+    monkeypatch.setattr(formats, "UNSUSPECTED_BYTES", 16 << 20)
+    suffix = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[pack]
+    path = tmp_path / f"bomb.csv.{suffix}"
+    path.write_bytes(pack(b"a\n" + b"1\n" * (32 << 20)))
+    with pytest.raises(IngestError, match="expands more than 250-fold"):
+        await create_object_from_file(path)
+    rows = await data.client.read_text("SELECT count() AS n FROM system.tables WHERE database = currentDatabase()")
+    assert rows.to_pylist() == [{"n": 0}]
 
 
 async def test_order_is_kept_in_large_files(tmp_path):

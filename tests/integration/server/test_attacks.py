@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import socket
 from contextlib import suppress
@@ -139,6 +140,17 @@ def test_a_large_body_is_refused_before_it_is_read(site) -> None:
         "Content-Type: application/json\r\nContent-Length: 99999999999\r\nConnection: close\r\n\r\n"
     )
     assert b" 413 " in raw(site, head.encode()).splitlines()[0]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "identity, gzip"])
+def test_a_compressed_body_is_not_expanded(site, encoding) -> None:
+    """What is sent is what is parsed: a bomb is text that is no JSON."""
+    bomb = gzip.compress(b"[" + b" " * (64 << 20) + b"]")
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    response = site.as_("writer").post("/v1/jobs", content=bomb, headers=headers)
+    assert response.status_code in (400, 415, 422)
+    body = gzip.compress(json.dumps({"name": "packed", "entrypoint": "m.f"}).encode())
+    assert site.as_("writer").post("/v1/jobs", content=body, headers=headers).status_code in (400, 415, 422)
 
 
 def test_a_large_body_without_a_length_is_refused(site) -> None:

@@ -45,6 +45,12 @@ def test_no_byte_is_lost_at_the_limit_of_a_step(kind, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_damaged_data_is_explained(kind):
+    with pytest.raises(IngestError, match=f"The data is not {kind}, or it is damaged"):
+        plain(kind, b"not compressed at all, by anything", 1 << 20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_small_piece_is_never_a_large_one_at_once(kind):
     bomb = packed(kind, bytes(64 << 20))
     decompress = Decompressor(kind)
