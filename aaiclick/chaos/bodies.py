@@ -9,17 +9,20 @@ Workers of other installations do not run these: AAICLICK_TASK_MODULES names thi
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from aaiclick.chaos.history import note_attempt
+from aaiclick.chaos.history import PRINTED, note, note_attempt
 from aaiclick.data import Object, create_object_from_value
 from aaiclick.orchestration import PermanentError, Task, get_current_context
 from aaiclick.orchestration.scope import current_scope
+from aaiclick.orchestration.worker.logs import current_log
 
 
 @contextmanager
@@ -33,6 +36,38 @@ def _noted(history: str) -> Generator[int]:
     note_attempt(history, "end", lease.task_id, lease.attempt, org)
 
 
+def _print(history: str, word: str) -> None:
+    """Print a line, and note it: it must be in the log from now on, whatever kills the process."""
+    scope, log = current_scope(), current_log()
+    assert scope is not None  # noqa: S101
+    line = f"{word} in attempt {scope.lease.attempt}"
+    print(line)  # noqa: T201  (into the task's log)
+    if log is not None and log.is_complete and not os.path.ismount(log.path.parent):  # a full disk goes with its worker
+        task, attempt = scope.lease.task_id, scope.lease.attempt
+        note(Path(history), PRINTED, task=task, attempt=attempt, line=line, path=str(log.path))
+
+
+VALUES: tuple[Any, ...] = (7, {"a": [1, 2], "b": ["x", "y"]}, [1, None, 3], "text", {"one": 1.5})
+"""What tasks return: each becomes an Object in ClickHouse."""
+
+
+async def valued(history: str, kind: int, seconds: float = 0.0) -> Any:
+    """Prints, waits and returns a value."""
+    with _noted(history):
+        _print(history, "begun")
+        await asyncio.sleep(seconds)
+        _print(history, "ending")
+        return VALUES[kind % len(VALUES)]
+
+
+async def check_value(history: str, value: Object, kind: int) -> None:
+    """Whether a value arrived as it was returned."""
+    with _noted(history):
+        found, wanted = await value.data(), VALUES[kind % len(VALUES)]
+        if found != wanted:
+            raise PermanentError(f"{found!r:.200} came of {wanted!r}.")
+
+
 async def plain(history: str, seconds: float = 0.0) -> None:
     with _noted(history):
         await asyncio.sleep(seconds)
@@ -41,12 +76,14 @@ async def plain(history: str, seconds: float = 0.0) -> None:
 def blocking(history: str, seconds: float = 0.0) -> None:
     """In a thread."""
     with _noted(history):
+        _print(history, "begun")
         time.sleep(seconds)
 
 
 async def flaky(history: str, fails: int) -> None:
     """Fails that many times."""
     with _noted(history) as attempt:
+        _print(history, "begun")
         if attempt <= fails:
             raise ConnectionError("A transient error, on purpose.")
 

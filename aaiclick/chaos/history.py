@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+PRINTED = "printed"
+"""The file of lines that tasks have printed."""
+
 _files: dict[tuple[str, int], int] = {}
 
 

@@ -44,7 +44,9 @@ FILE = "clients"
 JOB_NAME = "chaos "
 BODIES = "aaiclick.chaos.bodies"
 RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
-ATTEMPTS = 100
+"""Short delays, to find more in less time."""
+ATTEMPTS = 4
+"""The default (WORKER_MAX_RETRIES = 3, and the first): with more of them, outages that are charged would not show."""
 POISON_ATTEMPTS = 3
 ITEMS = 50
 POSTED = 10
@@ -133,8 +135,8 @@ class Client:
                 NewTask(
                     get_snowflake_id(), f"{BODIES}.{body}", f"{BODIES}.{body}", json.dumps(arguments),
                     retry_policy=json.dumps(RETRY), idempotency_key=name,
-                    max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
                     available_at=run_at if name in later else None,
+                    max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
                 )
                 for name, body, arguments in plans
             ]  # fmt: skip
@@ -147,7 +149,7 @@ class Client:
         """Items through the API server. Nothing but the Idempotency-Key says that they were sent before."""
         note(self.history, FILE, meant="posted", key=key, count=POSTED)
         item = {"type": f"{BODIES}.plain", "entrypoint": f"{BODIES}.plain", "payload": {"history": str(self.history)}}
-        call = calls.post("/v1/tasks", {"items": [{**item, "max_attempts": ATTEMPTS}] * POSTED}, once=True)
+        call = calls.post("/v1/tasks", {"items": [item] * POSTED}, once=True)
         answer = await self._insist(lambda: self._server.call(call))
         note(self.history, FILE, heard="posted", key=key, ids=[int(each) for each in answer["ids"]])
         return POSTED
@@ -169,7 +171,9 @@ class Client:
         if luck < 0.005:
             return "poison", {"history": history}
         if luck < 0.03:
-            return "flaky", {"history": history, "fails": self.rng.randint(1, 2)}
+            return "flaky", {"history": history, "fails": 1}
+        if luck < 0.06:
+            return "valued", {"history": history, "kind": self.rng.randint(0, 4), "seconds": self.rng.choice((0, 0.1))}
         body = "blocking" if luck < 0.1 else "plain"
         return body, {"history": history, "seconds": round(self.rng.choice((0, 0, 0, 0.01, 0.1)), 3)}
 
@@ -219,13 +223,22 @@ class Client:
         looked = self._task("check", rows=made, times=1, count=rows)
         return (await self._job(key, [made, looked], [made, looked], [(made.id, looked.id)]))[0]
 
+    async def _values(self, key: str) -> int:
+        """Values that become Objects, and tasks that look at them."""
+        tasks, edges = list[Task](), list[tuple[int, int]]()
+        for kind in range(self.rng.randint(1, 5)):
+            given = self._task("valued", kind=kind, seconds=self.rng.choice((0, 0, 0.2)))
+            looked = self._task("check_value", value=given, kind=kind)
+            tasks += [given, looked]
+            edges.append((given.id, looked.id))
+        return (await self._job(key, [*tasks], tasks, edges))[0]
+
     async def _map(self, key: str) -> int:
         """A map over the table of another task, and somebody who looks at all of it."""
         rows, chunks = self.rng.randint(500, 4000), self.rng.randint(2, 8)
         made = self._task("make", rows=rows)
-        options = {"max_attempts": ATTEMPTS, "retry_policy": RETRY}
-        handle = map_rows(f"{BODIES}.doubled", made, chunk_rows=rows // chunks + 1, options=options)
-        handle.max_attempts, handle.retry_policy = ATTEMPTS, RETRY
+        handle = map_rows(f"{BODIES}.doubled", made, chunk_rows=rows // chunks + 1, options={"retry_policy": RETRY})
+        handle.retry_policy = RETRY
         looked = self._task("check", rows=handle, times=2, count=rows)
         added = math.ceil(rows / (rows // chunks + 1)) + 1  # one for each chunk, and one that puts them together
         nodes = [made, handle, looked]
@@ -261,9 +274,7 @@ class Client:
         return TASKS
 
     def _task(self, body: str, **arguments: object) -> Task:
-        return Task(
-            f"{BODIES}.{body}", {"history": str(self.history), **arguments}, max_attempts=ATTEMPTS, retry_policy=RETRY
-        )
+        return Task(f"{BODIES}.{body}", {"history": str(self.history), **arguments}, retry_policy=RETRY)
 
     async def _job(
         self,
@@ -312,6 +323,7 @@ def _later() -> float:
 
 
 SHARES = {
-    "items": 6, "posted": 2, "redrive": 1, "dag": 20, "cancelled": 2, "objects": 4, "map": 1, "grow": 2, "flow": 1,
+    "items": 6, "posted": 2, "redrive": 1, "dag": 20, "cancelled": 2, "objects": 4, "values": 4, "map": 1, "grow": 2,
+    "flow": 1,
 }  # fmt: skip
 """Kind of work → how often it comes; by tasks, items and DAGs are half each."""

@@ -126,6 +126,8 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
     async with Scene(directory, order.workers, order.seed) as scene:
         await scene.warm_up()
         strikes = Strikes(scene, say)
+        watch = scene.watch()
+        watching = asyncio.create_task(watch.run())
         began = time.monotonic()
         load = asyncio.create_task(scene.load(order.tasks))
         breaking = asyncio.create_task(strikes.run(schedule(order.seed, order.seconds, order.faults)))
@@ -138,9 +140,13 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
             rested = await _wait(scene, load, time.monotonic() + REST_SECONDS)
         seconds = time.monotonic() - began
         refused = await end_load(load)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await watch.until_healthy()
+        await watch.close()
         say(f"{'At rest' if rested else 'Not at rest'} after {seconds:.1f} s; looking at what is there.")
         report = await _judge(scene, strikes, seconds, rested)
-        report.verdict.unexpected += refused
+        report.verdict.unexpected += [*refused, *watch.findings]
         return replace(report, began=began)
 
 

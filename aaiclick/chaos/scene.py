@@ -22,6 +22,7 @@ from aaiclick.chaos.history import note
 from aaiclick.chaos.load import BODIES, CLIENTS, FILE, RETRY, Client, Pace
 from aaiclick.chaos.proxy import Proxy
 from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, Program, ServedWorker, Servers, Way, Worker
+from aaiclick.chaos.watch import Watch
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
 from aaiclick.orchestration.transport.line import GONE
@@ -122,6 +123,10 @@ class Scene:
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:
         return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}"))["id"] for n in range(1, ORGS)]
+
+    def watch(self) -> Watch:
+        """A watch on the API server."""
+        return Watch(f"http://127.0.0.1:{self.server.port}", self._key)
 
     async def _close(self) -> None:
         await self.stop_minding()

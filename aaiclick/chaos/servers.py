@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 
@@ -30,12 +31,14 @@ CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
 CLOCK = """import ctypes, datetime, gc, os, time
-_shift = float(os.environ["CHAOS_CLOCK"])
+def _shift():
+    with open(os.environ["CHAOS_CLOCK"]) as file: return float(file.read())
 _time, _time_ns = time.time, time.time_ns
-time.time = lambda: _time() + _shift
-time.time_ns = lambda: _time_ns() + int(_shift * 1e9)
-def _wrong(right, by=datetime.timedelta(seconds=_shift)):
-    return classmethod(lambda cls, *zone, **zones: right.__get__(None, cls)(*zone, **zones) + by)
+time.time = lambda: _time() + _shift()
+time.time_ns = lambda: _time_ns() + int(_shift() * 1e9)
+def _wrong(right, delta=datetime.timedelta):
+    return classmethod(
+        lambda cls, *zone, **zones: right.__get__(None, cls)(*zone, **zones) + delta(seconds=_shift()))
 _methods = gc.get_referents(datetime.datetime.__dict__)[0]
 for _name in ("now", "utcnow"):
     _methods[_name] = _wrong(_methods[_name])
@@ -258,11 +261,23 @@ class ServedWorker(Worker):
 
 
 def wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
-    """The environment of a process whose clock is wrong by that much."""
+    """The environment of a process whose clock is wrong by that much; see `set_clock`."""
     (directory / "clock").mkdir(exist_ok=True)
     (directory / "clock" / "sitecustomize.py").write_text(CLOCK)
     paths = [str(directory / "clock"), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CHAOS_CLOCK": str(seconds)}
+    variables = {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "CHAOS_CLOCK": str(directory / "clock" / f"shift {uuid4().hex}"),
+    }
+    set_clock(variables, seconds)
+    return variables
+
+
+def set_clock(variables: Mapping[str, str], seconds: float) -> None:
+    """Have the clock of running processes with this environment jump to be wrong by that much."""
+    path = Path(variables["CHAOS_CLOCK"])
+    path.with_suffix(".new").write_text(str(seconds))
+    path.with_suffix(".new").replace(path)
 
 
 def _mount(directory: Path) -> bool:

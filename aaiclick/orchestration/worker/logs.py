@@ -59,6 +59,11 @@ class TaskLog:
         self._lost = False
         self.redactor = Redactor()
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything written so far is in the file: no disk was full, no limit was reached."""
+        return not self._lost and not self._dropped
+
     def write(self, text: str) -> None:
         """Very long texts are written in pieces, to bound the memory for their encoded form."""
         text = self.redactor.redact(text)

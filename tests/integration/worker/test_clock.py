@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
-from aaiclick.chaos.servers import wrong_clock
+from aaiclick.chaos.servers import set_clock, wrong_clock
 
 DAYS = 400
 SUBMIT = """
@@ -54,3 +55,45 @@ async def test_no_timestamp_is_of_a_process_whose_clock_is_wrong(bench, aaiclick
         "tasks.started_at", "tasks.completed_at", "tasks.next_retry_at", "task_attempts.ended_at",
         "workers.started_at", "workers.last_heartbeat", "workers.stopped_at",
     }  # fmt: skip
+
+
+JUMPS = """
+import time, pathlib
+async def watch_jumps(path, jumps):
+    seen = time.time()
+    for number in range(jumps):
+        print("jump", number)
+        (pathlib.Path(path) / f"ready {number}").touch()
+        while abs(time.time() - seen) < 3600: await asyncio.sleep(0.01)
+        seen = time.time()
+    from aaiclick.data import create_object_from_value
+    return await create_object_from_value([1, 2, 3])
+"""
+
+
+async def test_a_clock_that_jumps_ends_no_task_and_loses_no_lease(bench, tmp_path):
+    """Forward and back by hours while tasks run: leases are kept, time limits neither early nor lost."""
+    with (bench.directory / "users_tasks.py").open("a") as file:
+        file.write(JUMPS)
+    shifts = [5 * 3600.0, -5 * 3600.0, 0.0, 30 * 86_400.0]
+    variables = wrong_clock(tmp_path, 0.0)
+    watching = await bench.enqueue(
+        "watch_jumps", json.dumps({"path": str(tmp_path), "jumps": len(shifts)}), timeout_seconds=600, max_attempts=1
+    )
+    hangs = await bench.enqueue("patient", '{"seconds": 600}', timeout_seconds=20, max_attempts=1)
+    worker = await asyncio.to_thread(bench.start, forked=False, **variables)
+    for number, shift in enumerate(shifts):
+        async with asyncio.timeout(60):
+            while not (tmp_path / f"ready {number}").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        set_clock(variables, shift)
+    row = await bench.until(watching, lambda row: row["completed_at"], 60)
+    assert (row["status"], row["attempt"], row["failures"]) == ("COMPLETED", 1, 0), row["error"]
+    assert row["started_at"] <= row["completed_at"]
+    row = await bench.until(hangs, lambda row: row["completed_at"], 60)
+    assert (row["status"], row["attempt"]) == ("DEAD_LETTER", 1)
+    assert "Timed out after 20 s" in row["error"]
+    assert 20 <= (row["completed_at"] - row["started_at"]).total_seconds() < 60
+    later = await bench.enqueue("nothing")
+    await bench.all_completed([later])
+    assert await asyncio.to_thread(worker.stop) == 0
