@@ -25,7 +25,6 @@ from aaiclick.chaos.history import Seen
 from aaiclick.chaos.load import FILE, JOB_NAME
 from aaiclick.chaos.recoveries import explain, recoveries
 from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
-from aaiclick.chaos.watch import missing_lines
 from aaiclick.data.client import Client
 from aaiclick.orchestration.inventory import disagreements
 from aaiclick.store.doctor import check_invariants
@@ -83,7 +82,6 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     expected.judge_order(verdict, meant, seen, rows)
     expected.judge_times(verdict, meant, seen)
     verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
-    verdict.lost += missing_lines(directory)
     strikes = history.notes(directory, "strikes")
     verdict.recoveries, verdict.struck_again = await recoveries(connection, seen, strikes)
     verdict.slow = await explain(connection, [r for r in verdict.recoveries if r.seconds > MOST_RECOVERY_SECONDS])

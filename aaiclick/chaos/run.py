@@ -19,6 +19,7 @@ from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import schedule
 from aaiclick.chaos.strikes import Strikes
 from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
+from aaiclick.chaos.watch import missing_lines
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
@@ -177,6 +178,7 @@ async def _judge(scene: Scene, strikes: Strikes, seconds: float, rested: bool) -
         scene.servers.postgres, scene.servers.clickhouse, scene.history, calm=not strikes.counts
     )
     verdict.violated += [f"process {pid} outlived its worker" for pid in left]
+    verdict.lost += missing_lines(scene.history)
     return Report(verdict, strikes.counts, seconds, rested, swept, scene.warmed_up_by, scene.skipped)
 
 

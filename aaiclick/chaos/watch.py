@@ -11,7 +11,6 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from aaiclick.chaos import history
-from aaiclick.errors import AaiclickError
 
 LOOK_SECONDS = 1.0
 HEALTHY_SECONDS = 60.0
@@ -93,8 +92,6 @@ def missing_lines(directory: Path) -> list[str]:
     for each in history.notes(directory, history.PRINTED):
         if Path(each["path"]).stem == str(each["task"]):
             printed[each["path"]].append(each)
-    if not printed:
-        raise AaiclickError("No task of the run has printed a line into a log.", remedy="The load is wrong.")
     missing: list[str] = []
     for path, lines in printed.items():
         found = set(Path(path).read_text().splitlines()) if Path(path).exists() else set[str]()
