@@ -63,6 +63,17 @@ class AaiclickError(Exception):
         return _rebuild, (type(self), self.what, self.remedy, self.endpoint)
 
 
+def headline(text: str) -> str:
+    """The line of an error's text that names the error: the one after the last frame of a traceback, else the first.
+
+    Lines after it are details and the remedy.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = max((n for n, line in enumerate(lines) if line.startswith("  File ")), default=-1)
+    named = (line for line in lines[last + 1 :] if not line.startswith((" ", "\t")))
+    return next(named, lines[0].strip() if lines else "")
+
+
 def _rebuild(kind: type[AaiclickError], what: str, remedy: str, endpoint: str) -> AaiclickError:
     return kind(what, remedy=remedy).at(endpoint)
 

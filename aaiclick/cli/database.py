@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from aaiclick.errors import SettingsError
+from aaiclick.errors import SettingsError, headline
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import connect
@@ -59,10 +59,8 @@ def took_seconds(start: datetime | None, end: datetime | None) -> float | None:
 
 
 def first_line(text: Any) -> str:
-    """What tells most of an error in a table: the line behind the last place of a traceback, or else the first."""
-    lines = [line for line in str(text or "").splitlines() if line.strip()]
-    last = max((n for n, line in enumerate(lines) if line.startswith('  File "')), default=-1)
-    return next((line[:160] for line in lines[last + 1 :] if not line.startswith(" ")), "")
+    """The headline of an error, as a table has room for it."""
+    return headline(str(text or ""))[:160]
 
 
 async def org_id_of(connection: Connection, slug: str) -> UUID:

@@ -19,6 +19,13 @@ async def list_dags(connection: Connection, org_id: UUID, *, limit: int, offset:
     return await connection.fetch(statement("ui_dags"), org_id, limit, offset)
 
 
+async def failed_deploys(
+    connection: Connection, org_id: UUID, dag_name: str | None = None, *, limit: int = 20
+) -> list[asyncpg.Record]:
+    """Deploys that failed after what serves had begun to serve; each row has the job that was to fill the datasets."""
+    return await connection.fetch(statement("ui_failed_deploys"), org_id, dag_name, limit)
+
+
 async def definitions(connection: Connection, version_id: UUID) -> list[asyncpg.Record]:
     """The nodes of a version."""
     return await connection.fetch(statement("ui_definitions"), version_id)

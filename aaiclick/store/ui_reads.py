@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick.settings import get_settings
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -136,6 +137,12 @@ async def unit_samples(
     return await connection.fetch(statement("ui_unit_samples"), job_id, list(first_ids), most)
 
 
+async def dataset_edges(connection: Connection, task_ids: Sequence[int], limit: int = 10_000) -> list[tuple[int, int]]:
+    """(task that makes a dataset, task that reads it) among some tasks of DAGs."""
+    rows = await connection.fetch(statement("ui_dataset_edges"), list(task_ids), limit)
+    return [(row["previous_id"], row["next_id"]) for row in rows]
+
+
 async def edges_into(connection: Connection, node_ids: Sequence[int], limit: int = 10_000) -> list[tuple[int, int]]:
     """(previous, next) of everything that these wait for."""
     rows = await connection.fetch(statement("ui_edges_into"), list(node_ids), limit)
@@ -171,7 +178,7 @@ async def org_shares(connection: Connection, limit: int = 200) -> list[asyncpg.R
 
 async def figures_now(connection: Connection, org_id: UUID) -> asyncpg.Record:
     """How the org stands at this moment; counts end at COUNTED."""
-    row = await connection.fetchrow(statement("ui_figures"), org_id, COUNTED)
+    row = await connection.fetchrow(statement("ui_figures"), org_id, COUNTED, get_settings().worker_timeout_seconds)
     assert row is not None  # noqa: S101
     return row
 

@@ -172,6 +172,22 @@ class _Divided(io.TextIOBase):
         return True
 
 
+LIBRARIES = frozenset(
+    {
+        "aiohttp", "alembic", "asyncio", "asyncpg", "boto3", "botocore", "chdb", "clickhouse_connect", "concurrent",
+        "fastapi", "httpcore", "httpx", "opentelemetry", "prometheus_client", "pyarrow", "s3transfer", "sqlalchemy",
+        "sqlglot", "starlette", "urllib3", "uvicorn",
+    }
+)  # fmt: skip
+"""Top-level loggers of the libraries that aaiclick uses itself."""
+
+
+def _is_of_the_task(record: logging.LogRecord) -> bool:
+    """Whether a record belongs in a task's log: one of a library does if the task has set the level of its logger."""
+    library = record.name.partition(".")[0]
+    return library not in LIBRARIES or logging.getLogger(library).level != logging.NOTSET
+
+
 class _TaskHandler(logging.Handler):
     """Sends records to the log of the current task."""
 
@@ -195,6 +211,7 @@ def captured_output() -> Generator[None]:
     stdout, stderr = sys.stdout, sys.stderr
     handler = _TaskHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(_is_of_the_task)
     root = logging.getLogger()
     if root.level == logging.WARNING:  # Python's own default, and no choice of anybody's
         root.setLevel(logging.INFO)

@@ -14,8 +14,8 @@ from aaiclick.store import reads
 
 FILTERS = (
     words.number, words.bounded, words.size, words.duration, words.ago, words.moment, words.pretty, words.first_line,
-    words.state_name, words.look, words.job_state, words.task_state, words.progress, reads.began, words.task_name,
-    words.plain, words.listed, words.by_tasks,
+    words.state_name, words.look, words.job_state, words.task_state, words.source_state, words.progress, reads.began,
+    words.worker_state, words.task_name, words.plain, words.listed, words.by_tasks,
 )  # fmt: skip
 
 FIRST = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")

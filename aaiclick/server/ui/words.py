@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from aaiclick.errors import headline
+from aaiclick.settings import get_settings
 from aaiclick.store.words import Cancellation
 
 TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "COMPLETED")
@@ -36,6 +38,7 @@ _LOOKS = {
     "ACTIVE": "completed",
     "IDLE": "pending",
     "STOPPED": "cancelled",
+    "SILENT": "dead",
     "TIMED_OUT": "failed",
     "LOST": "dead",
     "RELEASED": "pending",
@@ -157,11 +160,8 @@ def plain(text: str) -> str:
 
 
 def first_line(text: str | None) -> str:
-    """What an error says: its last line names it, if it is a traceback."""
-    lines = [line for line in plain(text or "").splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    """The headline of an error."""
+    return headline(plain(text or ""))
 
 
 def seen(value: Any) -> Any:
@@ -188,6 +188,22 @@ def task_name(kind: str) -> str:
 def job_state(row: Any) -> str:
     """A job's state as shown: one that is paused says so."""
     return "PAUSED" if row["paused_at"] is not None and row["completed_at"] is None else str(row["status"])
+
+
+def worker_state(status: str, last_heartbeat: datetime, now: datetime | None = None) -> str:
+    """A worker's state as shown: one without a heartbeat in time is silent, whatever it was before."""
+    silent = ((now or datetime.now(UTC)) - last_heartbeat).total_seconds()
+    return "SILENT" if status != "STOPPED" and silent > get_settings().worker_timeout_seconds else str(status)
+
+
+def source_state(row: Any) -> str:
+    """A source's state as shown: one that nothing runs of now is idle, unless it always runs."""
+    if row["paused_at"] is not None:
+        return "PAUSED"
+    status = str(row["status"])
+    if status not in ("Pending", "Running") or json.loads(row["source"]).get("kind") == "always_on":
+        return status
+    return "Running" if row["run_status"] in ("PENDING", "RUNNING") else "Idle"
 
 
 def task_state(row: Any) -> str:

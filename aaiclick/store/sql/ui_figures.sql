@@ -8,4 +8,5 @@ SELECT now() AS now,
     (SELECT count(*) FROM (SELECT FROM jobs WHERE org_id = $1 AND completed_at IS NULL LIMIT $2) AS j) AS jobs,
     (SELECT count(*) FROM (
         SELECT FROM jobs WHERE org_id = $1 AND completed_at IS NULL AND failed_tasks > 0 LIMIT $2) AS f) AS failing,
-    (SELECT count(*) FROM workers WHERE status <> 'STOPPED' AND (org_id IS NULL OR org_id = $1)) AS workers
+    (SELECT count(*) FROM workers WHERE status <> 'STOPPED' AND (org_id IS NULL OR org_id = $1)
+        AND last_heartbeat > now() - $3::float8 * interval '1 second') AS workers

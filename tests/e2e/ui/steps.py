@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from aaiclick.data import create_object_from_value
 from aaiclick.orchestration import PermanentError
 
 
@@ -50,3 +51,9 @@ def die_once(path: str) -> str:
 def orders(event: dict[str, object]) -> list[dict[str, object]]:
     """What the source of a DAG fetches: a row for the time it runs for."""
     return [{"day": str(event.get("nominal", "today"))[:10], "amount": 7}]
+
+
+async def mistype() -> None:
+    """Fail with an error that has a remedy."""
+    made = await create_object_from_value({"country": ["no"]})
+    await made["contry"].data()

@@ -69,7 +69,36 @@ def test_moments_read_well() -> None:
 def test_an_error_is_led_by_what_it_says() -> None:
     assert words.first_line("Traceback (most recent call last):\n  File x\nValueError: no\n") == "ValueError: no"
     assert words.first_line("it broke\nbecause") == "it broke"
+    frames = 'Traceback (most recent call last):\n  File "x"\n    a()\n'
+    remedied = f"{frames}ColumnError: No column 'contry'.\nDid you mean 'country'?"
+    assert words.first_line(remedied) == "ColumnError: No column 'contry'."
+    chained = (
+        f"{remedied}\n\nDuring handling of the above exception, another occurred:\n\n{remedied.replace('contry', 'b')}"
+    )
+    assert words.first_line(chained) == "ColumnError: No column 'b'."
     assert words.first_line(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "run", "paused", "shown"),
+    [
+        ("Running", "cron", "COMPLETED", None, "Idle"),
+        ("Running", "webhook", None, None, "Idle"),
+        ("Pending", "manual", "RUNNING", None, "Running"),
+        ("Running", "always_on", None, None, "Running"),
+        ("Dead", "cron", "RUNNING", None, "Dead"),
+        ("Running", "cron", "RUNNING", NOON, "PAUSED"),
+    ],
+)
+def test_a_source_without_a_run_is_idle(status, kind, run, paused, shown) -> None:
+    row = {"status": status, "source": f'{{"kind": "{kind}"}}', "run_status": run, "paused_at": paused}
+    assert words.source_state(row) == shown
+
+
+def test_a_worker_without_a_heartbeat_is_silent() -> None:
+    assert words.worker_state("ACTIVE", NOON, NOON + timedelta(seconds=5)) == "ACTIVE"
+    assert words.worker_state("ACTIVE", NOON, NOON + timedelta(days=1)) == "SILENT"
+    assert words.worker_state("STOPPED", NOON, NOON + timedelta(days=1)) == "STOPPED"
 
 
 def test_errors_lead_to_the_tasks_they_name_and_codes_of_terminals_are_not_shown() -> None:

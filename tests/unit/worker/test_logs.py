@@ -146,3 +146,19 @@ def test_output_after_the_end_of_an_attempt_is_not_in_its_log(tmp_path, capsys):
         set_log(before.old_value if isinstance(before.old_value, TaskLog) else None)
     assert "after" not in log.path.read_text()
     assert capsys.readouterr().out == "after\n"
+
+
+def test_records_of_libraries_are_not_in_the_log_unless_the_task_asks(tmp_path):
+    log = TaskLog(tmp_path / "1.log", 1)
+    library = logging.getLogger("sqlglot")
+    with captured_output():
+        before = set_log(log)
+        logging.getLogger("sqlglot.optimizer").warning("noise")
+        logging.getLogger("users.module").info("wanted")
+        library.setLevel(logging.INFO)
+        library.info("asked for")
+        log.close()
+        set_log(before.old_value if isinstance(before.old_value, TaskLog) else None)
+    library.setLevel(logging.NOTSET)
+    text = log.path.read_text()
+    assert ("noise" in text, "wanted" in text, "asked for" in text) == (False, True, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from aaiclick.catalog import analysis
 from aaiclick.catalog.backfill import can_be_filled
 from aaiclick.catalog.dags.words import diff_lines
 from aaiclick.catalog.deploy import preload, roll_back, version_before
-from aaiclick.catalog.readable import may_read_text
+from aaiclick.catalog.readable import jobs_as_seen, may_read_text
 from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading
@@ -35,7 +36,13 @@ LISTED = 100
 async def index(visit: Visit) -> Response:
     async with reading(visit.call) as connection:
         dags = await ui_dags.list_dags(connection, visit.who.org_id, limit=LISTED + 1, offset=visit.offset)
-    return visit.page("dags.html", dags=dags[:LISTED], more=len(dags) > LISTED)
+        failed = await _failed_deploys(visit, connection, None)
+    return visit.page("dags.html", dags=dags[:LISTED], more=len(dags) > LISTED, failed_deploys=failed)
+
+
+async def _failed_deploys(visit: Visit, connection: Connection, name: str | None) -> Sequence[Any]:
+    rows = await ui_dags.failed_deploys(connection, visit.who.org_id, name)
+    return await jobs_as_seen(connection, await reader(visit.call, connection), rows) if rows else rows
 
 
 @pages.get("/dags/{name}", Permission.READER)
@@ -45,6 +52,7 @@ async def show(visit: Visit) -> Response:
         nodes = await ui_dags.definitions(connection, choice["chosen"]["id"])
         newest = [row["id"] for row in choice["versions"][:50]]
         runs = await ui_dags.runs(connection, visit.who.org_id, newest, RUNS)
+        failed = await _failed_deploys(visit, connection, choice["name"])
 
     def page() -> Response:
         return visit.page(
@@ -53,6 +61,7 @@ async def show(visit: Visit) -> Response:
             flow=_flow(nodes),
             definitions=nodes,
             runs=runs,
+            failed_deploys=failed,
             sources=[row["name"] for row in nodes if row["source"] and source_words(row["source"]) != "always_on"],
             can_be_filled=any(can_be_filled(row) for row in nodes),
         )

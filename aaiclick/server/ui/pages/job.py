@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, jobs_as_seen, untold
+from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, jobs_as_seen, untold, why_as_seen
 from aaiclick.errors import NotFoundError
 from aaiclick.server.logs import read_part
 from aaiclick.server.permissions import Permission
@@ -47,6 +47,7 @@ async def show(visit: Visit) -> Response:
         (job,) = await jobs_as_seen(connection, who, [await own_job(visit.call, connection, job_id)])
         values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
         values["dag"] = await ui_dags.dag_of(connection, job["dag_version_id"])
+        values["waits"] = await why_job_waits(connection, who, job)
         match view:
             case "tasks":
                 values |= await _tasks(visit, connection, who, job)
@@ -63,6 +64,16 @@ async def show(visit: Visit) -> Response:
                 else:
                     values["chart"] = gantt.draw(folded, job["completed_at"] or datetime.now(UTC))
     return visit.page("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
+
+
+async def why_job_waits(connection: Connection, who: Reader, job: Any) -> str:
+    """Why nothing of an unfinished job runs; empty if something does."""
+    if job["completed_at"] is not None:
+        return ""
+    task = await reads.next_task(connection, job["id"])
+    if task is None:
+        return ""
+    return "; ".join(reason.words for reason in await why_as_seen(connection, who, task["id"]))
 
 
 async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, int]:
@@ -101,7 +112,8 @@ async def _folded(visit: Visit, connection: Connection, job: Any) -> tuple[Folde
     if job["total_tasks"] <= ui_reads.DETAILED:
         tasks = await ui_reads.job_tasks(connection, job_id)
         nodes = [row["id"] for row in tasks] + [row["id"] for row in groups]
-        return fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes)), False
+        folded = fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes))
+        return await _with_dataset_edges(connection, job, folded), False
     kinds, counting = await _many_kinds(visit, connection, job)
 
     async def structure() -> tuple[list[Any], list[tuple[int, int]]]:
@@ -113,7 +125,14 @@ async def _folded(visit: Visit, connection: Connection, job: Any) -> tuple[Folde
         return [*samples, *others], edges
 
     samples, edges = await visit.house.kept.get(("edges", job_id, job["total_tasks"], counting), structure, seconds=5)
-    return fold_kinds(kinds, samples, groups, edges), counting
+    return await _with_dataset_edges(connection, job, fold_kinds(kinds, samples, groups, edges)), counting
+
+
+async def _with_dataset_edges(connection: Connection, job: Any, folded: Folded) -> Folded:
+    """Add an edge from what makes a dataset to what reads it: tasks of a DAG wait for events, not for tasks."""
+    if job["dag_version_id"] is not None:
+        folded.edges.update(await ui_reads.dataset_edges(connection, list(folded.units)))
+    return folded
 
 
 async def _tasks(visit: Visit, connection: Connection, who: Reader, job: Any) -> dict[str, Any]:

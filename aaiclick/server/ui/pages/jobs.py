@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ from starlette.responses import Response
 from aaiclick.errors import AaiclickError, RequestError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes import jobs as api
+from aaiclick.server.routes.datasets import reader
 from aaiclick.server.ui.looking import looking
+from aaiclick.server.ui.pages.job import why_job_waits
 from aaiclick.server.ui.routing import Pages, Visit
 from aaiclick.server.ui.words import JOB_STATES
 from aaiclick.store import reads, ui_reads
@@ -28,6 +31,7 @@ SHOWN = 50
 OPEN = ("PENDING", "RUNNING")
 GONE_WRONG = ("FAILED", "CANCELLED")
 MOST_PICKED = 500
+EXPLAINED = 10
 
 
 @pages.get("/jobs", Permission.READER)
@@ -42,10 +46,12 @@ async def index(visit: Visit) -> Response:
         looked: int | None = None
         if older is None and name is None and (words or status == "COMPLETED") and status not in OPEN:
             looked = await ui_reads.window_end(connection, org, before)
+        waits = await _waits(visit, connection, rows[:SHOWN])
         counts = await visit.house.kept.get(("jobs", org), lambda: ui_reads.count_jobs(connection, org), seconds=1)
     return visit.page(
         "jobs.html",
         jobs=rows[:SHOWN],
+        waits=waits,
         now=datetime.now(UTC),
         status=status,
         tabs=_tabs(counts),
@@ -56,6 +62,15 @@ async def index(visit: Visit) -> Response:
         first=before == reads.LAST_ID,
         filtered=bool(status or name or words),
     )
+
+
+async def _waits(visit: Visit, connection: Connection, rows: Sequence[asyncpg.Record]) -> dict[int, str]:
+    """Job id → why it waits, of the first jobs of a page that have not begun."""
+    pending = [row for row in rows if row["status"] == "PENDING" and row["paused_at"] is None][:EXPLAINED]
+    if not pending:
+        return {}
+    who = await reader(visit.call, connection)
+    return {row["id"]: await why_job_waits(connection, who, row) for row in pending}
 
 
 async def _rows(
