@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import pickle
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -16,9 +16,10 @@ from aaiclick.catalog.errors import CatalogError
 from aaiclick.server.analysis_process import LENGTH
 from aaiclick.server.problems import BusyError, TooManyRequestsError
 
-log = logging.getLogger("aaiclick.server")
-
 PROCESSES = 2
+CPU_SECONDS = 5.0
+"""Processor time of one call."""
+
 WAITING = 64
 CLIENT_WAITING = 4
 """Calls that run or wait, in all and of one client. Some hold a connection to PostgreSQL meanwhile."""
@@ -37,7 +38,8 @@ class AnalysisLimitError(CatalogError):
 class AnalysisPool:
     """Starts processes when they are needed, and replaces those that end."""
 
-    def __init__(self, size: int = PROCESSES) -> None:
+    def __init__(self, size: int = PROCESSES, cpu_seconds: float = CPU_SECONDS) -> None:
+        self._cpu_seconds = cpu_seconds
         self._free = asyncio.Semaphore(size)
         self._clients: dict[str, asyncio.Lock] = {}
         self._waiting = Counter[str]()
@@ -46,30 +48,34 @@ class AnalysisPool:
     async def warm_up(self) -> None:
         """Have one process ready."""
         if not self._idle:
-            self._idle.append(await _Process.start())
+            self._idle.append(await _Process.start(self._cpu_seconds))
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = pickle.dumps((function, args, kwargs))
         async with self._turn(current_client.get()):
-            process = self._take() or await _Process.start()
-            try:
-                async with asyncio.timeout(CALL_SECONDS):
-                    is_error, result = await process.call(request)
-            except TimeoutError:
-                process.kill()
-                raise BusyError("The server is too busy to analyse this.", remedy="Send it again later.") from None
-            except asyncio.IncompleteReadError:
-                process.kill()
-                raise AnalysisLimitError(
-                    "This text takes too much time or memory to analyse.", remedy="Make it shorter or simpler."
-                ) from None
-            except BaseException:
-                process.kill()
-                raise
-            self._idle.append(process)
+            is_error, result = await self._call(self._take(), request)
+        if isinstance(result, MemoryError | RecursionError):
+            raise _limit_error()
         if is_error:
             raise result
         return result
+
+    async def _call(self, idle: _Process | None, request: bytes) -> tuple[bool, Any]:
+        process = idle or await _Process.start(self._cpu_seconds)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                response = await process.call(request)
+        except asyncio.IncompleteReadError:
+            if idle is not None and await process.wait() != -signal.SIGPROF:
+                return await self._call(None, request)  # it may have ended before the call
+            raise _limit_error() from None
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, TimeoutError):
+                raise BusyError("The server is too busy to analyse this.", remedy="Send it again later.") from None
+            raise
+        self._idle.append(process)
+        return response
 
     def _take(self) -> _Process | None:
         while self._idle:
@@ -101,6 +107,12 @@ class AnalysisPool:
                 del self._waiting[client], self._clients[client]
 
 
+def _limit_error() -> AnalysisLimitError:
+    return AnalysisLimitError(
+        "This text takes too much time or memory to analyse.", remedy="Make it shorter or simpler."
+    )
+
+
 class _Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None  # noqa: S101
@@ -110,10 +122,10 @@ class _Process:
         self._responses = process.stdout
 
     @classmethod
-    async def start(cls) -> _Process:
+    async def start(cls, cpu_seconds: float) -> _Process:
         process = cls(
             await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "aaiclick.server.analysis_process",
+                sys.executable, "-m", "aaiclick.server.analysis_process", str(cpu_seconds),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             )
         )  # fmt: skip
@@ -142,5 +154,6 @@ class _Process:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def wait(self) -> None:
-        await self._process.wait()
+    async def wait(self) -> int:
+        """The exit code; negative is a signal."""
+        return await self._process.wait()

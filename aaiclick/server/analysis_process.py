@@ -1,7 +1,8 @@
 """Child process that runs functions for the server, one at a time: `python -m aaiclick.server.analysis_process`.
 
 A frame is a length (4 bytes) and a pickle: (function, args, kwargs) on standard input, (is_error, result) on standard
-output. A call that takes more than CPU_SECONDS of processor time ends the process, whatever it does at that moment.
+output. A call that takes more processor time than the first argument says (seconds) ends the process, whatever it does
+at that moment.
 The parent trusts the functions and the child trusts the parent; what is hostile is the text in the arguments.
 """
 
@@ -17,7 +18,6 @@ from typing import Any, BinaryIO
 
 from aaiclick.catalog import analysis
 
-CPU_SECONDS = 5.0
 MEMORY_BYTES = 2 << 30
 NICE = 5
 LENGTH = struct.Struct("!I")
@@ -28,7 +28,7 @@ PRELOADED = (analysis,)
 
 
 def main() -> None:
-    requests = sys.stdin.buffer
+    requests, cpu_seconds = sys.stdin.buffer, float(sys.argv[1])
     with os.fdopen(os.dup(1), "wb") as responses:
         os.dup2(2, 1)  # what a library prints must not reach the parent as a frame
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -36,7 +36,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends this process
         write_frame(responses, None)
         while (request := read_frame(requests)) is not None:
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
             response = _call(*request)
             signal.setitimer(signal.ITIMER_PROF, 0)
             write_frame(responses, response)

@@ -1,0 +1,96 @@
+"""Child processes that analyse users' texts: limits of time, memory and number of calls, and isolation of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aaiclick.catalog import analysis
+from aaiclick.catalog.errors import DagError, QueryRefusedError
+from aaiclick.catalog.queries.dataset_sql import PhysicalTable
+from aaiclick.server.analysis_pool import CLIENT_WAITING, AnalysisLimitError, AnalysisPool, current_client
+from aaiclick.server.problems import TooManyRequestsError
+
+ENDLESS = (r"(a+)+$", "a" * 60 + "b")
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[AnalysisPool]:
+    pool = AnalysisPool(cpu_seconds=0.5)
+    with analysis.use_pool(pool):
+        yield pool
+    await pool.close()
+
+
+async def test_results_and_errors_come_from_another_process(pool: AnalysisPool) -> None:
+    assert await pool.run(os.getpid) != os.getpid()
+    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+    prepared = await analysis.prepare_query("SELECT a FROM d", {"d": PhysicalTable("t1", ("a",))})
+    assert "`t1`" in prepared.text
+    with pytest.raises(QueryRefusedError, match="not a SELECT"):
+        await analysis.datasets_read("DROP TABLE d")
+    with pytest.raises(DagError) as refused:
+        await analysis.load_dag("a: [", "mine.yaml")
+    assert refused.value.file == "mine.yaml"
+
+
+async def test_a_call_without_end_is_ended_and_the_next_one_works(pool: AnalysisPool) -> None:
+    with pytest.raises(AnalysisLimitError):
+        await pool.run(re.search, *ENDLESS)
+    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+
+
+async def test_a_call_that_takes_too_much_memory_is_ended(pool: AnalysisPool) -> None:
+    with pytest.raises(AnalysisLimitError):
+        await pool.run(bytearray, 4 << 30)
+    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+
+
+async def test_a_process_that_ended_is_replaced(pool: AnalysisPool) -> None:
+    with pytest.raises(AnalysisLimitError):
+        await pool.run(os._exit, 1)
+    first = await pool.run(os.getpid)
+    os.kill(first, 9)
+    assert await pool.run(os.getpid) != first
+
+
+async def test_a_client_has_a_limited_number_of_calls(pool: AnalysisPool) -> None:
+    results = await asyncio.gather(
+        *(pool.run(re.search, *ENDLESS) for _ in range(CLIENT_WAITING + 3)), return_exceptions=True
+    )
+    assert sum(isinstance(each, TooManyRequestsError) for each in results) == 3
+    assert sum(isinstance(each, AnalysisLimitError) for each in results) == CLIENT_WAITING
+
+
+async def test_one_client_does_not_take_all_processes(pool: AnalysisPool) -> None:
+    """The other client is answered before the first one's calls are."""
+
+    async def attack() -> None:
+        current_client.set("attacker")
+        with pytest.raises(AnalysisLimitError):
+            await pool.run(re.search, *ENDLESS)
+
+    async def ask() -> None:
+        current_client.set("other")
+        assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+
+    await asyncio.create_task(ask())  # its process is warm
+    attacks = [asyncio.create_task(attack()) for _ in range(CLIENT_WAITING)]
+    await asyncio.sleep(0)
+    await asyncio.create_task(ask())
+    assert not all(each.done() for each in attacks)
+    await asyncio.gather(*attacks)
+
+
+async def test_a_cancelled_call_ends_its_process(pool: AnalysisPool) -> None:
+    await pool.warm_up()
+    call = asyncio.create_task(pool.run(re.search, *ENDLESS))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
