@@ -13,10 +13,7 @@ from aaiclick.data.where import parse_where
 
 SCHEMA = {"d": ["a", "b", "c"]}
 SELECTS = {
-    "nested cross joins": (
-        "SELECT * FROM " + "(SELECT * FROM " * 35 + "d" + " CROSS JOIN d AS b)" * 35,
-        "columns|large",
-    ),
+    "nested subqueries": ("SELECT * FROM " + "(SELECT * FROM " * 40 + "d" + " CROSS JOIN d AS b)" * 40, "deeply"),
     "doubling names": (
         "WITH t0 AS (SELECT a FROM d), "
         + ", ".join(f"t{each} AS (SELECT * FROM t{each - 1} AS x CROSS JOIN t{each - 1} AS y)" for each in range(1, 40))
