@@ -80,8 +80,9 @@ def excerpt(log: str, attempt: int) -> list[str]:
     return (found.feed(log) + found.rest()).splitlines()[1:]
 
 
-@pytest.mark.parametrize("function", ["wait", "block", "sleep"])
-@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize(
+    ("function", "isolation"), [("wait", "none"), ("block", "none"), ("sleep", "none"), ("wait", "process")]
+)
 async def test_log_of_a_task_that_waits_has_its_last_line(speakers, function, isolation):
     path = speakers.directory / "ready"
     task_id = await speakers.enqueue(function, json.dumps({"path": str(path)}))
@@ -90,8 +91,7 @@ async def test_log_of_a_task_that_waits_has_its_last_line(speakers, function, is
     assert (await speakers.task(task_id))["log_path"] == str(log_of(speakers, task_id))
 
 
-@pytest.mark.parametrize("function", ["wait", "sleep"])
-@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize(("function", "isolation"), [("wait", "none"), ("sleep", "process")])
 async def test_log_of_a_killed_process_has_its_last_line(speakers, function, isolation):
     path = speakers.directory / "ready"
     task_id = await speakers.enqueue(function, json.dumps({"path": str(path)}), retry_policy=RETRY)
