@@ -14,3 +14,8 @@ if TYPE_CHECKING:
 async def clock(connection: Connection, now: datetime | None = None) -> datetime:
     """The time."""
     return await connection.fetchval(statement("clock"), now)
+
+
+async def uptime_seconds(connection: Connection) -> float:
+    """Seconds since PostgreSQL started."""
+    return await connection.fetchval(statement("uptime"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aaiclick.orchestration.retry import RetryPolicy
 from aaiclick.settings import get_settings
+from aaiclick.store.clock import uptime_seconds
 from aaiclick.store.upkeep import reap
 from aaiclick.store.workers import rebase_heartbeats, stop_dead_workers
 
@@ -16,11 +17,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aaiclick.loops")
 
+RESTART_GRACE_SECONDS = 2.0
+"""After a start of PostgreSQL workers reconnect within a quarter of a second and renew what they hold. Leases that ran
+out during the outage are theirs until then: an outage of PostgreSQL is not charged.
+"""
+
 
 async def run_once(
-    connection: Connection, *, worker_timeout_seconds: float | None = None, now: datetime | None = None
+    connection: Connection,
+    *,
+    worker_timeout_seconds: float | None = None,
+    restart_grace_seconds: float = RESTART_GRACE_SECONDS,
+    now: datetime | None = None,
 ) -> dict[str, int]:
     """One pass: `workers` that were found dead, `tasks` whose leases were taken away."""
+    if await uptime_seconds(connection) < restart_grace_seconds:
+        return {"workers": 0, "tasks": 0}
     timeout = worker_timeout_seconds or get_settings().worker_timeout_seconds
     if rebased := await rebase_heartbeats(connection, now=now):
         log.warning("PostgreSQL's clock was set back: %d leases are counted from now on.", rebased)

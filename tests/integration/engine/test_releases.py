@@ -6,7 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from aaiclick.store import control, queue
+from aaiclick.orchestration.loops import reaper
+from aaiclick.store import control, queue, supervision
+from aaiclick.store.clock import uptime_seconds
 from aaiclick.store.doctor import check_invariants
 from aaiclick.store.leases import MOST_RELEASES, MOST_RELEASES_SECONDS, RELEASE_CAP_SECONDS, Claim, Failure
 from tests.integration.engine.conftest import Engine
@@ -154,3 +156,19 @@ async def test_the_doctor_finds_uncharged_attempts_without_end(engine: Engine) -
     found = await check_invariants(engine.db)
     assert [(each.invariant, each.id) for each in found] == [("I12", engine.id("a"))]
     assert "200 attempts in a row ended uncharged" in found[0].finding
+
+
+async def test_nothing_is_reaped_right_after_a_start_of_postgresql(engine: Engine) -> None:
+    """Leases that ran out while it was down are renewed by their holders first."""
+    await engine.submit("a", max_attempts=1)
+    (claim,) = await engine.claim()
+    engine.shift = timedelta(minutes=10)
+    now = await engine.now()
+    assert await reaper.run_once(engine.db, restart_grace_seconds=1e9, now=now) == {"workers": 0, "tasks": 0}
+    await supervision.keep_leases(engine.db, [engine.worker_id], 3600)
+    assert (await reaper.run_once(engine.db, worker_timeout_seconds=3600, now=now))["tasks"] == 0
+    assert await engine.complete(claim) == {claim.lease.task_id}
+
+
+async def test_the_uptime_of_postgresql_is_known(engine: Engine) -> None:
+    assert 0 < await uptime_seconds(engine.db) < 86_400
