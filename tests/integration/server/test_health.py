@@ -24,8 +24,8 @@ FAILURES = {
     ],
     "stale_tasks": [LEASED.replace("$1", "-120")],
     "events": [
-        f"""INSERT INTO outbox (org_id, status, kind, payload, processed_at)
-        VALUES ('{DEFAULT_ORG_ID}', 'Failed', 'route_event', '{{}}', now())"""
+        f"""INSERT INTO outbox (org_id, status, kind, payload, processed_at, attempts, last_error)
+        VALUES ('{DEFAULT_ORG_ID}', 'Failed', 'route_event', '{{}}', now(), 1, 'no such dataset')"""
     ],
 }
 
