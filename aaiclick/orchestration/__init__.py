@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
+from aaiclick.orchestration.events import emit_event
 from aaiclick.orchestration.factories import (
     add_task_to_job,
     cancel_job,
@@ -61,6 +62,7 @@ __all__ = [
     "create_job",
     "create_task",
     "deregister_worker",
+    "emit_event",
     "enqueue",
     "enqueue_many",
     "get_current_context",

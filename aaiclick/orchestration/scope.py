@@ -29,6 +29,8 @@ class TaskScope:
     """Call a function as the task's own: on the loop, or in a thread that ends when the task must."""
     redactor: Redactor = field(default_factory=Redactor)
     """Hides the secrets that the attempt was given."""
+    emit: Callable[[Any, str, str | None], Awaitable[None]] | None = None
+    """Publish rows and emit their event while the task runs: rows, cursor, output. Set for sources of DAGs."""
     effects: str | None = None
     """What the completion writes besides the result (`Success.effects`); whoever runs in here sets it."""
 

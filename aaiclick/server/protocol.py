@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, StringConstraints, model_validator
 
+from aaiclick.orchestration.events import MAX_CURSOR_CHARACTERS
 from aaiclick.orchestration.loops.keeper import TERM_SECONDS
 from aaiclick.server.shapes import (
     MANY,
@@ -254,6 +255,15 @@ class Publication(GenerationAsk):
     ticket: Id
     table: TableName
     rows: Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class Emission(OneLease):
+    """Updates that a source has published while it runs, to be routed at once."""
+
+    cursor: Annotated[Words, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARACTERS)] = Field(
+        description="Identifies the update: emitted again, it starts nothing twice"
+    )
+    effects: EffectsForm
 
 
 class DefinitionOut(BaseModel):

@@ -19,7 +19,8 @@ from uuid import UUID
 
 from aaiclick import faults
 from aaiclick.errors import LeaseLost
-from aaiclick.store.catalog_events import Event, emit
+from aaiclick.store.catalog_events import Event, count_events, emit
+from aaiclick.store.deadlocks import again
 from aaiclick.store.leases import Lease
 from aaiclick.store.statements import statement
 
@@ -216,9 +217,7 @@ async def leave_behind(
     completed: list[tuple[asyncpg.Record, dict[str, Any]]] = [
         (row, json.loads(effects[row["id"]])) for row in ended if row["status"] == "COMPLETED" and row["id"] in effects
     ]
-    generations = {update["generation"] for _, left in completed for update in left["updates"]}
-    if generations:
-        await connection.execute(statement("lock_generations"), list(generations))
+    await _lock_generations(connection, [left for _, left in completed])
     for row, left in completed:
         await connection.execute(
             statement("set_outputs"), row["id"], json.dumps(left["outputs"]), json.dumps(left["input_versions"])
@@ -227,21 +226,59 @@ async def leave_behind(
             datasets, partitions, versions = zip(*left["inputs"], strict=True)
             moments = [datetime.fromisoformat(each) for each in versions]
             await connection.execute(statement("keep_inputs"), row["id"], list(datasets), list(partitions), moments)
-        for definition, key, state in left["states"]:
-            await connection.execute(statement("put_state"), row["org_id"], definition, key, json.dumps(state))
-        for dataset, edges in left["lineage"].items():
-            await _keep_lineage(connection, UUID(dataset), edges, left["definition"])
-        for update in left["updates"]:
-            await _record(connection, row["id"], update)
-            if update["changed"] is not None and row["job_id"] is not None:
-                build = left["build"]
-                events.append(
-                    Event(
-                        row["org_id"], row["job_id"], UUID(update["dataset"]), UUID(update["generation"]),
-                        tuple(update["changed"]), None if build is None else UUID(build), cursor=str(update["ticket"]),
-                    )
-                )  # fmt: skip
+        events += await _write_updates(connection, row, left)
     return await emit(connection, events)
+
+
+async def emit_updates(connection: Connection, lease: Lease, effects: str, cursor: str) -> None:
+    """Write the updates of a task that still runs, and emit their events; raises LeaseLost.
+
+    The caller has put the rows in place. The commit waits for the disk: the task goes on as soon as it has the answer.
+    """
+
+    async def work() -> None:
+        async with faults.transaction(connection, "emit"):
+            await connection.execute(statement("lock_job_of_task"), lease.task_id)
+            row = await connection.fetchrow(statement("hold_emitter"), lease.task_id, lease.attempt, lease.token)
+            if row is None:
+                raise LeaseLost(
+                    f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; no event was emitted.",
+                    remedy="Stop: another attempt is at work or has finished.",
+                )
+            left = json.loads(effects)
+            await _lock_generations(connection, [left])
+            await count_events(connection, await emit(connection, await _write_updates(connection, row, left, cursor)))
+
+    await again(work)
+
+
+async def _lock_generations(connection: Connection, effects: Sequence[Mapping[str, Any]]) -> None:
+    generations = {update["generation"] for left in effects for update in left["updates"]}
+    if generations:
+        await connection.execute(statement("lock_generations"), list(generations))
+
+
+async def _write_updates(
+    connection: Connection, row: asyncpg.Record, left: Mapping[str, Any], cursor: str | None = None
+) -> list[Event]:
+    """Write states, lineage and updates of a task; returns the events to emit."""
+    events: list[Event] = []
+    for definition, key, state in left["states"]:
+        await connection.execute(statement("put_state"), row["org_id"], definition, key, json.dumps(state))
+    for dataset, edges in left["lineage"].items():
+        await _keep_lineage(connection, UUID(dataset), edges, left["definition"])
+    for update in left["updates"]:
+        await _record(connection, row["id"], update)
+        if update["changed"] is not None and row["job_id"] is not None:
+            build = left["build"]
+            events.append(
+                Event(
+                    row["org_id"], row["job_id"], UUID(update["dataset"]), UUID(update["generation"]),
+                    tuple(update["changed"]), None if build is None else UUID(build),
+                    cursor=f"ticket-{update['ticket']}" if cursor is None else cursor,
+                )
+            )  # fmt: skip
+    return events
 
 
 async def _keep_lineage(

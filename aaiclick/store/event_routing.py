@@ -11,6 +11,7 @@ other tasks of the job have ended. `outbox.retry_events` puts it back.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import Counter
@@ -41,6 +42,8 @@ BACKOFF_FACTOR = 5
 """The n-th failure is followed by a pause of BACKOFF_SECONDS · BACKOFF_FACTOR^(n - 1): 1, 5, 25 and 125 s."""
 
 MAX_ERROR_CHARACTERS = 2000
+MAX_KEY_CHARACTERS = 600
+KEY_PREFIX_CHARACTERS = 150
 
 INSTALLATION_ERRORS = (
     OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError,
@@ -213,11 +216,18 @@ def _make_tasks(
         told = f'{prefix}, "update": "{event}"'
         for tasks, partitions in readers:
             if partitions is None:
-                tasks.add(place, job, f"cursor:{key}", told + "}")
+                tasks.add(place, job, _dedupe_key(f"cursor:{key}"), told + "}")
                 place += 1
                 continue
             for partition in partitions:
                 of_it = f'{told}, "partition": {json.dumps(partition)}}}'
-                tasks.add(place, job, f"partition:{key}:{partition}", of_it, partition)
+                tasks.add(place, job, _dedupe_key(f"partition:{key}:{partition}"), of_it, partition)
                 place += 1
     return [tasks for tasks in batches.values() if tasks.places]
+
+
+def _dedupe_key(key: str) -> str:
+    """The key itself, or a hash of one that is too long for the index."""
+    if len(key) <= MAX_KEY_CHARACTERS:
+        return key
+    return f"{key[:KEY_PREFIX_CHARACTERS]}…sha256:{hashlib.sha256(key.encode()).hexdigest()}"

@@ -37,6 +37,7 @@ PUBLIC = {
         "create_job",
         "create_task",
         "deregister_worker",
+        "emit_event",
         "enqueue",
         "enqueue_many",
         "get_current_context",

@@ -33,6 +33,16 @@ async def checked_effects(connection: Connection, task: asyncpg.Record | None, e
     return json.dumps(effects)
 
 
+async def checked_emission(connection: Connection, task: asyncpg.Record | None, effects: Mapping[str, Any]) -> str:
+    """The same for updates that a source emits while it runs."""
+    checked = await checked_effects(connection, task, effects)
+    assert task is not None  # noqa: S101  (it was checked)
+    work = await find_work(connection, task["definition_id"])
+    if work.spec.activation != "source":
+        raise DatasetError(f"{work.dag_name}.{work.name} is not a source: only sources emit events while they run.")
+    return checked
+
+
 async def _untaken(connection: Connection, effects: Mapping[str, Any]) -> str | None:
     """A ticket that nobody took would stand above all that come after it."""
     highest = max((int(each["ticket"]) for each in effects["updates"]), default=0)

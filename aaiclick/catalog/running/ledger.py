@@ -7,6 +7,7 @@ the generation are locked: a worker without a database has its server do that.
 from __future__ import annotations
 
 import importlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.scope import TaskScope
 from aaiclick.orchestration.transport import forms
 from aaiclick.store import catalog_runs, loose_files
+from aaiclick.store.catalog_runs import Effects
 from aaiclick.targets import ServerTarget
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ class Ledger(ABC):
     @abstractmethod
     async def publish(self, place: Place, staged: storage.Staged, ticket: int, slice_key: str) -> bool:
         """Put staged rows in place; False if newer ones are there. Raises LeaseLost."""
+
+    @abstractmethod
+    async def emit(self, effects: Effects, cursor: str) -> None:
+        """Record updates that were published, and emit their events, while the task runs. Raises LeaseLost."""
 
 
 def ledger_of(scope: TaskScope) -> Ledger:
@@ -109,6 +115,10 @@ class DirectLedger(Ledger):
             return await publish(
                 connection, data.client, self._scope.lease, place, staged, ticket, slice_key, data.query_id()
             )
+
+    async def emit(self, effects: Effects, cursor: str) -> None:
+        async with get_current_context().connection() as connection:
+            await catalog_runs.emit_updates(connection, self._scope.lease, effects.to_json(), cursor)
 
 
 async def publish(
@@ -182,6 +192,9 @@ class RemoteLedger(Ledger):
             rows=staged.rows,
         )  # fmt: skip
         return bool(answer["published"])
+
+    async def emit(self, effects: Effects, cursor: str) -> None:
+        await self._ask("events", cursor=cursor, effects=json.loads(effects.to_json()))
 
     async def _ask(self, what: str, **body: Any) -> Any:
         return await self._remote.ask(f"/v1/task/{what}", lease=self._lease, **body)

@@ -7,10 +7,12 @@ again: it finds the same inputs or newer ones, and replaces what was put in plac
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -68,6 +70,8 @@ class _Task:
         self.states: dict[str, dict[str, Any]] = {}
         self.updates: dict[str, Update] = {}
         self.was_reset = False
+        self.emitting = asyncio.Lock()
+        self.has_emitted = False
 
     async def run(self) -> None:
         definition = default_registry().find(self.work.spec.operator)
@@ -90,8 +94,7 @@ class _Task:
                 self.effects.outputs["waits"] = str(reason)
         self.effects.updates = list(self.updates.values())
         self.effects.states += [(str(self.work.memory), key, state) for key, state in self.states.items()]
-        if self.was_reset:
-            self.effects.states.append((str(self.work.id), BOOTSTRAP, {"reset_by": str(self.scope.lease.task_id)}))
+        self.effects.states += self._reset_states()
         self._note_inputs(keys if driver is not None else [""], driver)
 
     def lost(self, error: ObjectNotFoundError) -> PermanentError | None:
@@ -123,20 +126,53 @@ class _Task:
         of_these = await made_of(self.ledger, self.work, run.driver, run.partition)
         if of_these is not None and await self._reuse(run.partition, of_these):
             return
+        if self.work.spec.activation == "source":
+            self.scope.emit = partial(self._emit, run)
         produced = await runner(run)
+        self.scope.emit = None
+        if self.has_emitted:
+            ticket = await self.ledger.take_ticket()  # what is returned is newer than what was emitted
         attached = [name for name, (_, place) in self.work.outputs.items() if is_foreign(place.table)]
         for name, value in (dict.fromkeys(attached) | dict(produced)).items():
-            if name not in self.work.outputs:
+            self._require_output(name)
+            update = await self._publish(run, name, value, ticket, of_these)
+            if update is not None:
+                self.updates[name] = _merged(self.updates.get(name), update)
+
+    async def _publish(
+        self, run: OperatorRun, name: str, value: Any, ticket: int, made_of: str | None
+    ) -> Update | None:
+        """Publish what the operator gave for an output; returns what to record of that, None if nothing is new."""
+        if is_foreign(self.work.outputs[name][1].table):
+            return await self._attach(name, value, ticket, made_of)
+        rows = await run.rows(value) or self._no_rows(name)
+        return None if rows is None else await self._update(name, rows, ticket, run.partition, made_of)
+
+    def _require_output(self, name: str) -> None:
+        if name not in self.work.outputs:
+            raise OperatorError(f"The job {self.work.name!r} has no output {name!r:.60}.", remedy="Add it to outputs.")
+
+    async def _emit(self, run: OperatorRun, value: Any, cursor: str, output: str | None) -> None:
+        """Publish rows and emit their event while the operator runs; one at a time."""
+        async with self.emitting:
+            if output is None and len(self.work.outputs) != 1:
                 raise OperatorError(
-                    f"The job {self.work.name!r} has no output {name!r:.60}.", remedy="Add it to outputs."
+                    f"The job {self.work.name!r} has {len(self.work.outputs)} outputs.", remedy="Name one: output='…'."
                 )
-            if name in attached:
-                await self._attach(name, value, ticket, of_these)
-                continue
-            rows = await run.rows(value)
-            rows = rows or self._no_rows(name)
-            if rows is not None:
-                await self._update(name, rows, ticket, run.partition, of_these)
+            name = output or next(iter(self.work.outputs))
+            self._require_output(name)
+            ticket = await self.ledger.take_ticket()
+            self.work = await self.ledger.work(self.work.id)  # the columns and files that the last one left
+            update = await self._publish(run, name, value, ticket, None)
+            if update is None:
+                return
+            lineage, self.effects.lineage = self.effects.lineage, {}
+            emitted = Effects(
+                definition=str(self.work.id), build=self.event.get("build"), updates=[update], lineage=lineage,
+                states=self._reset_states(),
+            )  # fmt: skip
+            self.has_emitted = True
+            await self.ledger.emit(emitted, cursor)
 
     def _places(self) -> list[Place]:
         return [*self.work.inputs.values(), *(place for _, place in self.work.outputs.values())]
@@ -186,6 +222,11 @@ class _Task:
                     await self.ledger.publish(place, nothing, await self.ledger.take_ticket(), "")
             self.was_reset = True
 
+    def _reset_states(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """The state that says that this run has emptied the outputs."""
+        reset_by = {"reset_by": str(self.scope.lease.task_id)}
+        return [(str(self.work.id), BOOTSTRAP, reset_by)] if self.was_reset else []
+
     # --- reuse --------------------------------------------------------------------------------------------------------
 
     async def _reuse(self, key: str, made_of: str) -> bool:
@@ -209,7 +250,8 @@ class _Task:
             return None
         return Rows(f"SELECT * FROM ({place.physical().select()}) WHERE false")  # noqa: S608
 
-    async def _update(self, name: str, rows: Rows, ticket: int, key: str, made_of: str | None) -> None:
+    async def _update(self, name: str, rows: Rows, ticket: int, key: str, made_of: str | None) -> Update | None:
+        """Put rows in place; returns what to record of that, None if newer ones are there."""
         output, place = self.work.outputs[name]
         context = get_data_context()
         select = await _promised(context, rows.select, output)
@@ -222,12 +264,13 @@ class _Task:
                 staging = await self._written(place, staging, ticket, slice_key)
             if not await self.ledger.publish(place, staging, ticket, slice_key):
                 self.effects.outputs[name] = {"superseded": True}
-                return
-            await self._note_update(name, place, staging, ticket, slice_key, made_of, touched)
+                return None
+            update = await self._describe_update(name, place, staging, ticket, slice_key, made_of, touched)
         if place.layout is None or place.layout.columns != staging.layout.columns:
             self._note_lineage(output, place, rows)
+        return update
 
-    async def _attach(self, name: str, value: Any, ticket: int, made_of: str | None) -> None:
+    async def _attach(self, name: str, value: Any, ticket: int, made_of: str | None) -> Update | None:
         """Record the files that another program, or the job's own function, has written."""
         if value is not None:
             raise OperatorError(
@@ -240,10 +283,9 @@ class _Task:
         staging = await foreign.look(context, layout, locations)
         if not await self.ledger.publish(place, staging, ticket, ""):
             self.effects.outputs[name] = {"superseded": True}
-            return
-        await self._note_update(name, place, staging, ticket, "", made_of, set())
-        if not self.updates[name].changed:  # the same files as before
-            self.updates[name] = replace(self.updates[name], changed=None)
+            return None
+        update = await self._describe_update(name, place, staging, ticket, "", made_of, set())
+        return update if update.changed else replace(update, changed=None)  # None: the same files as before
 
     async def _there(self, place: Place, layout: storage.Layout, slice_key: str) -> tuple[storage.Columns, str]:
         """The columns of the rows that an update joins, and a SELECT of those that it may replace; none: ''."""
@@ -274,7 +316,7 @@ class _Task:
         count = staging.rows if not merged else await storage.count(context, select)
         return replace(staging, file=parquet.File(name, slice_key, count), merged=merged)
 
-    async def _note_update(
+    async def _describe_update(
         self,
         name: str,
         place: Place,
@@ -283,7 +325,7 @@ class _Task:
         key: str,
         made_of: str | None,
         touched: set[str],
-    ) -> None:
+    ) -> Update:
         layout = staging.layout
         known = await self.ledger.partitions(place.generation)
         partitions: list[PartitionUpdate]
@@ -313,9 +355,9 @@ class _Task:
             str(place.dataset), str(place.generation), ticket, layout.to_json(), layout.schema_hash, tuple(partitions),
             rows, layout.mode == "replace", None if changed is None else tuple(changed),
         )  # fmt: skip
-        self.updates[name] = _merged(self.updates.get(name), update)
         said = self.effects.outputs.setdefault(name, {"rows": 0, "ticket": str(ticket)})
         said["rows"] = said.get("rows", 0) + staging.rows
+        return update
 
     async def _appended_rows(self, place: Place, layout: storage.Layout) -> int | None:
         context = get_data_context()

@@ -37,7 +37,12 @@ LOG_BYTES = 1_000_000
 QUEUES_AT_ONCE = 1_000
 
 
-COMMITS = {"/v1/task/start": "start", "/v1/task/add": "add", "/v1/worker/keep": "keep_leases"}
+COMMITS = {
+    "/v1/task/start": "start",
+    "/v1/task/add": "add",
+    "/v1/task/events": "emit",
+    "/v1/worker/keep": "keep_leases",
+}
 """Requests by the commit that they ask for, as faults on purpose call it; see `_commit`."""
 
 

@@ -6,17 +6,20 @@ Everything is asked under the lease of the attempt, and seen behind the wall of 
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from fastapi import Response
 
+from aaiclick.catalog.running.effects import checked_emission
 from aaiclick.catalog.running.ledger import publish as publish_rows
 from aaiclick.catalog.running.parquet import in_files
 from aaiclick.catalog.running.storage import Layout, Staged
 from aaiclick.catalog.running.work import Place, Work, find_work
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.orchestration.events import check_cursor
 from aaiclick.server import protocol
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import reading
@@ -100,6 +103,18 @@ async def publish(call: Caller, body: protocol.Publication) -> protocol.Publishe
         client = await connect_clickhouse(await call.service.clickhouse(call.principal.org_id))
         done = await publish_rows(connection, client, lease, place, staged, int(body.ticket), body.partition)
     return protocol.Published(published=done)
+
+
+@routes.post("/v1/task/events", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def events(call: Caller, body: protocol.Emission) -> None:
+    """Emit events of what a source has published while it runs; the same cursor again starts nothing twice."""
+    lease = await _held(call, body)
+    check_cursor(body.cursor)
+    async with call.service.owner() as connection:  # the task is of the caller's org; tickets belong to no org
+        task = await reads.get_task(connection, lease.task_id)
+        effects = await checked_emission(connection, task, body.effects.model_dump(mode="json"))
+    async with reading(call) as connection:
+        await catalog_runs.emit_updates(connection, lease, effects, body.cursor)
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------

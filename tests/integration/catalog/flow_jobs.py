@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from aaiclick.data import Object, col
+from aaiclick.orchestration import emit_event
 
 
 def fetch(event, days=2):
@@ -48,3 +49,17 @@ async def wait_for_file(event):
     while not path.exists():  # noqa: ASYNC110, ASYNC240
         await asyncio.sleep(0.02)
     return event["payload"].get("rows", [])
+
+
+async def emit_batches(event, batches=(), path=None, returned=None):
+    """Emit batches, each under its cursor, then wait for a file."""
+    payload = {"batches": batches, "path": path, "returned": returned} | (event.get("payload") or {})
+    for cursor, rows in payload["batches"]:
+        await emit_event(rows, cursor=cursor)
+    if payload["path"] is not None:
+        await wait_for_file({"payload": payload})
+    return payload["returned"]
+
+
+async def emit_from_reactive(raw: Object) -> None:
+    await emit_event([{"id": 1}], cursor="1")

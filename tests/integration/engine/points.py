@@ -6,6 +6,7 @@ carried between the two is plain values.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from aaiclick.store import (
     users,
     workers,
 )
-from aaiclick.store.catalog_runs import publishing
+from aaiclick.store.catalog_runs import emit_updates, publishing
 from aaiclick.store.catalog_sources import start_source
 from aaiclick.store.claims import heartbeat, promote
 from aaiclick.store.enqueue import COPIED_FROM, enqueue_tasks, enqueue_with_tables
@@ -201,6 +202,24 @@ async def short_lease(db: Any) -> State:
     state = await claimed(item)(db)
     await db.execute("UPDATE tasks SET lease_seconds = $1", LONG_SECONDS)
     return state
+
+
+async def emitting(db: Any) -> State:
+    """A source that runs, and an update of its output."""
+    await deployed(db)
+    await start_source(db, DEFAULT_ORG_ID, "points", None, {"kind": "manual"})
+    state = await worker(db)
+    await claim(db, state)
+    found = await db.fetchrow(
+        "SELECT p.dataset_uuid, p.dataset_version FROM dag_version_datasets p JOIN datasets d ON d.id = p.dataset_uuid "
+        "WHERE d.name = 'points.raw'"
+    )
+    update = {
+        "dataset": str(found["dataset_uuid"]), "generation": str(found["dataset_version"]), "ticket": 1, "columns": {},
+        "schema_hash": "h", "partitions": [], "rows": 1, "whole": False, "changed": [""],
+    }  # fmt: skip
+    effects = {"definition": "", "build": None, "states": [], "lineage": {}, "updates": [update]}
+    return state | {"effects": json.dumps(effects)}
 
 
 async def generation(db: Any) -> State:
@@ -554,6 +573,10 @@ SCENARIOS = {
     "backfill": Scenario(deployed, backfill, DAG_JOBS),
     "publish": Scenario(
         generation, publish, asks("SELECT count(*) FROM dataset_partitions WHERE partition_key = 'p'", is_=1)
+    ),
+    "emit": Scenario(
+        emitting, lambda db, state: emit_updates(db, state["lease"], state["effects"], "1"),
+        asks("SELECT count(*) > 0 AND (SELECT open_events > 0 FROM jobs) FROM outbox WHERE cursor = '1'"),
     ),
     "route_around": Scenario(
         poisoned, lambda db, _: event_routing.route(db),

@@ -180,3 +180,45 @@ def test_who_lost_the_lease_of_a_task_of_a_dag_writes_nothing(site, hand) -> Non
     assert left_behind(site) == before
     assert hand.say("/v1/task/complete", lease=new, effects=good).status_code == 204
     assert left_behind(site) != before
+
+
+def test_emissions_are_fenced_and_limited_to_what_the_source_makes(site, hand) -> None:
+    definition, generation = deploy(site, "emitting")
+    elsewhere, others = deploy(site, "not-emitting")
+    lease = claim_of_dag(site, hand, "emitting")
+    [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
+    [other] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(others))
+    ticket = int(hand.say("/v1/task/ticket", lease=lease).json()["ticket"])
+    update = {
+        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": ticket, "columns": {},
+        "schema_hash": "h", "partitions": [{"key": "", "rows": 1}], "changed": [""],
+    }  # fmt: skip
+
+    def emit(lease=lease, cursor="1", client=hand, definition=definition, **changes: Any):
+        effects = {"definition": definition, "updates": [update | changes]}
+        return client.say("/v1/task/events", lease=lease, cursor=cursor, effects=effects)
+
+    before = left_behind(site)
+    refused = {
+        "another token": emit(lease=lease | {"token": str(uuid4())}),
+        "another attempt": emit(lease=lease | {"attempt": lease["attempt"] + 1}),
+        "another org": emit(client=Hand(site, "other-worker")),
+        "another definition": emit(definition=elsewhere),
+        "another dataset": emit(dataset=str(other["dataset_uuid"]), generation=others),
+        "another generation": emit(generation=others),
+        "a partition": emit(partitions=[{"key": "de", "rows": 1}]),
+        "a future ticket": emit(ticket=2**62),
+        "no cursor": emit(cursor=""),
+        "a reserved cursor": emit(cursor="ticket-1"),
+        "a long cursor": emit(cursor="x" * 501),
+    }
+    assert {
+        name: answer.status_code for name, answer in refused.items() if answer.status_code not in (404, 409, 422)
+    } == {}
+    assert left_behind(site) == before
+    assert emit().status_code == 204
+    assert emit().status_code == 204, "it may be repeated"
+    events = site.sql("SELECT job_id, cursor FROM outbox WHERE ordering_key = $1", generation)
+    assert [each["cursor"] for each in events] == ["1", "1"]
+    assert hand.say("/v1/task/complete", lease=lease, effects={"definition": definition}).status_code == 200
+    assert emit().json()["code"] == "lease_lost"
