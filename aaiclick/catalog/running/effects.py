@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.running.parquet import in_files
+from aaiclick.catalog.running.storage import Layout
 from aaiclick.catalog.running.work import Work, find_work
 from aaiclick.store import catalog_runs
 
@@ -27,7 +28,7 @@ async def checked_effects(connection: Connection, task: asyncpg.Record | None, e
         raise DatasetError("Only tasks of a DAG leave anything behind in datasets.")
     work = await find_work(connection, task["definition_id"])
     event: Mapping[str, Any] = json.loads(task["kwargs"]).get("event") or {}
-    strange = foreign(work, event, effects) or await _untaken(connection, effects)
+    strange = foreign(work, event, effects) or await _untaken(connection, effects) or _unreadable(effects)
     if strange is not None:
         raise DatasetError(f"The task {task['id']} of {work.dag_name}.{work.name} may not write {strange}.")
     return json.dumps(effects)
@@ -48,6 +49,16 @@ async def _untaken(connection: Connection, effects: Mapping[str, Any]) -> str | 
     highest = max((int(each["ticket"]) for each in effects["updates"]), default=0)
     if highest and highest > await catalog_runs.last_ticket(connection):
         return f"with the ticket {highest}, which was never taken"
+    return None
+
+
+def _unreadable(effects: Mapping[str, Any]) -> str | None:
+    """Columns that are not a layout would be stored, and every later reader of the generation would fail."""
+    for update in effects["updates"]:
+        try:
+            Layout.from_json(update["columns"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return f"columns of the dataset {update['dataset']} that cannot be read"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
+from aaiclick.catalog.running.storage import Layout
 from tests.integration.server.hand import Hand, show
 
 DAG = """
@@ -77,6 +78,7 @@ def test_rows_are_put_in_place_with_a_ticket_that_was_taken(site, hand) -> None:
     assert (refused.status_code, "never taken" in refused.text) == (422, True), refused.text
 
 
+LAYOUT = Layout((("a", "Int64"),), "replace").to_json()
 LEFT_BEHIND = ("dataset_partitions", "dataset_versions", "outbox", "column_lineage", "operator_state", "task_inputs")
 
 
@@ -190,7 +192,7 @@ def test_emissions_are_fenced_and_limited_to_what_the_source_makes(site, hand) -
     [other] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(others))
     ticket = int(hand.say("/v1/task/ticket", lease=lease).json()["ticket"])
     update = {
-        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": ticket, "columns": {},
+        "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": ticket, "columns": LAYOUT,
         "schema_hash": "h", "partitions": [{"key": "", "rows": 1}], "changed": [""],
     }  # fmt: skip
 
@@ -207,6 +209,7 @@ def test_emissions_are_fenced_and_limited_to_what_the_source_makes(site, hand) -
         "another dataset": emit(dataset=str(other["dataset_uuid"]), generation=others),
         "another generation": emit(generation=others),
         "a partition": emit(partitions=[{"key": "de", "rows": 1}]),
+        "no columns": emit(columns={}),
         "a future ticket": emit(ticket=2**62),
         "no cursor": emit(cursor=""),
         "a reserved cursor": emit(cursor="ticket-1"),
@@ -220,5 +223,5 @@ def test_emissions_are_fenced_and_limited_to_what_the_source_makes(site, hand) -
     assert emit().status_code == 204, "it may be repeated"
     events = site.sql("SELECT job_id, cursor FROM outbox WHERE ordering_key = $1", generation)
     assert [each["cursor"] for each in events] == ["1", "1"]
-    assert hand.say("/v1/task/complete", lease=lease, effects={"definition": definition}).status_code == 200
+    assert hand.say("/v1/task/complete", lease=lease, effects={"definition": definition}).status_code == 204
     assert emit().json()["code"] == "lease_lost"
