@@ -26,6 +26,7 @@ from aaiclick.cli.output import Row, named, note, output_option, print_record, p
 from aaiclick.cli.remote import of_org, reach
 from aaiclick.cli.tasks import task_facts
 from aaiclick.cli.watching import see_through
+from aaiclick.client import calls
 from aaiclick.errors import EXIT_FAILED, NotFoundError
 from aaiclick.orchestration import JobStatus, OrchContext
 from aaiclick.store import catalog_dags, catalog_sources, reads
@@ -208,6 +209,39 @@ def _version_line(row: Row) -> Row:
 
 def _version_facts(row: Row) -> Row:
     return named(row, ("id", "dag", "hash", "created_at", "ready_at", "serving_since"))
+
+
+@dag.command()
+@click.argument("name")
+@org_option
+@output_option
+def show(name: str, org: str, output: str) -> None:
+    """Show the jobs of the version that serves, and their states."""
+
+    async def work(connection: Connection) -> list[Row]:
+        found = await catalog_sources.list_definitions(connection, await org_id_of(connection, org), name)
+        return [dict(row) for row in found]
+
+    def ask(client: Client) -> list[Row]:
+        return remote.rows(of_org(client, org).call(calls.get(calls.named("dags", name, "definitions"))))
+
+    print_rows(reach(work, ask), output, _definition_line, lambda row: named(row, DEFINITION))
+
+
+DEFINITION = (
+    "name", "activation", "operator", "source", "status", "next_run_at", "last_event_at", "last_heartbeat", "paused_at",
+)  # fmt: skip
+
+
+def _definition_line(row: Row) -> Row:
+    return {
+        "job": row["name"],
+        "starts": row["source"] or "by updates",
+        "state": f"{row['status']} (paused)" if row["paused_at"] else row["status"],
+        "next": moment(row["next_run_at"]),
+        "last": moment(row["last_event_at"]),
+        "heartbeat": moment(row["last_heartbeat"]),
+    }
 
 
 @dag.command()

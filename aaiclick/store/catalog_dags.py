@@ -169,6 +169,7 @@ async def swap(
     moments = list(next_runs.values())
     await connection.execute(statement("schedule_definitions"), org_id, dag_name, version_id, list(next_runs), moments)
     await connection.execute(statement("pause_missing"), org_id, dag_name)
+    await connection.execute(statement("watch_sources"), None, org_id, dag_name)
 
 
 async def version_state(connection: Connection, version_id: UUID) -> asyncpg.Record:

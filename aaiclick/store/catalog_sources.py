@@ -28,9 +28,11 @@ async def resting_sources(connection: Connection, *, now: datetime | None = None
     return await connection.fetch(statement("resting_sources"), now)
 
 
-async def watch_sources(connection: Connection, *, now: datetime | None = None) -> int:
-    """See how sources that always run stand; returns how many have died."""
-    return int(await connection.fetchval(statement("watch_sources"), now))
+async def watch_sources(
+    connection: Connection, *, dag: tuple[UUID, str] | None = None, now: datetime | None = None
+) -> int:
+    """Set the status of sources by their tasks, of one DAG if org and name are given; returns how many have died."""
+    return int(await connection.fetchval(statement("watch_sources"), now, *(dag or (None, None))))
 
 
 async def schedule(connection: Connection, definition_id: UUID, next_run_at: datetime | None, started: bool) -> None:
@@ -48,6 +50,16 @@ async def sources_of(
 ) -> list[asyncpg.Record]:
     """The sources of the version of a DAG that serves."""
     return await connection.fetch(statement("source_definition"), org_id, dag_name, job_name)
+
+
+async def list_definitions(connection: Connection, org_id: UUID, dag_name: str) -> list[asyncpg.Record]:
+    """The definitions of the version that serves, with their states; raises NotFoundError if there is none."""
+    rows = await connection.fetch(statement("list_definitions"), org_id, dag_name)
+    if not rows:
+        raise NotFoundError(
+            f"No version of a DAG {dag_name!r:.80} serves.", remedy="'aaiclick dag versions' lists them."
+        )
+    return rows
 
 
 async def start_source(
@@ -86,13 +98,16 @@ async def pause_dag(connection: Connection, org_id: UUID, dag_name: str) -> None
     async with faults.transaction(connection, "pause_dag"):
         for task_type in await _set_paused(connection, org_id, dag_name, paused=True):
             await pauses.pause_type(connection, task_type, org_id)
+        await watch_sources(connection, dag=(org_id, dag_name))
 
 
 async def resume_dag(connection: Connection, org_id: UUID, dag_name: str) -> int:
     """Returns how many tasks had been set aside."""
     async with faults.transaction(connection, "resume_dag"):
         types = await _set_paused(connection, org_id, dag_name, paused=False)
-        return sum([await pauses.resume_type(connection, task_type, org_id) for task_type in types])
+        resumed = sum([await pauses.resume_type(connection, task_type, org_id) for task_type in types])
+        await watch_sources(connection, dag=(org_id, dag_name))
+        return resumed
 
 
 async def _set_paused(connection: Connection, org_id: UUID, dag_name: str, *, paused: bool) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Path
@@ -71,6 +71,20 @@ class Version(BaseModel):
     created_at: datetime
     ready_at: datetime | None = Field(description="When its datasets were filled")
     serving_since: datetime | None
+
+
+class Definition(BaseModel):
+    """A job definition: a node of a DAG, and its state."""
+
+    name: str
+    activation: Literal["source", "reactive"]
+    operator: str
+    source: str | None = Field(description="What starts a source: cron, webhook, manual, always_on")
+    status: Literal["Pending", "Running", "Dead", "Draining", "Idle"]
+    next_run_at: datetime | None
+    last_event_at: datetime | None = Field(description="When it was last given something to do")
+    last_heartbeat: datetime | None
+    paused_at: datetime | None = Field(description="When its DAG was paused")
 
 
 class Deployed(BaseModel):
@@ -176,6 +190,14 @@ async def versions(call: Caller, dag: DagName) -> list[Version]:
     if not rows:
         raise NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="GET /v1/dags lists them.")
     return [_version(row) for row in rows]
+
+
+@routes.get("/v1/dags/{dag}/definitions", Permission.READER)
+async def definitions(call: Caller, dag: DagName) -> list[Definition]:
+    """List the job definitions of the version that serves, with their states."""
+    async with reading(call) as connection:
+        rows = await catalog_sources.list_definitions(connection, call.principal.org_id, dag)
+    return [Definition(**row) for row in rows]
 
 
 @routes.post("/v1/dags/{dag}/rollback", Permission.WRITER)

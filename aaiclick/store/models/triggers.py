@@ -138,6 +138,60 @@ CREATE TRIGGER keep_reopened AFTER UPDATE ON {table} FOR EACH ROW
 WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('{kind}')
 """
 
+# The status of a source follows its tasks: of the task named, else of its newest; one that holds a lease comes first.
+# It never waits for a lock: a locked definition is left to the next pass of the scheduler (`watch_sources.sql`).
+# Returns whether the source has just died.
+_SOURCE_STATUS = """
+CREATE OR REPLACE FUNCTION aaiclick_set_source_status(source_id uuid, task_id bigint, clock timestamptz) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE d record; t record; other record; wanted boolean; state definition_status;
+BEGIN
+    SELECT f.org_id, f.dag_version_id, f.status, f.last_heartbeat, f.source ->> 'kind' AS kind INTO d
+    FROM job_definitions f WHERE f.id = source_id AND f.activation = 'source';
+    IF NOT FOUND THEN RETURN false; END IF;
+    wanted := EXISTS (
+        SELECT FROM dag_current_versions c WHERE c.dag_version_id = d.dag_version_id AND c.paused_at IS NULL);
+    SELECT k.status, k.lease_token, k.lease_expires_at, k.last_heartbeat, k.completed_at, k.failures INTO t FROM tasks k
+    WHERE k.id = coalesce(task_id, (
+        SELECT n.id FROM tasks n WHERE n.definition_id = source_id ORDER BY n.definition_id, n.id DESC LIMIT 1));
+    IF t.lease_token IS NULL AND d.status <> 'Pending' THEN
+        SELECT k.status, k.lease_token, k.lease_expires_at, k.last_heartbeat, k.completed_at, k.failures INTO other
+        FROM jobs j CROSS JOIN LATERAL (
+            SELECT * FROM tasks o WHERE o.job_id = j.id AND o.definition_id IS NOT DISTINCT FROM source_id
+              AND o.lease_token IS NOT NULL LIMIT 1) AS k
+        WHERE j.org_id = d.org_id AND j.completed_at IS NULL AND j.definition_id IS NOT DISTINCT FROM source_id LIMIT 1;
+        IF FOUND THEN t := other; END IF;
+    END IF;
+    state := CASE
+        WHEN t.lease_token IS NOT NULL AND NOT wanted THEN 'Draining'
+        WHEN t.lease_token IS NOT NULL AND t.lease_expires_at > clock THEN 'Running'
+        WHEN t.lease_token IS NOT NULL THEN 'Dead'
+        WHEN wanted AND t.status IS NOT NULL AND t.completed_at IS NULL AND t.failures > 0 THEN 'Dead'
+        WHEN wanted AND t.status IN ('FAILED', 'DEAD_LETTER') AND d.kind = 'always_on' THEN 'Dead'
+        ELSE 'Pending' END;
+    IF state = d.status AND coalesce(t.last_heartbeat, d.last_heartbeat) IS NOT DISTINCT FROM d.last_heartbeat THEN
+        RETURN false;
+    END IF;
+    PERFORM FROM job_definitions f WHERE f.id = source_id FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN RETURN false; END IF;
+    UPDATE job_definitions f SET status = state, last_heartbeat = coalesce(t.last_heartbeat, f.last_heartbeat),
+        updated_at = now() WHERE f.id = source_id;
+    RETURN state = 'Dead' AND d.status <> 'Dead';
+END $$
+"""
+
+_FOLLOW_SOURCE = """
+CREATE OR REPLACE FUNCTION aaiclick_follow_source() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM aaiclick_set_source_status(NEW.definition_id, NEW.id, now()); RETURN NULL; END $$
+"""
+
+# Tasks of sources are those of a definition that have no dedupe key. WHEN keeps all others out of plpgsql.
+_FOLLOW_SOURCE_TRIGGER = """
+CREATE TRIGGER source_status AFTER UPDATE ON tasks FOR EACH ROW
+WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS DISTINCT FROM NEW.status)
+EXECUTE FUNCTION aaiclick_follow_source()
+"""
+
 _DEFAULT_ORG = f"""
 INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAULT_ORG_SLUG}')
 """  # noqa: S608
@@ -149,7 +203,8 @@ def _statements() -> list[str]:
     keep = [_KEEP_COUNTS_TRIGGER.format(table=table) for table in ("jobs", "tasks", "task_attempts")]
     reopened = [_KEEP_REOPENED_TRIGGER.format(table=f"{kind}s", kind=f"{kind}_reopened") for kind in ("job", "task")]
     counts = [_BUCKET, _KEEP_COUNTS, *keep, _KEEP_REOPENED, *reopened]
-    return [_TOUCH, *touch, _FORGET, *forget, _COUNT, *_COUNT_TRIGGERS, *counts, _DEFAULT_ORG]
+    sources = [_SOURCE_STATUS, _FOLLOW_SOURCE, _FOLLOW_SOURCE_TRIGGER]
+    return [_TOUCH, *touch, _FORGET, *forget, _COUNT, *_COUNT_TRIGGERS, *counts, *sources, _DEFAULT_ORG]
 
 
 def attach() -> None:

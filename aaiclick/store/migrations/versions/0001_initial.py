@@ -43,7 +43,8 @@ def downgrade() -> None:
     op.execute(f"DROP TABLE {TABLES}")
     op.execute(
         "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), "
-        "aaiclick_org_id(), aaiclick_keep_counts(), aaiclick_keep_reopened(), aaiclick_bucket(float8)"
+        "aaiclick_org_id(), aaiclick_keep_counts(), aaiclick_keep_reopened(), aaiclick_bucket(float8), "
+        "aaiclick_follow_source(), aaiclick_set_source_status(uuid, bigint, timestamptz)"
     )
     op.execute("DROP SEQUENCE leader_terms, dataset_tickets")
     op.execute(f"DROP TYPE {TYPES}")

@@ -925,6 +925,50 @@ WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTIO
 CREATE TRIGGER keep_reopened AFTER UPDATE ON tasks FOR EACH ROW
 WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('task_reopened');
 
+CREATE OR REPLACE FUNCTION aaiclick_set_source_status(source_id uuid, task_id bigint, clock timestamptz) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE d record; t record; other record; wanted boolean; state definition_status;
+BEGIN
+    SELECT f.org_id, f.dag_version_id, f.status, f.last_heartbeat, f.source ->> 'kind' AS kind INTO d
+    FROM job_definitions f WHERE f.id = source_id AND f.activation = 'source';
+    IF NOT FOUND THEN RETURN false; END IF;
+    wanted := EXISTS (
+        SELECT FROM dag_current_versions c WHERE c.dag_version_id = d.dag_version_id AND c.paused_at IS NULL);
+    SELECT k.status, k.lease_token, k.lease_expires_at, k.last_heartbeat, k.completed_at, k.failures INTO t FROM tasks k
+    WHERE k.id = coalesce(task_id, (
+        SELECT n.id FROM tasks n WHERE n.definition_id = source_id ORDER BY n.definition_id, n.id DESC LIMIT 1));
+    IF t.lease_token IS NULL AND d.status <> 'Pending' THEN
+        SELECT k.status, k.lease_token, k.lease_expires_at, k.last_heartbeat, k.completed_at, k.failures INTO other
+        FROM jobs j CROSS JOIN LATERAL (
+            SELECT * FROM tasks o WHERE o.job_id = j.id AND o.definition_id IS NOT DISTINCT FROM source_id
+              AND o.lease_token IS NOT NULL LIMIT 1) AS k
+        WHERE j.org_id = d.org_id AND j.completed_at IS NULL AND j.definition_id IS NOT DISTINCT FROM source_id LIMIT 1;
+        IF FOUND THEN t := other; END IF;
+    END IF;
+    state := CASE
+        WHEN t.lease_token IS NOT NULL AND NOT wanted THEN 'Draining'
+        WHEN t.lease_token IS NOT NULL AND t.lease_expires_at > clock THEN 'Running'
+        WHEN t.lease_token IS NOT NULL THEN 'Dead'
+        WHEN wanted AND t.status IS NOT NULL AND t.completed_at IS NULL AND t.failures > 0 THEN 'Dead'
+        WHEN wanted AND t.status IN ('FAILED', 'DEAD_LETTER') AND d.kind = 'always_on' THEN 'Dead'
+        ELSE 'Pending' END;
+    IF state = d.status AND coalesce(t.last_heartbeat, d.last_heartbeat) IS NOT DISTINCT FROM d.last_heartbeat THEN
+        RETURN false;
+    END IF;
+    PERFORM FROM job_definitions f WHERE f.id = source_id FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN RETURN false; END IF;
+    UPDATE job_definitions f SET status = state, last_heartbeat = coalesce(t.last_heartbeat, f.last_heartbeat),
+        updated_at = now() WHERE f.id = source_id;
+    RETURN state = 'Dead' AND d.status <> 'Dead';
+END $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_follow_source() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM aaiclick_set_source_status(NEW.definition_id, NEW.id, now()); RETURN NULL; END $$;
+
+CREATE TRIGGER source_status AFTER UPDATE ON tasks FOR EACH ROW
+WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS DISTINCT FROM NEW.status)
+EXECUTE FUNCTION aaiclick_follow_source();
+
 -- What the API's role may see: rows of the org that its session names
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
 $$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$;
