@@ -22,7 +22,7 @@ CRON = 'source: {kind: cron, schedule: "0 6 * * *", missed: all}'
 KINDS = {
     "cron": CRON,
     "manual": "source: {kind: manual}",
-    "webhook": 'source: {kind: webhook, secret: s}\n    secrets: {s: "env:S"}',
+    "webhook": "source: {kind: webhook, secret: s}\n    secrets: {s: shop-signing}",
     "always_on": "source: {kind: always_on}",
 }
 
@@ -51,6 +51,7 @@ async def fail(shop, lease, *, permanent=False):
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_source_is_running_only_while_a_worker_runs_it(shop, kind):
+    await shop.grant("shop-signing", "sesame")
     await shop.deploy(dag_of(kind))
     assert await state(shop) == "Pending"
     job_id = await shop.fire()
@@ -68,6 +69,7 @@ async def test_a_source_is_running_only_while_a_worker_runs_it(shop, kind):
     ("kind", "after_failure"), [(kind, "Dead" if kind == "always_on" else "Pending") for kind in KINDS]
 )
 async def test_a_source_is_dead_while_a_failed_attempt_waits_for_the_next(shop, kind, after_failure):
+    await shop.grant("shop-signing", "sesame")
     await shop.deploy(dag_of(kind))
     await shop.fire()
     await fail(shop, await claim(shop))
