@@ -89,8 +89,8 @@ async def judge(connection: Connection, clickhouse: Client, directory: Path) -> 
     for row in await connection.fetch(TWICE):
         verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
     await _judge_leaders(verdict, connection)
-    for row in await connection.fetch("SELECT id FROM outbox WHERE processed_at IS NULL"):
-        verdict.outbox_left.append(f"I9: event {row['id']} waits in the outbox")
+    for row in await connection.fetch("SELECT id, status::text FROM outbox"):
+        verdict.outbox_left.append(f"I9: event {row['id']} is {row['status']} in the outbox")
     found = await violations(connection, clickhouse)
     verdict.orphans += [each for each in found if each.startswith("I8")]
     verdict.violated += [each for each in found if not each.startswith("I8")]
