@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ENGINE = "tests/integration/engine"
+SECRETS = "tests/integration/catalog/test_secrets_run.py"
 FOREIGN = "tests/integration/runtimes/test_foreign_parquet.py"
 CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
 ENDING = "tests/integration/catalog/test_kills.py::test_a_completion_whose_answer_is_lost_leaves_everything_behind_once"
@@ -183,6 +184,44 @@ MUTATIONS = (
         "greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second')",
         "coalesce($6::timestamptz, now()) - g.seconds * interval '1 second'",
         (f"{ENGINE}/test_outcomes.py::test_no_attempt_starts_before_it_was_claimed",),
+    ),
+    Mutation(
+        "secrets: the token of the lease, `secrets_of_task.sql`", f"{SQL}/secrets_of_task.sql",
+        "AND t.lease_token = $3", "AND $3::uuid IS NOT NULL",
+        (f"{SECRETS}::test_a_lease_that_is_lost_is_given_nothing",),
+    ),
+    Mutation(
+        "secrets: the organisation as associated data", "aaiclick/store/secret_keys.py", "str(org_id), name, host]",
+        "name, host]", (f"{SECRETS}::test_a_row_copied_from_another_organisation_cannot_be_decrypted",),
+    ),
+    Mutation(
+        "secrets: the host of each request", "aaiclick/catalog/running/fetching.py",
+        "            _check_hosts(request.url, hosts)\n", "",
+        (f"{SECRETS}::test_a_bound_secret_is_sent_to_its_host_only",),
+    ),
+    Mutation(
+        "secrets: headers and body of one origin", "aaiclick/catalog/running/fetching.py",
+        "if _origin(target) == _origin(request.url):", "if True:",
+        (f"{SECRETS}::test_headers_and_body_of_one_origin_are_not_sent_to_another",),
+    ),
+    Mutation(
+        "secrets: bound ones for http_fetch alone", "aaiclick/store/org_secrets.py",
+        'task["operator"] != SENDER or origin_of(task["url"] or "") != secret.host', "False",
+        ("tests/integration/server/test_secrets.py::test_a_bound_secret_is_given_to_a_request_to_its_host_only",),
+    ),
+    Mutation(
+        "secrets: redaction of logs", "aaiclick/orchestration/worker/logs.py",
+        "        text = self.redactor.redact(text)\n", "",
+        (f"{SECRETS}::test_no_secret_is_in_the_log_the_error_or_the_database",),
+    ),
+    Mutation(
+        "secrets: the organisation of a definition", "aaiclick/catalog/running/ledger.py",
+        "if work.org_id != self._scope.org_id:", "if False:",
+        (f"{SECRETS}::test_a_task_that_names_another_organisations_definition_finds_none",),
+    ),
+    Mutation(
+        "secrets: types in queries are types", "aaiclick/catalog/running/task.py", "if wrong is not None:", "if False:",
+        (f"{SECRETS}::test_a_type_that_is_none_reaches_no_query",),
     ),
 )  # fmt: skip
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import ClassVar
-from uuid import UUID
+from uuid import uuid4
 
 import pytest
 
@@ -15,8 +16,7 @@ from aaiclick.errors import LeaseLost, SecretError
 from aaiclick.orchestration import create_job, create_task, get_secret
 from aaiclick.orchestration.worker.trial import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store import org_secrets, orgs
-from aaiclick.store.leases import Lease
+from aaiclick.store import org_secrets, orgs, queue
 from aaiclick.store.secret_keys import KEY_FILE, new_key
 
 JOBS = "tests.integration.catalog.secret_jobs"
@@ -296,11 +296,16 @@ async def test_keys_of_the_environment_are_rotated_to_the_first(shop, monkeypatc
 
 async def test_a_lease_that_is_lost_is_given_nothing(shop):
     await shop.grant("key", "sesame")
-    job = await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
-    task = await shop.db.fetchval("SELECT id FROM tasks WHERE job_id = $1", job.id)
-    for token in (job.id, 0):
+    await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
+    worker = await queue.register_worker(shop.db, hostname="here", pid=1)
+    [claim] = await queue.claim(shop.db, worker_id=worker.id, limit=1, queues=[], lease_seconds=60)
+    assert (await org_secrets.task_secrets(shop.db, claim.lease, ["key"]))[0].value == "sesame"
+    for stale in (replace(claim.lease, token=uuid4()), replace(claim.lease, attempt=2)):
         with pytest.raises(LeaseLost):
-            await org_secrets.task_secrets(shop.db, Lease(task, 1, UUID(int=token)), ["key"])
+            await org_secrets.task_secrets(shop.db, stale, ["key"])
+    await queue.acknowledge(shop.db, worker_id=worker.id, releases=[claim.lease])
+    with pytest.raises(LeaseLost):
+        await org_secrets.task_secrets(shop.db, claim.lease, ["key"])
 
 
 async def test_a_type_that_is_none_reaches_no_query(shop, monkeypatch):
