@@ -39,6 +39,15 @@ async def give() -> object:
     return await create_object_from_value(ROWS)
 
 
+@pytest.fixture(autouse=True)
+def _named_module(monkeypatch):
+    """There are two organisations, so tasks run code of named modules only."""
+    monkeypatch.setenv("AAICLICK_TASK_MODULES", __name__)
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
 async def run_job(name: str):
     async with OrchContext():
         made = await create_job(name, create_task(give))

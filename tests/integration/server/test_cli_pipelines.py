@@ -126,7 +126,7 @@ def place(site, tmp_path, monkeypatch):
     (tmp_path / "far.yaml").write_text(DAG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    start = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5"]
+    start = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5", "--import", "far_tasks"]
     bare = {name: value for name, value in site.environment.items() if not name.startswith("AAICLICK_")}
     afar = {"AAICLICK_SERVER": site.server.url, "AAICLICK_API_KEY": site.keys["operator-worker"]}
     afar["AAICLICK_LOG_DIR"] = str(tmp_path / "logs")
