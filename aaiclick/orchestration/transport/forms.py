@@ -56,6 +56,7 @@ def payload_form(claim: Claim, worker_id: int, lease_seconds: float) -> Form:
         "lease_seconds": lease_seconds,
         "clickhouse": None,
         "no_clickhouse": None,
+        "clickhouse_unreachable": False,
     }
 
 
