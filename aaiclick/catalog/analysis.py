@@ -6,6 +6,7 @@ loop of a server. A server sets a pool (`use_pool`); the command line and worker
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -30,25 +31,30 @@ class Pool(Protocol):
 CACHED_CHARACTERS = 2_000_000
 """Texts of the DAGs in the cache."""
 
-_pools: list[Pool] = []
+_pools: list[tuple[asyncio.AbstractEventLoop, Pool]] = []
+"""With their event loops: a pool serves the loop that it was set in, and no other of the process."""
+
 _loaded: dict[str, Dag] = {}
 
 
 @contextmanager
 def use_pool(pool: Pool) -> Generator[None]:
-    """Analyse in this pool until the block ends."""
-    _pools.append(pool)
+    """Analyse in this pool until the block ends, in the running event loop."""
+    entry = asyncio.get_running_loop(), pool
+    _pools.append(entry)
     try:
         yield
     finally:
-        _pools.remove(pool)
+        _pools.remove(entry)
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of a function of a module, whose arguments and result can be pickled."""
-    if not _pools:
+    loop = asyncio.get_running_loop()
+    pool = next((pool for owner, pool in reversed(_pools) if owner is loop), None)
+    if pool is None:
         return function(*args, **kwargs)
-    return await _pools[-1].run(function, *args, **kwargs)
+    return await pool.run(function, *args, **kwargs)
 
 
 async def load_dag(text: str, file: str = "dag.yaml") -> Dag:

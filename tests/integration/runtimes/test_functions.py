@@ -198,7 +198,7 @@ async def test_an_event_is_what_task_fetch_answers_without_the_credential(cloud,
     assert answer.status_code == 200, fetched
     assert list(event) == list(fetched)
     assert event["clickhouse"] is None
-    credential = {"clickhouse", "no_clickhouse"}
+    credential = {"clickhouse", "no_clickhouse", "clickhouse_unreachable"}
     assert {name: value for name, value in event.items() if name not in credential} == {
         name: value for name, value in fetched.items() if name not in credential
     }
