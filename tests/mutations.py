@@ -207,7 +207,7 @@ MUTATIONS = (
     Mutation(
         "secrets: bound ones for http_fetch alone", "aaiclick/store/org_secrets.py",
         'task["operator"] != SENDER or origin_of(task["url"] or "") != secret.host', "False",
-        ("tests/integration/server/test_secrets.py::test_a_bound_secret_is_given_to_a_request_to_its_host_only",),
+        (f"{SECRETS}::test_a_bound_secret_is_given_to_no_code",),
     ),
     Mutation(
         "secrets: redaction of logs", "aaiclick/orchestration/worker/logs.py",
