@@ -12,7 +12,7 @@ from aaiclick.orchestration.planning import closure, make_plan
 from aaiclick.store.plan import NewTask
 from aaiclick.store.references import resolve, tables_in
 
-MANNER = ("queue", "priority", "max_attempts", "timeout_seconds", "concurrency_key", "concurrency_limit")
+MANNER = ("queue", "priority", "max_attempts", "timeout_seconds", "concurrency_key", "concurrency_limit", "critical")
 
 
 def graph_of(nodes: Sequence[Node]) -> dict[str, Any]:

@@ -99,6 +99,7 @@ def _options(
     concurrency_key: str | None = None,
     concurrency_limit: int | None = None,
     run_at: datetime | None = None,
+    critical: bool = True,
 ) -> dict[str, Any]:
     return {
         "max_attempts": None if retries is None else retries + 1,
@@ -109,6 +110,7 @@ def _options(
         "concurrency_key": concurrency_key,
         "concurrency_limit": concurrency_limit,
         "run_at": run_at,
+        "critical": critical,
     }
 
 
@@ -127,6 +129,7 @@ def task(
     concurrency_key: str | None = None,
     concurrency_limit: int | None = None,
     run_at: datetime | None = None,
+    critical: bool = True,
 ) -> _Decorator: ...
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function's calls tasks, with these options."""

@@ -126,9 +126,10 @@ class Task(Node):
     """One call of a function, to be made by some worker."""
 
     __slots__ = (
-        "attempt", "claimed_at", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "entrypoint",
-        "error", "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path", "max_attempts", "org_id",
-        "priority", "queue", "result", "retry_policy", "run_at", "started_at", "status", "timeout_seconds", "type",
+        "attempt", "claimed_at", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "critical",
+        "entrypoint", "error", "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path",
+        "max_attempts", "org_id", "priority", "queue", "result", "retry_policy", "run_at", "started_at", "status",
+        "timeout_seconds", "type",
         "worker_id",
     )  # fmt: skip
     kind = "task"
@@ -148,6 +149,7 @@ class Task(Node):
         run_at: datetime | None = None,
         concurrency_key: str | None = None,
         concurrency_limit: int | None = None,
+        critical: bool = True,
         id: int | None = None,  # noqa: A002  (the column's name)
     ) -> None:
         super().__init__(name or entrypoint, id)
@@ -162,6 +164,7 @@ class Task(Node):
         self.run_at = run_at
         self.concurrency_key = concurrency_key
         self.concurrency_limit = concurrency_limit
+        self.critical = critical
         self.idempotency_key: str | None = None
         self.group: Group | None = None
         self.group_id: int | None = None
@@ -186,8 +189,8 @@ class Task(Node):
         task = cls(row["entrypoint"] or row["type"], json.loads(row["kwargs"]), id=row["id"])
         for name in (
             "job_id", "group_id", "entrypoint", "type", "queue", "priority", "max_attempts", "timeout_seconds",
-            "concurrency_key", "concurrency_limit", "idempotency_key", "org_id", "attempt", "failures", "error",
-            "log_path", "worker_id", "created_at", "claimed_at", "started_at", "completed_at",
+            "concurrency_key", "concurrency_limit", "critical", "idempotency_key", "org_id", "attempt", "failures",
+            "error", "log_path", "worker_id", "created_at", "claimed_at", "started_at", "completed_at",
         ):  # fmt: skip
             setattr(task, name, row[name])
         task.run_at = row["available_at"]

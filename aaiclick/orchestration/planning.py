@@ -137,5 +137,6 @@ def _task(task: Task, max_attempts: int) -> tuple[NewTask, list[Task]]:
         task.idempotency_key,
         task.concurrency_key,
         task.concurrency_limit,
+        task.critical,
     )
     return new, needed

@@ -336,6 +336,7 @@ class NewTaskForm(Sent):
     idempotency_key: Key | None
     concurrency_key: Key | None
     concurrency_limit: Annotated[int, Field(ge=1, le=100_000)] | None
+    critical: bool = True
 
 
 class NewGroupForm(Sent):

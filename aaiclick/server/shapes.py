@@ -75,6 +75,7 @@ class Manner(Sent):
     retry_policy: RetryPolicy | None = None
     concurrency_key: Key | None = None
     concurrency_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    critical: bool = Field(default=True, description="Whether its final failure fails its job; else: dependents go on")
 
 
 class NewItem(Manner):

@@ -81,6 +81,6 @@ def _order(task: NewTask) -> tuple[str, str]:
 def _columns(tasks: Sequence[NewTask]) -> list[list[Any]]:
     names = (
         "id", "type", "entrypoint", "kwargs", "queue", "priority", "max_attempts", "timeout_seconds", "retry_policy",
-        "available_at", "idempotency_key", "concurrency_key", "concurrency_limit",
+        "available_at", "idempotency_key", "concurrency_key", "concurrency_limit", "critical",
     )  # fmt: skip
     return [[getattr(task, name) for task in tasks] for name in names]

@@ -41,9 +41,12 @@ class Loosened:
     hopeless: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
 
-async def discard(connection: Connection, ended: Sequence[asyncpg.Record], loosened: Loosened) -> None:
-    """Delete what other attempts of these tasks have added. The caller holds the graph lock of the job alone."""
-    ids, attempts = [row["id"] for row in ended], [row["attempt"] for row in ended]
+async def discard(connection: Connection, ended: Sequence[tuple[int, int]], loosened: Loosened) -> None:
+    """Delete what other attempts than these (task, attempt) have added; 0 is none: delete all.
+
+    The caller holds the graph lock of the job alone.
+    """
+    ids, attempts = [task_id for task_id, _ in ended], [attempt for _, attempt in ended]
     for row in await connection.fetch(statement("discard_additions"), ids, attempts):
         match row["kind"]:
             case "job":

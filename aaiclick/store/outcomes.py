@@ -189,13 +189,15 @@ async def _end(
                 failures.append(outcome)
             elif outcome is not None:
                 ended.append(outcome)
-    outgrown = [row for row in ended if row["stale"]]
+    outgrown = [(row["id"], row["attempt"]) for row in ended if row["stale"]]
     if releases:
         releases, exhausted = await _divide_releases(connection, releases, now)
         failures += exhausted
     if failures:
         limits = MOST_RELEASES, MOST_RELEASES_SECONDS, RELEASE_CAP_SECONDS
-        ended += await connection.fetch(statement("fail"), *_failure_columns(failures), now, *limits)
+        failed = await connection.fetch(statement("fail"), *_failure_columns(failures), now, *limits)
+        ended += failed
+        outgrown += [(row["id"], 0) for row in failed if row["status"] == "PASSED_OVER" and row["followed"]]
     if releases:
         limits = UNDELAYED_RELEASES, RELEASE_CAP_SECONDS
         ended += await connection.fetch(statement("release"), *columns(releases), now, *limits)

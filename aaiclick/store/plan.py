@@ -36,6 +36,7 @@ class NewTask:
     idempotency_key: str | None = None
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
+    critical: bool = True
 
 
 @dataclass(slots=True)

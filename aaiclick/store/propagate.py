@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
+SATISFIED = ("COMPLETED", "PASSED_OVER", "PASSED_AGAIN")
+"""What dependents wait for: a task that completed, or one that is not critical and has failed for good."""
 
 
 async def propagate(
@@ -34,11 +36,14 @@ async def propagate(
     The caller holds the graph locks of their jobs (see docs/engine.md).
     """
     loosened = loosened or Loosened()
-    completed = [row for row in ended if row["status"] == "COMPLETED"]
-    ready, keys, finished = await _advance(connection, completed, loosened, now)
+    completed = [row for row in ended if row["status"] in SATISFIED]
+    # The dependents of a task that was passed over before have gone on.
+    new = [row for row in completed if row["status"] == "PASSED_OVER" or not row["passed_over"]]
+    ready, keys, finished = await _advance(connection, new, loosened, now)
     ready |= {row["queue"] for row in ended if row["status"] == "PENDING"}
     cancelled: Counter[int] = Counter()
-    doomed = [(row["id"], row["job_id"]) for row in ended if row["status"] in UNSUCCESSFUL and linked(row)]
+    failed = [row for row in ended if row["status"] in UNSUCCESSFUL and linked(row) and not row["passed_over"]]
+    doomed = [(row["id"], row["job_id"]) for row in failed]
     for task_id, job_id in doomed + loosened.hopeless:
         cancelled[job_id] += await connection.fetchval(statement("doom"), task_id, now)
     keys.update((row["org_id"], row["concurrency_key"]) for row in ended)

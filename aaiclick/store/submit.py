@@ -35,7 +35,7 @@ SMALL_PLAN = 500
 TASK_COLUMNS = (
     "id", "org_id", "job_id", "group_id", "queue", "type", "entrypoint", "kwargs", "priority", "unmet", "followed",
     "readiness", "available_at", "max_attempts", "timeout_seconds", "retry_policy", "idempotency_key",
-    "concurrency_key", "concurrency_limit",
+    "concurrency_key", "concurrency_limit", "critical",
 )  # fmt: skip
 
 
@@ -343,4 +343,5 @@ def record(task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, 
         task.id, org_id, job_id, task.group_id, task.queue, task.type, task.entrypoint, task.kwargs, task.priority,
         unmet, task.id in counters.followed, readiness, task.available_at, task.max_attempts, task.timeout_seconds,
         task.retry_policy, task.idempotency_key, task.concurrency_key, task.concurrency_limit,
+        task.critical,
     )  # fmt: skip

@@ -66,4 +66,5 @@ def _task(row: Any, new: Mapping[int, int], kwargs: str) -> NewTask:
         None,
         row["concurrency_key"],
         row["concurrency_limit"],
+        row["critical"],
     )

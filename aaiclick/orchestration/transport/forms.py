@@ -188,7 +188,7 @@ def plan_of(form: Mapping[str, Any]) -> tuple[Plan, dict[int, str]]:
 
 _AS_THEY_ARE = (
     "type", "entrypoint", "queue", "priority", "max_attempts", "timeout_seconds", "idempotency_key", "concurrency_key",
-    "concurrency_limit",
+    "concurrency_limit", "critical",
 )  # fmt: skip
 
 

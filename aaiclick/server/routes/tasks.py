@@ -224,6 +224,7 @@ def _items(call: Call, items: Sequence[shapes.NewItem]) -> list[NewTask]:
             item.idempotency_key,
             item.concurrency_key,
             item.concurrency_limit,
+            item.critical,
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]

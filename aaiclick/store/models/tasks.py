@@ -53,6 +53,8 @@ class Task(Row, table=True):
     priority: int = column(SmallInteger(), default=0, server="0")
     # Fills a gap in the row. Without dependents, group and key a task completes in one short statement.
     followed: bool = column(Boolean(), default=False, server="false")
+    critical: bool = column(Boolean(), default=True, server="true")
+    passed_over: bool = column(Boolean(), default=False, server="false")
     # NULL only when nothing is waited for, so Python has to say READY as loudly as the database does.
     readiness: TaskReadiness | None = column(TASK_READINESS, null=True, default=TaskReadiness.READY, server="'READY'")
     job_id: int | None = snowflake("jobs.id", null=True, on_delete="CASCADE")

@@ -30,13 +30,13 @@ told AS (
             WHEN t.concurrency_key IS NOT NULL THEN 'HELD'
             ELSE 'READY' END
     FROM touched c JOIN locked l ON l.id = c.id WHERE t.id = ANY (ARRAY(SELECT id FROM locked)) AND t.id = c.id
-    RETURNING t.id, t.job_id, t.group_id, t.followed, t.queue, t.org_id, t.concurrency_key, t.readiness,
+    RETURNING t.id, t.job_id, t.group_id, t.followed, t.queue, t.org_id, t.concurrency_key, t.readiness, t.passed_over,
         t.readiness IS NULL AND l.returned AS finished
 )
 SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, false AS followed, false AS gates, queue,
-    org_id, concurrency_key, readiness::text FROM told
+    org_id, concurrency_key, readiness::text, false AS passed_over FROM told
 WHERE readiness IN ('READY', 'HELD') GROUP BY queue, org_id, concurrency_key, readiness
 UNION ALL
 SELECT id, job_id, group_id, followed, followed AND coalesce((
     SELECT true FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group' LIMIT 1), false), queue, org_id,
-    concurrency_key, NULL FROM told WHERE finished
+    concurrency_key, NULL, passed_over FROM told WHERE finished

@@ -6,7 +6,7 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     UNION ALL
     SELECT 'task', t.id, 'waits for task ' || p.id || ', which ended ' || p.status FROM tasks t
     JOIN dependencies d ON d.next_id = t.id AND d.previous_type = 'task' JOIN tasks p ON p.id = d.previous_id
-    WHERE t.readiness = 'BLOCKED' AND p.completed_at IS NOT NULL AND p.status <> 'COMPLETED'
+    WHERE t.readiness = 'BLOCKED' AND p.completed_at IS NOT NULL AND p.status <> 'COMPLETED' AND NOT p.passed_over
     UNION ALL
     SELECT 'task', t.id, 'waits for group ' || g.id || ', which cannot complete' FROM tasks t
     JOIN dependencies d ON d.next_id = t.id AND d.previous_type = 'group' JOIN groups g ON g.id = d.previous_id

@@ -5,7 +5,7 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     FROM tasks t JOIN dependencies d ON d.next_id = t.id
     LEFT JOIN tasks p ON d.previous_type = 'task' AND p.id = d.previous_id
     LEFT JOIN groups q ON d.previous_type = 'group' AND q.id = d.previous_id
-    WHERE t.status IN ('CLAIMED', 'RUNNING', 'COMPLETED')
+    WHERE t.status IN ('CLAIMED', 'RUNNING', 'COMPLETED') AND NOT coalesce(p.passed_over, false)
       AND (CASE d.previous_type WHEN 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' ELSE q.completed_at IS NULL END
            OR (t.claimed_at < coalesce(p.completed_at, q.completed_at) - interval '1 second' AND p.added_by IS DISTINCT FROM t.id))
     UNION ALL

@@ -1,7 +1,7 @@
 -- I6: counters equal a recount, and a job's status is a function of its tasks.
 WITH met AS (
     SELECT d.next_id, d.next_type, count(*) FILTER (WHERE CASE d.previous_type
-        WHEN 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' ELSE q.completed_at IS NULL END)::int AS unmet
+        WHEN 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' AND NOT coalesce(p.passed_over, false) ELSE q.completed_at IS NULL END)::int AS unmet
     FROM dependencies d
     LEFT JOIN tasks p ON d.previous_type = 'task' AND p.id = d.previous_id
     LEFT JOIN groups q ON d.previous_type = 'group' AND q.id = d.previous_id
@@ -10,14 +10,14 @@ WITH met AS (
 member AS (
     SELECT id, sum(open)::int AS open FROM (
         SELECT group_id AS id, count(*) AS open FROM tasks
-        WHERE group_id IS NOT NULL AND status <> 'COMPLETED' GROUP BY group_id
+        WHERE group_id IS NOT NULL AND status <> 'COMPLETED' AND NOT passed_over GROUP BY group_id
         UNION ALL
         SELECT parent_group_id, count(*) FROM groups
         WHERE parent_group_id IS NOT NULL AND completed_at IS NULL GROUP BY parent_group_id) AS parts GROUP BY id
 ),
 tally AS (
     SELECT job_id, count(*) AS total, count(*) FILTER (WHERE completed_at IS NULL) AS open,
-        count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER')) AS failed,
+        count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over) AS failed,
         count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled
     FROM tasks WHERE job_id IS NOT NULL GROUP BY job_id
 )

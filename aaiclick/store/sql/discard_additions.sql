@@ -25,24 +25,24 @@ records AS (
 ),
 tasks_gone AS (
     DELETE FROM tasks WHERE id = ANY (ARRAY(SELECT id FROM old_tasks))
-    RETURNING id, job_id, group_id, status, completed_at
+    RETURNING id, job_id, group_id, status, completed_at, passed_over
 ),
 groups_gone AS (
     DELETE FROM groups WHERE id = ANY (ARRAY(SELECT id FROM old_groups))
     RETURNING id, parent_group_id, completed_at
 )
 SELECT 'job' AS kind, job_id AS id, count(*)::int AS gone, count(*) FILTER (WHERE completed_at IS NULL)::int AS open,
-    count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER'))::int AS failed,
+    count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over)::int AS failed,
     count(*) FILTER (WHERE status = 'CANCELLED')::int AS cancelled
 FROM tasks_gone GROUP BY job_id
 UNION ALL
 SELECT 'group', group_id, count(*)::int, 0, 0, 0 FROM (
-    SELECT group_id FROM tasks_gone WHERE status <> 'COMPLETED'
+    SELECT group_id FROM tasks_gone WHERE status <> 'COMPLETED' AND NOT passed_over
     UNION ALL SELECT parent_group_id FROM groups_gone WHERE completed_at IS NULL) AS lost
 WHERE group_id NOT IN (SELECT id FROM groups_gone) GROUP BY group_id
 UNION ALL
 SELECT CASE d.next_type WHEN 'task' THEN 'waiting task' ELSE 'waiting group' END, d.next_id, 1, 0, 0, 0
-FROM (SELECT id FROM tasks_gone WHERE status <> 'COMPLETED'
+FROM (SELECT id FROM tasks_gone WHERE status <> 'COMPLETED' AND NOT passed_over
       UNION ALL SELECT id FROM groups_gone WHERE completed_at IS NULL) AS p
 CROSS JOIN LATERAL (
     SELECT d.next_type, d.next_id FROM dependencies d WHERE d.previous_id = p.id OFFSET 0) d

@@ -1,4 +1,4 @@
--- End attempts that did not succeed. A task whose cancel was asked for is cancelled; a permanent error ends it; too
+-- End attempts that did not succeed. The final failure of a task that is not critical is passed over: dependents go on. A task whose cancel was asked for is cancelled; a permanent error ends it; too
 -- many charged failures make it a dead letter; else it waits for its next attempt: as long as the policy of its type says,
 -- unless it has one of its own, by which the caller has computed the delay $7. $10 is set by the reaper: only a lease that
 -- has really run out may be taken away.
@@ -11,7 +11,7 @@ WITH given AS (
         AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, seconds, expired, outcome)
 ),
 judged AS MATERIALIZED (
-    SELECT t.id, g.fingerprint, t.log_path, t.worker_id, t.claimed_at, g.charged OR r.exhausted AS charged,
+    SELECT t.id, t.passed_over, g.fingerprint, t.log_path, t.worker_id, t.claimed_at, g.charged OR r.exhausted AS charged,
         CASE WHEN r.exhausted THEN format('%s attempts in a row since %s ended without a result and were not charged. '
             'The last one: %s', r.times + 1, to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), g.error)
             ELSE g.error END AS error,
@@ -55,11 +55,14 @@ ended AS (
         available_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at ELSE t.available_at END,
         next_retry_at = CASE j.verdict WHEN 'RETRY' THEN j.retry_at END,
         completed_at = CASE j.verdict WHEN 'RETRY' THEN NULL ELSE coalesce($12::timestamptz, now()) END,
+        passed_over = t.passed_over OR (NOT t.critical AND j.verdict IN ('FAILED', 'DEAD_LETTER')),
         failures = t.failures + (j.charged AND t.failures < t.max_attempts)::int, lease_token = NULL,
         started_at = j.started_at, error = j.error, error_fingerprint = j.fingerprint,
         updated_at = coalesce($12::timestamptz, now())
     FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
-    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, j.verdict AS status,
+    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, CASE
+            WHEN t.critical OR j.verdict NOT IN ('FAILED', 'DEAD_LETTER') THEN j.verdict
+            WHEN j.passed_over THEN 'PASSED_AGAIN' ELSE 'PASSED_OVER' END AS status, t.passed_over,
         t.queue, t.type, j.charged, j.outcome, j.worker_id, j.claimed_at, j.started_at, j.error, j.fingerprint, j.log_path
 ),
 history AS (
@@ -68,7 +71,9 @@ history AS (
     SELECT id, attempt, charged, outcome, worker_id, claimed_at, started_at, coalesce($12::timestamptz, now()), error,
         fingerprint, log_path FROM ended
 )
-SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue,
+SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue, passed_over,
+    followed AND coalesce((
+        SELECT true FROM dependencies d WHERE d.previous_id = ended.id AND d.next_type = 'group' LIMIT 1), false) AS gates,
     -- What a job says of it: the line of a traceback that names the error, else the first line.
     CASE WHEN status IN ('FAILED', 'DEAD_LETTER') AND job_id IS NOT NULL THEN
         left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,

@@ -11,7 +11,7 @@ UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz
 FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
   AND num_nonnulls(t.cancel_requested_at) < 1  -- IS NULL would be taken for rare, and the join made a nested loop
-RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
+RETURNING t.id, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue, t.passed_over,
     -- Not EXISTS: it may be planned as a hash of the whole table.
     CASE WHEN t.followed THEN coalesce((
         SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group' LIMIT 1), false)

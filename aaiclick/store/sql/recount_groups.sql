@@ -3,10 +3,10 @@
 WITH fresh AS MATERIALIZED (
     SELECT g.id, (
             SELECT count(*) FROM dependencies d WHERE d.next_id = g.id AND NOT CASE d.previous_type
-                WHEN 'task' THEN EXISTS (SELECT FROM tasks t WHERE t.id = d.previous_id AND t.status = 'COMPLETED')
+                WHEN 'task' THEN EXISTS (SELECT FROM tasks t WHERE t.id = d.previous_id AND (t.status = 'COMPLETED' OR t.passed_over))
                 ELSE EXISTS (SELECT FROM groups p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL) END
         ) + EXISTS (SELECT FROM groups p WHERE p.id = g.parent_group_id AND p.unmet > 0)::int AS unmet, (
-            SELECT count(*) FROM tasks t WHERE t.group_id = g.id AND t.status <> 'COMPLETED') + (
+            SELECT count(*) FROM tasks t WHERE t.group_id = g.id AND t.status <> 'COMPLETED' AND NOT t.passed_over) + (
             SELECT count(*) FROM groups c WHERE c.parent_group_id = g.id AND c.completed_at IS NULL) AS open
     FROM groups g WHERE g.job_id = $1
 )

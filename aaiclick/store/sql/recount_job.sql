@@ -1,14 +1,14 @@
 -- Count the job $1 anew from its tasks.
 WITH fresh AS (
     SELECT count(*) FILTER (WHERE completed_at IS NULL) AS open,
-        count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER')) AS failed,
+        count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over) AS failed,
         count(*) FILTER (WHERE status = 'CANCELLED') AS cancelled
     FROM tasks WHERE job_id = $1
 ),
 first AS (
     SELECT left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,
         split_part(regexp_replace(error, '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) AS cause
-    FROM tasks WHERE job_id = $1 AND completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER')
+    FROM tasks WHERE job_id = $1 AND completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over
     ORDER BY completed_at, id LIMIT 1
 )
 UPDATE jobs j SET open_tasks = f.open, failed_tasks = f.failed, cancelled_tasks = f.cancelled,

@@ -2,7 +2,7 @@
 WITH fresh AS MATERIALIZED (
     SELECT t.id, (
             SELECT count(*) FROM dependencies d WHERE d.next_id = t.id AND NOT CASE d.previous_type
-                WHEN 'task' THEN EXISTS (SELECT FROM tasks p WHERE p.id = d.previous_id AND p.status = 'COMPLETED')
+                WHEN 'task' THEN EXISTS (SELECT FROM tasks p WHERE p.id = d.previous_id AND (p.status = 'COMPLETED' OR p.passed_over))
                 ELSE EXISTS (SELECT FROM groups p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL) END
         ) AS unmet,
         EXISTS (SELECT FROM groups g WHERE g.id = t.group_id AND g.unmet > 0) AS closed

@@ -24,7 +24,7 @@ freed AS (
         completed_at = CASE WHEN j.cancelled THEN coalesce($4::timestamptz, now()) END,
         lease_token = NULL, updated_at = coalesce($4::timestamptz, now())
     FROM judged j WHERE t.id = j.id AND t.id = ANY (ARRAY(SELECT id FROM judged))
-    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue,
+    RETURNING t.id, t.attempt, t.org_id, t.job_id, t.group_id, t.followed, t.concurrency_key, t.status::text, t.queue, t.passed_over,
         j.worker_id, j.claimed_at, j.started_at, j.log_path
 ),
 history AS (
@@ -33,4 +33,4 @@ history AS (
     SELECT id, attempt, false, CASE status WHEN 'CANCELLED' THEN 'CANCELLED' ELSE 'RELEASED' END::attempt_outcome,
         worker_id, claimed_at, started_at, coalesce($4::timestamptz, now()), log_path FROM freed
 )
-SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue FROM freed
+SELECT id, org_id, job_id, group_id, followed, concurrency_key, status, queue, passed_over FROM freed

@@ -10,6 +10,6 @@ history AS (
         'Cleared while it ran.' FROM was WHERE lease_token IS NOT NULL
 )
 UPDATE tasks t SET status = 'PENDING', readiness = 'BLOCKED', failures = 0, completed_at = NULL, cause_id = NULL,
-    cancel_requested_at = NULL, next_retry_at = NULL, lease_token = NULL, result = NULL, available_at = NULL,
+    passed_over = false, cancel_requested_at = NULL, next_retry_at = NULL, lease_token = NULL, result = NULL, available_at = NULL,
     updated_at = coalesce($2::timestamptz, now())
 WHERE t.id = ANY (ARRAY(SELECT id FROM was))

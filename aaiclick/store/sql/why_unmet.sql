@@ -5,5 +5,5 @@ SELECT d.next_id, d.previous_type::text AS kind, d.previous_id AS id, coalesce(t
 FROM dependencies d
 LEFT JOIN tasks t ON d.previous_type = 'task' AND t.id = d.previous_id
 LEFT JOIN groups g ON d.previous_type = 'group' AND g.id = d.previous_id
-WHERE d.next_id = ANY ($1::bigint[]) AND (t.status <> 'COMPLETED' OR (g.id IS NOT NULL AND g.completed_at IS NULL))
+WHERE d.next_id = ANY ($1::bigint[]) AND ((t.status <> 'COMPLETED' AND NOT t.passed_over) OR (g.id IS NOT NULL AND g.completed_at IS NULL))
 ORDER BY d.previous_id LIMIT $2

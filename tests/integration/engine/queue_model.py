@@ -9,12 +9,14 @@ from datetime import timedelta
 
 
 class Node:
-    def __init__(self, key: int, job: int, group: int | None, previous: set[int]) -> None:
+    def __init__(self, key: int, job: int, group: int | None, previous: set[int], critical: bool = True) -> None:
         self.key, self.job, self.group, self.previous = key, job, group, previous
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
         self.lease_until: timedelta | None = None
         self.cancel_asked = False
+        self.critical, self.passed_over = critical, False
+        """It is not critical, and has failed for good: dependents have gone on."""
         self.added: tuple[int, int] | None = None
         """The task and the attempt that added it."""
         self.returned: set[int] | None = None
@@ -31,7 +33,7 @@ class Model:
 
     def succeeded(self, key: int) -> bool:
         if key in self.tasks:
-            return self.tasks[key].status == "COMPLETED"
+            return self.tasks[key].status == "COMPLETED" or self.tasks[key].passed_over
         members = [n for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
         return self.opened(key) and all(self.succeeded(member.key) for member in members)
 
@@ -62,6 +64,8 @@ class Model:
 
     def hopeless(self, key: int) -> bool:
         """Whether a task or group can never complete as things are."""
+        if key in self.tasks and self.tasks[key].passed_over:
+            return False
         if key in self.tasks:
             return self.tasks[key].status in ("CANCELLED", "DEAD_LETTER") or (
                 self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
@@ -114,6 +118,6 @@ class Model:
         states = [t for t in self.tasks.values() if t.job == job]
         if any(t.status in ("PENDING", "CLAIMED") or t.retry_at is not None for t in states):
             return "open"
-        if any(t.status in ("FAILED", "DEAD_LETTER") for t in states):
+        if any(t.status in ("FAILED", "DEAD_LETTER") and not t.passed_over for t in states):
             return "FAILED"
         return "CANCELLED" if any(t.status == "CANCELLED" for t in states) else "COMPLETED"

@@ -83,7 +83,8 @@ class Life(RuleBasedStateMachine):
             groups.append(NewGroup(get_snowflake_id(), "g", parent))
         for _ in range(data.draw(st.integers(1, 4), "tasks")):
             group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
-            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS))
+            critical = data.draw(st.sampled_from([True, True, False]), "critical")
+            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS, critical=critical))
         nodes = [*groups, *tasks]
         for node in nodes:
             before = data.draw(st.lists(st.sampled_from([None, *old, *new]), max_size=2, unique=True), "waits")
@@ -96,7 +97,7 @@ class Life(RuleBasedStateMachine):
             for node in nodes:
                 around = node.group_id if isinstance(node, NewTask) else node.parent_group_id
                 previous = {a for a, b in plan.edges if b == node.id}
-                kind[node.id] = Node(node.id, job, around, previous)
+                kind[node.id] = Node(node.id, job, around, previous, getattr(node, "critical", True))
 
     @rule(target=jobs, data=st.data())
     def submit(self, data: st.DataObject) -> int:
@@ -244,6 +245,11 @@ class Life(RuleBasedStateMachine):
             task.status = "DEAD_LETTER"
         else:
             task.status, task.retry_at = "FAILED", self.model.clock + timedelta(seconds=delay)
+        if not task.critical and task.status in ("FAILED", "DEAD_LETTER") and task.retry_at is None:
+            if not task.passed_over:
+                self.model.take_back(task.key, 0)
+            task.passed_over = True
+            self.model.finish_returned()
 
     @rule(claims=leases)
     def release(self, claims: list[Claim]) -> None:

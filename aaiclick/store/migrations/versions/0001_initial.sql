@@ -482,6 +482,8 @@ CREATE TABLE tasks (
     unmet integer NOT NULL DEFAULT 0,
     priority smallint NOT NULL DEFAULT 0,
     followed boolean NOT NULL DEFAULT false,
+    critical boolean NOT NULL DEFAULT true,
+    passed_over boolean NOT NULL DEFAULT false,
     readiness task_readiness DEFAULT 'READY',
     job_id bigint,
     group_id bigint,
