@@ -88,7 +88,7 @@ def test_the_key_file_holds_several_keys(tmp_path):
     assert list(load_keys(settings(tmp_path)).keys.values()) == [first, second]
 
 
-@pytest.mark.parametrize("text", ["", "short", "c2hvcnQ=", new_key() + ",short"])
+@pytest.mark.parametrize("text", ["", "short", "c2hvcnQ=", "A" * 43 + "=,short"])
 def test_a_malformed_key_is_refused_without_being_shown(text):
     with pytest.raises(ValueError, match="'aaiclick secrets key' makes one") as caught:
         parse_secret_keys(text)
