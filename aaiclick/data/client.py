@@ -34,7 +34,7 @@ from aaiclick.data.s3 import keys_of
 from aaiclick.data.server_errors import BrokenOffError, translate
 from aaiclick.data.statements import Compiled
 from aaiclick.data.types import quote_name
-from aaiclick.errors import AaiclickError, UnsupportedServerError
+from aaiclick.errors import AaiclickError, UnreachableError, UnsupportedServerError
 from aaiclick.targets import ClickHouseTarget
 
 OLDEST_MAJOR = 24
@@ -254,6 +254,14 @@ class Client:
                 return rows.num_rows > 0
         return False
 
+    async def version(self) -> str:
+        """The server's version, asked now. A cancelled call ends at once: this query needs no KILL."""
+        try:
+            rows = await self._raw.query_arrow("SELECT version() AS version")
+        except Exception as error:
+            raise translate(error, self.target) from error
+        return str(rows.to_pylist()[0]["version"])
+
     async def _guarded(self, work: Any, query_id: str) -> Any:
         task = asyncio.ensure_future(work)
         try:
@@ -329,6 +337,18 @@ async def connect(target: ClickHouseTarget) -> Client:
             clients[target] = await _open(target)
             await _close_with_loop(loop, target, clients[target])
         return clients[target]
+
+
+async def ping(target: ClickHouseTarget, *, seconds: float) -> str:
+    """Ask a server for its version; UnreachableError if it does not answer within `seconds`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await (await connect(target)).version()
+    except TimeoutError:
+        raise UnreachableError(
+            f"{target} does not answer within {seconds:g} s.",
+            remedy="Its process hangs, its machine is overloaded, or the network loses packets. Look at its log.",
+        ).at(target.endpoint) from None
 
 
 async def _close_with_loop(loop: asyncio.AbstractEventLoop, target: ClickHouseTarget, client: Client) -> None:

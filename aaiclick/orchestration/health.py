@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from aaiclick.data.client import connect
+from aaiclick.data.client import ping
 from aaiclick.errors import AaiclickError
 from aaiclick.local import clickhouse_target
 from aaiclick.orchestration.context import any_context
@@ -52,10 +52,10 @@ async def check_clickhouse(find: Callable[[], Awaitable[ClickHouseTarget]]) -> C
     """Whether the ClickHouse that `find` returns answers a query."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            client = await connect(await find())
-            await client.read_text("SELECT 1")
+            target = await find()
+        await ping(target, seconds=ANSWER_SECONDS)
     except TimeoutError:
-        return Check("clickhouse", False, f"ClickHouse does not answer within {ANSWER_SECONDS:g} s")
+        return Check("clickhouse", False, f"The embedded ClickHouse does not start within {ANSWER_SECONDS:g} s")
     except (AaiclickError, OSError) as error:
         return Check("clickhouse", False, str(error))
     return Check("clickhouse", True, "ClickHouse answers")

@@ -60,7 +60,7 @@ class Service:
         self.bell = Bell(postgres, self.closing)
         self.routing = Routing(postgres)
         self.depths = Shared[list["asyncpg.Record"]]()
-        self.health = Shared[list[Check]]()
+        self.health = Shared[list[Check]](max_age_seconds=1.0)  # a check that timed out is not kept for a minute
         self._tenants: Tenants | None = None
         self.lending = Lending(settings, self._databases, self.owner)
         self._workers: set[tuple[UUID, int]] = set()

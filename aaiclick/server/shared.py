@@ -6,6 +6,7 @@ It is as old as SHARE times what it took: of small tables a few milliseconds, of
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,8 @@ MOST = 10_000
 class Shared(Generic[T]):
     """One answer for each org."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_age_seconds: float = math.inf) -> None:
+        self._max_age = max_age_seconds
         self._known: dict[UUID, tuple[float, T]] = {}
         self._finding: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -36,7 +38,7 @@ class Shared(Generic[T]):
             if len(self._known) > MOST:
                 self._known.clear()
             now = time.monotonic()
-            self._known[org_id] = now + SHARE * (now - started), found
+            self._known[org_id] = now + min(self._max_age, SHARE * (now - started)), found
             return found
 
     def forget(self, org_id: UUID) -> None:

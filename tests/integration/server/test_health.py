@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import json
+from dataclasses import replace
 
-from aaiclick.orchestration import health_check
+import pytest
+from click.testing import CliRunner
+
+from aaiclick.chaos.proxy import Proxy
+from aaiclick.cli import doctor
+from aaiclick.local import clickhouse_target
+from aaiclick.orchestration import health, health_check
+from aaiclick.server.shared import Shared
 from aaiclick.settings import get_settings
 from aaiclick.store import queue
 from aaiclick.store.engine import connect
@@ -72,6 +81,43 @@ async def test_health_check_names_an_unreachable_server(db, monkeypatch, check, 
     assert await failing() == {check}
     [found] = [each for each in (await health_check()).checks if each.name == check]
     assert "does not answer" in found.detail
+
+
+async def test_checks_of_a_hanging_clickhouse_end_in_time(db, monkeypatch) -> None:
+    """It accepts queries and never answers, as a stopped process does; the client was connected before."""
+    target = await clickhouse_target(get_settings())
+    proxy = Proxy((target.host, target.port))
+    await proxy.start()
+    monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", replace(target, host="127.0.0.1", port=proxy.port).url)
+    get_settings.cache_clear()
+    assert await failing() == set()
+    monkeypatch.setattr(health, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(doctor, "ANSWER_SECONDS", 0.5)
+    proxy.mode = "half-open"
+    try:
+        async with asyncio.timeout(10):
+            assert await failing() == {"clickhouse"}
+        result = await asyncio.wait_for(asyncio.to_thread(CliRunner().invoke, doctor.doctor, ["-o", "json"]), 60)
+    finally:
+        await proxy.stop()
+    found = {row["check"]: row for row in json.loads(result.stdout)}
+    assert (found["clickhouse"]["state"], found["tables"]["state"]) == ("failed", "skipped")
+    assert "does not answer within 0.5 s" in found["clickhouse"]["detail"]
+    assert "Look at its log" in found["clickhouse"]["remedy"]
+    assert found["I1"]["state"] == "ok"
+
+
+async def test_cached_checks_have_a_maximum_age() -> None:
+    """A check that waited for a time limit is repeated as soon as one that was fast."""
+    cache = Shared[int](max_age_seconds=0.0)
+    calls: list[int] = []
+
+    async def find() -> int:
+        await asyncio.sleep(0.01)
+        calls.append(1)
+        return len(calls)
+
+    assert [await cache.get(DEFAULT_ORG_ID, find) for _ in range(3)] == [1, 2, 3]
 
 
 def test_health_endpoint_is_503_unless_a_worker_lives(site) -> None:
