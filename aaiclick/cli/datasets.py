@@ -17,7 +17,7 @@ from aaiclick.cli.clickhouse import clickhouse_of
 from aaiclick.cli.database import first_line, moment, org_id_of, seconds
 from aaiclick.cli.deeds import do, note_deed, recorded
 from aaiclick.cli.key import org_option
-from aaiclick.cli.kinds import Number
+from aaiclick.cli.kinds import POSITION, Number
 from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
 from aaiclick.cli.remote import reach
 from aaiclick.cli.watching import see_through
@@ -216,7 +216,9 @@ async def _rematerialize(name: str, wait: bool, org: str) -> tuple[int, str]:
 
 @datasets.command()
 @click.argument("name")
-@click.option("--range", "bounds", nargs=2, type=int, default=(None, None), metavar="FIRST LAST", help="Its positions.")
+@click.option(
+    "--range", "bounds", nargs=2, type=POSITION, default=(None, None), metavar="FIRST LAST", help="Its positions."
+)
 @click.option("--location", default=None, metavar="PREFIX", help="Prefix and glob of its files, if it has its own.")
 @org_option
 @output_option

@@ -54,4 +54,7 @@ ID = IdType()
 PLACE = IdType(0)
 """Where a listing goes on: behind an id, or from the beginning."""
 
+POSITION = click.IntRange(-LAST_ID - 1, LAST_ID)
+"""A position in a range of a dataset version: 64 bits, signed."""
+
 NAME = Words()

@@ -25,11 +25,12 @@ HOW = ("before-kill", "before-error", "before-delay:0.01", "after-kill", "after-
 CASES = [(f"{name}.{moment}", mode) for name in SCENARIOS for moment, mode in (how.split("-") for how in HOW)]
 hit: set[tuple[str, str]] = set()
 UNNAMED = {
-    "store/api_role", "store/catalog_events", "store/event_routing", "store/keys", "store/pooler",
-    "orchestration/loops/scheduler",
+    "store/api_role", "store/catalog_events", "store/event_routing", "store/keys", "store/org_secrets",
+    "store/pooler", "orchestration/loops/scheduler",
 }  # fmt: skip
 """At the start of a server; a savepoint, so that a task that is there already costs no other; a savepoint for each half
-of a batch that is split; of the very first key; one that only reads; a savepoint, so that a source that cannot start
+of a batch that is split; of the very first key; of a rotation, whose key file holds the old and the new key until the
+commit; one that only reads; a savepoint, so that a source that cannot start
 keeps no other from it.
 """
 

@@ -171,3 +171,34 @@ def test_log_of_a_test_run_is_where_the_task_says():
     log_path = asyncio.run(run())
     assert log_path is not None
     assert Path(log_path).read_text().endswith("hello\n")
+
+
+@task(critical=False)
+async def enrich(word: str) -> str:
+    raise PermanentError(f"no entry for {word}")
+
+
+@task
+async def report(word: str, extra: str | None) -> None:
+    ran.append(f"{word} {extra}")
+
+
+@job
+def optional_step() -> None:
+    report("berlin", enrich("berlin"))
+
+
+@pytest.mark.parametrize("declared", ["decorator", "options", "factory"])
+async def test_dependents_get_none_for_a_failed_task_that_is_not_critical(declared: str) -> None:
+    async with OrchContext():
+        if declared == "decorator":
+            submitted = await optional_step()
+        else:
+            if declared == "options":
+                failing = enrich.options(critical=True).options(critical=False)("berlin")
+            else:
+                failing = create_task(enrich.function, {"word": "berlin"}, critical=False)
+            submitted = await create_job("optional", report.task("berlin", failing))
+        await asyncio.to_thread(run_job_test, submitted)
+        assert (await get_job(submitted.id)).status == JobStatus.COMPLETED
+    assert ran == ["berlin None"]

@@ -353,7 +353,9 @@ def test_functions_of_this_process_run_in_this_process_only(tmp_path):
     refused(tmp_path, entrypoint)
 
 
-@pytest.mark.parametrize("entrypoint", [f"{module}.{name}" for module, names in OWN_TASKS.items() for name in sorted(names)])
+@pytest.mark.parametrize(
+    "entrypoint", [f"{module}.{name}" for module, names in OWN_TASKS.items() for name in sorted(names)]
+)
 def test_tasks_of_aaiclick_itself_are_there_and_run_for_everybody(entrypoint):
     function = Entrypoints(("nothing",)).load(entrypoint, shared=True)
     assert f"{function.__module__}.{function.__qualname__}" == entrypoint
