@@ -4,6 +4,7 @@ anything else.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -13,9 +14,11 @@ from uuid import UUID
 
 from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DatasetError
-from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable
+from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, PreparedQuery
 from aaiclick.catalog.running.storage import Layout
 from aaiclick.catalog.running.work import files_of
+from aaiclick.data.bounded_reads import PREVIEW as PREVIEW_SIZE
+from aaiclick.data.bounded_reads import ReadLimits, read_bounded, to_json_rows
 from aaiclick.data.client import Client
 from aaiclick.store import catalog_datasets as store
 from aaiclick.store.catalog_datasets import Reader
@@ -33,14 +36,25 @@ PREVIEW = Limits(seconds=5, result_rows=1_000)
 async def query(
     connection: Connection, clickhouse: Client, reader: Reader, text: str, limits: Limits | None = None
 ) -> Any:
-    """The rows of a query over datasets, as a pyarrow Table.
+    """The rows of a query over datasets, as a pyarrow Table."""
+    return await run(clickhouse, await prepare(connection, reader, text, limits), limits)
+
+
+async def prepare(connection: Connection, reader: Reader, text: str, limits: Limits | None = None) -> PreparedQuery:
+    """The query over datasets as ClickHouse gets it.
 
     Which generation each name stands for is decided once, at the start, for all of them: a deploy in between is seen as
     a whole or not at all. Limits end a query with an error; they never cut its result short.
     """
     tables = await _tables(connection, reader, sorted(await analysis.datasets_read(text)))
-    prepared = await analysis.prepare_query(text, tables, limits)
-    return await clickhouse.read_text(prepared.text, settings=prepared.settings)
+    return await analysis.prepare_query(text, tables, limits)
+
+
+async def run(clickhouse: Client, prepared: PreparedQuery, limits: Limits | None = None) -> Any:
+    """The rows of a prepared query, as a pyarrow Table; needs no connection to PostgreSQL."""
+    limits = limits or Limits()
+    bounds = ReadLimits(limits.result_rows, limits.result_bytes, limits.result_values)
+    return await read_bounded(clickhouse, prepared.text, None, prepared.settings, bounds)
 
 
 async def _tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
@@ -83,8 +97,8 @@ async def preview(clickhouse: Client, row: asyncpg.Record, count: int) -> list[d
     if table is None:
         return []
     text = f"SELECT * FROM ({table.select()}) LIMIT {int(count)}"  # noqa: S608
-    found = await clickhouse.read_text(text, settings=PREVIEW.settings())
-    return found.to_pylist()
+    found = await read_bounded(clickhouse, text, None, PREVIEW.settings(), PREVIEW_SIZE)
+    return await asyncio.to_thread(to_json_rows, found)
 
 
 @dataclass(frozen=True, slots=True, order=True)

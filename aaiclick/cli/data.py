@@ -20,7 +20,7 @@ from aaiclick.data.client import Client
 from aaiclick.data.client import connect as connect_clickhouse
 from aaiclick.data.export import write_file, write_s3
 from aaiclick.data.formats import FORMATS
-from aaiclick.data.inspect import to_json
+from aaiclick.data.inspect_values import to_json
 from aaiclick.data.s3 import SCHEME
 from aaiclick.data.tables import NAMED
 from aaiclick.errors import NotFoundError

@@ -23,7 +23,7 @@ from aaiclick.cli.remote import reach
 from aaiclick.cli.watching import see_through
 from aaiclick.client import calls
 from aaiclick.client.calls import Call
-from aaiclick.data.inspect import to_json
+from aaiclick.data.inspect_values import to_json
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration import JobStatus, OrchContext, get_job
 from aaiclick.store import catalog_datasets as store
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aaiclick.store.engine import Connection
 
 GENERATION = ("id", "created_at", "updated_at", "schema_hash", "range_start", "range_end", "serving")
+MOST_BYTES = 1 << 30
 RUN = ("id", "job_id", "status", "started_at", "completed_at", "error")
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -155,7 +156,7 @@ def query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None
 
     async def work(connection: Connection) -> list[dict[str, Any]]:
         reader = await _reader(connection, org, user)
-        limits = Limits(seconds=time_limit, result_rows=max_rows)
+        limits = Limits(time_limit, max_rows, MOST_BYTES, MOST_BYTES)
         clickhouse = await clickhouse_of(reader.org_id)
         found = await catalog.query(connection, clickhouse, reader, sql, limits)
         return [to_json(row) for row in found.to_pylist()]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any, cast
-from uuid import UUID
 
+from aaiclick.data.bounded_reads import PREVIEW, read_bounded, to_json_rows
 from aaiclick.data.client import connect
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.export import format_settings
@@ -94,8 +93,8 @@ async def preview_object(
     client = await connect(target.with_database("default"))
     key = quote_name(KEY)
     part = f"{_select(target, described)} WHERE {key} >= {{first:UInt64}} AND {key} < {{last:UInt64}} ORDER BY {key}"
-    found = await client.read_text(part, {"first": offset, "last": offset + limit}, LIMITS)
-    return [cast("dict[str, Any]", to_json(row)) for row in found.to_pylist()]
+    found = await read_bounded(client, part, {"first": offset, "last": offset + limit}, LIMITS, PREVIEW)
+    return await asyncio.to_thread(to_json_rows, found)
 
 
 async def export_object(target: ClickHouseTarget, table: str, chosen: str) -> AsyncGenerator[bytes, None]:
@@ -111,29 +110,6 @@ async def export_object(target: ClickHouseTarget, table: str, chosen: str) -> As
 def _select(target: ClickHouseTarget, described: Described) -> str:
     names = ", ".join(quote_name(name) for name, _ in described.columns) or "1"
     return f"SELECT {names} FROM {quote_name(target.database)}.{quote_name(described.seen.table)}"  # noqa: S608
-
-
-def to_json(value: Any) -> Any:
-    """A value as JSON has it: what JSON cannot say exactly becomes text, what is no number becomes null."""
-    match value:
-        case None | bool() | str():
-            return value
-        case int():
-            return value if abs(value) < 2**53 else str(value)
-        case float():
-            return value if math.isfinite(value) else None
-        case datetime() | date() | time():
-            return value.isoformat()
-        case Decimal() | UUID() | timedelta():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case dict():
-            return {str(key): to_json(item) for key, item in cast("dict[Any, Any]", value).items()}
-        case list() | tuple():
-            return [to_json(item) for item in cast("list[Any]", value)]
-        case _:
-            return str(value)
 
 
 def _seen(row: dict[str, str]) -> Seen:

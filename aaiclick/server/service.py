@@ -23,6 +23,7 @@ from aaiclick.server.lending import Lending
 from aaiclick.server.live import Live
 from aaiclick.server.origin import changes_across_sites
 from aaiclick.server.permissions import Principal
+from aaiclick.server.query_slots import QuerySlots
 from aaiclick.server.shared import Shared
 from aaiclick.settings import Settings
 from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
@@ -66,6 +67,7 @@ class Service:
         self._workers: set[tuple[UUID, int]] = set()
         self.figures = Scraped(self.owner, settings.worker_timeout_seconds)
         self.analysis = AnalysisPool()
+        self.queries = QuerySlots()
         self.failure: AaiclickError | None = None
         """Why it could not start, for whoever waits for it."""
 

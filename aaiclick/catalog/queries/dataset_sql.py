@@ -77,7 +77,9 @@ class Limits:
 
     seconds: float = 30
     result_rows: int = 100_000
-    result_bytes: int = 1 << 28
+    result_bytes: int = 32 << 20
+    result_values: int = 2_000_000
+    """Values with those within arrays; ClickHouse has no such limit."""
     read_rows: int = 10_000_000_000
     memory_bytes: int = 4 << 30
     threads: int | None = None

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from starlette.responses import Response
 
 from aaiclick.catalog import datasets as catalog
 from aaiclick.catalog.queries.dataset_sql import Limits
 from aaiclick.catalog.readable import as_seen
 from aaiclick.catalog.registration import register_range
+from aaiclick.data.bounded_reads import ReadLimits, encode_rows
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.data.inspect import to_json
 from aaiclick.server import shapes
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import changing, note, reading, text_id
@@ -138,14 +140,17 @@ async def index(call: Caller) -> list[Dataset]:
         return [Dataset(**_head(row)) for row in await store.visible(connection, await reader(call, connection))]
 
 
-@routes.post("/v1/datasets/query", Permission.READER)
-async def query(call: Caller, body: Query) -> shapes.Preview:
+@routes.post("/v1/datasets/query", Permission.READER, response_model=shapes.Preview)
+async def query(call: Caller, body: Query) -> Response:
     """Run one SELECT over datasets by their names."""
     limits = Limits(seconds=body.seconds, result_rows=body.max_rows)
     clickhouse = await connect_clickhouse(await call.service.clickhouse(call.principal.org_id))
-    async with reading(call) as connection:
-        found = await catalog.query(connection, clickhouse, await reader(call, connection), body.sql, limits)
-    return shapes.Preview(rows=[cast("dict[str, Any]", to_json(row)) for row in found.to_pylist()])
+    async with call.service.queries.slot(str(call.principal.org_id)):
+        async with reading(call) as connection:
+            prepared = await catalog.prepare(connection, await reader(call, connection), body.sql, limits)
+        found = await catalog.run(clickhouse, prepared, limits)
+        rows = await asyncio.to_thread(encode_rows, found, ReadLimits(body.max_rows))
+    return Response(b'{"rows":' + rows + b"}", media_type="application/json")
 
 
 @routes.get("/v1/datasets/{dataset}", Permission.READER)

@@ -222,6 +222,35 @@ def test_a_body_does_not_block_the_loop(watched: Watched, role: str | None, body
     watched.check()
 
 
+RESULTS = {
+    "an array": "SELECT range(20000000) AS x",
+    "arrays in arrays": "SELECT arrayMap(x -> range(1000), range(10000)) AS x",
+    "nulls": "SELECT arrayWithConstant(9000000, NULL) AS x",
+    "empty tuples": "SELECT arrayMap(x -> tuple(), range(9000000)) AS x",
+    "rows": "SELECT arrayJoin(range(9000000)) AS x",
+    "a map": "SELECT mapFromArrays(range(3000000), range(3000000)) AS x",
+    "long texts": "SELECT arrayMap(x -> repeat('x', 1000000), range(200)) AS x",
+    "one long text": "SELECT arrayStringConcat(arrayMap(x -> repeat('x', 1000000), range(20))) AS x",
+}
+
+
+@pytest.mark.parametrize("sql", RESULTS.values(), ids=RESULTS.keys())
+def test_a_huge_result_is_refused_and_does_not_block_the_loop(watched: Watched, sql: str) -> None:
+    answer = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql, "max_rows": 100_000})
+    assert answer.status_code == 422, answer.text[:200]
+    watched.check()
+
+
+def test_a_large_result_does_not_block_the_loop(watched: Watched) -> None:
+    sql = "SELECT arrayJoin(range(100000)) AS x, [x, x + 1] AS pair, map('k', x) AS m, toString(x) AS t, (x, NULL) AS u"
+    answer = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql, "max_rows": 100_000})
+    assert answer.status_code == 200, answer.text[:200]
+    rows = answer.json()["rows"]
+    assert len(rows) == 100_000
+    assert [rows[7][name] for name in ("x", "pair", "m", "t")] == [7, [7, 8], [["k", 7]], "7"]
+    watched.check()
+
+
 def test_no_route_blocks_the_loop_with_any_body(watched: Watched) -> None:
     """Routes are those of the application: a new one is covered."""
     for method, path in ROUTES:

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from aaiclick.catalog.datasets import layout_of, preview
 from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.data.inspect import to_json
 from aaiclick.errors import NotFoundError
 from aaiclick.server.permissions import Permission
 from aaiclick.server.routes.common import reading
@@ -65,7 +64,7 @@ async def show(visit: Visit) -> Response:
 
 async def _first_rows(visit: Visit, dataset: asyncpg.Record) -> list[dict[str, Any]]:
     clickhouse = await connect_clickhouse(await visit.service.clickhouse(visit.who.org_id))
-    return [to_json(row) for row in await preview(clickhouse, dataset, ROWS)]
+    return await preview(clickhouse, dataset, ROWS)
 
 
 async def roles_of(visit: Visit, connection: Connection) -> list[str] | None:
