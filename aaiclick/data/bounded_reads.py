@@ -54,11 +54,12 @@ async def read_bounded(
     parameters: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
     limits: ReadLimits,
+    query_id: str = "",
 ) -> Any:
     """The result of a query as a pyarrow Table; QueryError beyond the limits, which ends the query."""
     data = bytearray()
     query = Compiled(text, parameters or {}, settings, ())
-    async with aclosing(client.stream_bytes(query, "ArrowStream", ARROW_SETTINGS)) as stream:
+    async with aclosing(client.stream_bytes(query, "ArrowStream", ARROW_SETTINGS, query_id)) as stream:
         async for piece in stream:
             data += piece
             if len(data) > limits.bytes:

@@ -15,8 +15,11 @@ from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.operators.alerts import AlertState, evaluate
 from aaiclick.catalog.operators.built_in import AlertConfig
 from aaiclick.catalog.running.run import OperatorRun
+from aaiclick.data.bounded_reads import ReadLimits, read_bounded
+from aaiclick.data.types import quote_name
 
 MAX_KEYS = 100_000
+WATCHED = ReadLimits(rows=MAX_KEYS + 1, values=10 * MAX_KEYS)
 
 
 async def run_alert(run: OperatorRun) -> Mapping[str, Any]:
@@ -61,7 +64,9 @@ async def _values(run: OperatorRun, settings: AlertConfig) -> dict[str, float | 
             raise OperatorError(
                 f"The input {name!r} has no column {column!r}.", remedy=f"It has: {', '.join(table.columns)}."
             )
-    found = await run.data.client.read_text(f"{table.select()} LIMIT {MAX_KEYS + 1}", query_id=run.data.query_id())
+    columns = ", ".join(quote_name(column) for column in dict.fromkeys((settings.value, *settings.key)))
+    text = f"SELECT {columns} FROM ({table.select()}) LIMIT {MAX_KEYS + 1}"  # noqa: S608
+    found = await read_bounded(run.data.client, text, None, {}, WATCHED, run.data.query_id())
     rows = found.to_pylist()
     if len(rows) > MAX_KEYS:
         raise OperatorError(

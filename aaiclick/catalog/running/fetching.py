@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
@@ -29,6 +30,11 @@ PIECE = 1 << 16
 BATCH_ROWS = 1024
 DECODED_BYTES = 1 << 30
 """The most that the rows of a Parquet document may take in memory."""
+
+JSON_VALUES = 10_000_000
+CSV_VALUES = 100_000_000
+CSV_COLUMNS = 10_000
+"""The most that a text document may hold: two bytes of JSON can become a hundred bytes of memory."""
 
 GOOD = range(200, 300)
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -142,6 +148,7 @@ def _text(value: Any) -> str:
 
 
 def _records(body: bytes, settings: HttpFetchConfig) -> Any:
+    _check_size(body, settings)
     try:
         match settings.format:
             case "csv":
@@ -156,6 +163,28 @@ def _records(body: bytes, settings: HttpFetchConfig) -> Any:
         raise OperatorError(
             f"{without_query(settings.url)} is not {settings.format}: {error}.", remedy="Correct the format."
         ) from None
+
+
+def _check_size(body: bytes, settings: HttpFetchConfig) -> None:
+    """Values are counted by what separates them, which is never too low."""
+    match settings.format:
+        case "csv":
+            header = re.match(rb"[\r\n]*([^\r\n]*)", body)
+            columns = 1 + (header.group(1).count(b",") if header else 0)
+            _refuse_beyond(CSV_COLUMNS, columns, "columns", settings)
+            _refuse_beyond(CSV_VALUES, sum(map(body.count, (b",", b"\n", b"\r"))), "values", settings)
+        case "json" | "jsonl":
+            _refuse_beyond(JSON_VALUES, sum(map(body.count, (b",", b"[", b"{", b"\n"))), "values", settings)
+        case _:
+            pass
+
+
+def _refuse_beyond(most: int, count: int, noun: str, settings: HttpFetchConfig) -> None:
+    if count > most:
+        raise OperatorError(
+            f"{without_query(settings.url)} has more than {most:,} {noun}.",
+            remedy="Fetch a part of it, or read it with create_object_from_file in a task of your own.",
+        )
 
 
 def _parquet(body: bytes, settings: HttpFetchConfig) -> pyarrow.Table:

@@ -9,6 +9,7 @@ and `end`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -16,9 +17,12 @@ from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.operators.built_in import RangeAggregatorConfig, RangeSplitterConfig
 from aaiclick.catalog.operators.ranges import Aggregation, Range, absorb, split, take_partial, take_whole
 from aaiclick.catalog.running.run import OperatorRun
+from aaiclick.data.bounded_reads import ReadLimits, read_bounded
 from aaiclick.data.types import quote_name
 
 MAX_PIECES = 1_000_000
+MAX_ARRIVED = 2_000_000
+ARRIVED = ReadLimits(rows=MAX_ARRIVED + 1, bytes=64 << 20, values=2 * MAX_ARRIVED + 2)
 
 
 async def run_aggregator(run: OperatorRun) -> Mapping[str, Any]:
@@ -69,11 +73,21 @@ async def _arrived(run: OperatorRun, cursor: int | None) -> list[Range]:
         )
     first, last = (quote_name(column) for column in columns)
     where = "" if cursor is None else f" WHERE {last} >= {int(cursor)}"
-    found = await run.data.client.read_text(
-        f"SELECT toInt64({first}) AS a, toInt64({last}) AS b FROM ({table.select()}){where} ORDER BY a, b",  # noqa: S608
-        query_id=run.data.query_id(),
+    text = (
+        f"SELECT toInt64({first}) AS a, toInt64({last}) AS b FROM ({table.select()}){where} "  # noqa: S608
+        f"ORDER BY a, b LIMIT {MAX_ARRIVED + 1}"
     )
-    return [Range(row["a"], row["b"]) for row in found.to_pylist()]
+    found = await read_bounded(run.data.client, text, None, {}, ARRIVED, run.data.query_id())
+    if found.num_rows > MAX_ARRIVED:
+        raise OperatorError(
+            f"The input {name!r} has more than {MAX_ARRIVED:,} ranges.", remedy="Merge them in a job before this one."
+        )
+    return await asyncio.to_thread(_ranges, found)
+
+
+def _ranges(table: Any) -> list[Range]:
+    starts, ends = (cast("list[int]", column.to_pylist()) for column in table.columns)
+    return [Range(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _rows(ranges: Iterable[Range]) -> list[dict[str, int]]:

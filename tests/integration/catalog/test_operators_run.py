@@ -11,6 +11,7 @@ import pytest
 
 from aaiclick import faults
 from aaiclick.catalog.errors import DagError
+from aaiclick.catalog.running import ranges
 from aaiclick.settings import get_settings
 from tests.integration.catalog import flow_jobs
 from tests.integration.catalog.conftest import JOBS
@@ -55,6 +56,14 @@ async def test_positions_become_whole_ranges_once_and_state_comes_with_the_compl
     state = json.loads(await shop.db.fetchval("SELECT state FROM operator_state"))
     assert state == {"cursor": 20, "pending": [[20, 25]]}
     await shop.check()
+
+
+async def test_more_ranges_than_fit_into_memory_are_refused(shop, monkeypatch):
+    monkeypatch.setattr(ranges, "MAX_ARRIVED", 5)
+    await shop.deploy(RANGES.replace("operator: range_aggregator", "operator: range_aggregator\n    max_attempts: 1"))
+    await shop.run(*range(100, 105))
+    assert await shop.finish(await shop.fire({"rows": [105]})) == "FAILED"
+    assert "has more than 5 ranges" in " ".join(await shop.errors())
 
 
 FOLLOW = f"""

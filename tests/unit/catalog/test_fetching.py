@@ -1,4 +1,4 @@
-"""Parquet documents of http_fetch are decoded within bounds."""
+"""Documents of http_fetch are decoded within bounds."""
 
 import io
 
@@ -52,3 +52,28 @@ def test_a_declared_size_is_believed_when_it_is_too_large(monkeypatch):
     monkeypatch.setattr(fetching, "DECODED_BYTES", 1_000)
     with pytest.raises(OperatorError, match="expands to more than"):
         _records(document(pa.table({"n": list(range(5_000))})), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("json", b"[" + b"{}," * 20_000 + b"{}]"),
+        ("json", b"[" * 20_000),
+        ("jsonl", b"{}\n" * 20_000),
+        ("csv", b"\r\n\n" + b"," * 20_000),
+        ("csv", b"a,b\n" + b",\n" * 20_000),
+        ("csv", b"a\r" * 20_000),
+    ],
+)
+def test_a_text_document_of_too_many_values_is_refused_before_parsing(monkeypatch, kind, body):
+    for limit in ("JSON_VALUES", "CSV_VALUES", "CSV_COLUMNS"):
+        monkeypatch.setattr(fetching, limit, 10_000)
+    settings = HttpFetchConfig(url="https://example.com/x?secret=1", format=kind)
+    with pytest.raises(OperatorError, match=r"^https://example.com/x has more than 10,000 (values|columns)"):
+        _records(body, settings)
+
+
+def test_a_text_document_within_the_limits_is_read():
+    assert _records(b'[{"a": 1}, {"a": 2}]', HttpFetchConfig(url="https://example.com/x")) == [{"a": 1}, {"a": 2}]
+    csv = HttpFetchConfig(url="https://example.com/x", format="csv")
+    assert _records(b"a,b\n1,2\n", csv).to_pylist() == [{"a": 1, "b": 2}]
