@@ -26,6 +26,8 @@ class Rows:
 
     select: str
     lineage: Lineage | None = None
+    table: Object | None = field(default=None, repr=False, compare=False)
+    """The temporary Object that `select` reads: its table is dropped with the last reference."""
 
 
 class NotYet(Exception):  # noqa: N818  (not an error: the task is done, there is nothing to do)
@@ -84,7 +86,7 @@ class OperatorRun:
         made = value if isinstance(value, Object) else await create_object_from_value(value)
         table = await made.materialize()
         names = ", ".join(quote_name(each) for each in table.columns)
-        return Rows(f"SELECT {names} FROM {quote_name(table.table_id)} ORDER BY aai_id")  # noqa: S608
+        return Rows(f"SELECT {names} FROM {quote_name(table.table_id)} ORDER BY aai_id", table=table)  # noqa: S608
 
     def _input(self, name: str) -> Place:
         if name not in self.work.inputs:
