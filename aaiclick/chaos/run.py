@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from aaiclick.chaos.checker import judge, violations
 from aaiclick.chaos.scene import Scene
 from aaiclick.chaos.schedule import schedule
+from aaiclick.chaos.sources import SourceWatch
 from aaiclick.chaos.strikes import Strikes
 from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
 from aaiclick.chaos.watch import missing_lines
@@ -128,7 +129,8 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
         await scene.warm_up()
         strikes = Strikes(scene, say)
         watch = scene.watch()
-        watching = asyncio.create_task(watch.run())
+        sources = SourceWatch(scene.servers.postgres)
+        watching = [asyncio.create_task(watch.run()), asyncio.create_task(sources.run())]
         began = time.monotonic()
         load = asyncio.create_task(scene.load(order.tasks))
         breaking = asyncio.create_task(strikes.run(schedule(order.seed, order.seconds, order.faults)))
@@ -141,13 +143,15 @@ async def _run(order: Order, directory: Path, say: Callable[[str], None]) -> Rep
             rested = await _wait(scene, load, time.monotonic() + REST_SECONDS)
         seconds = time.monotonic() - began
         refused = await end_load(load)
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
+        await sources.until_right()
         await watch.until_healthy()
         await watch.close()
         say(f"{'At rest' if rested else 'Not at rest'} after {seconds:.1f} s; looking at what is there.")
         report = await _judge(scene, strikes, seconds, rested)
-        report.verdict.unexpected += [*refused, *watch.findings]
+        report.verdict.unexpected += [*refused, *watch.findings, *sources.findings]
         return replace(report, began=began)
 
 

@@ -151,6 +151,7 @@ class _Process:
         return self._process.returncode is None
 
     def kill(self) -> None:
+        self._requests.close()
         with suppress(ProcessLookupError):
             self._process.kill()
 

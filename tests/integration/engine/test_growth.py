@@ -11,6 +11,7 @@ from aaiclick.store import control, queue
 from aaiclick.store.leases import Claim, Success
 from aaiclick.store.plan import NewTask, Plan
 from aaiclick.store.submit import Limits, NewJob, add_to_job, submit_job
+from aaiclick.store.words import Cancellation
 from tests.integration.engine.conftest import Engine
 
 
@@ -288,3 +289,14 @@ async def test_a_job_too_large_is_refused_whole(engine: Engine) -> None:
     with pytest.raises(LimitError, match="would have 11"):
         await submit_job(engine.db, NewJob(engine.id("job"), "large"), plan, limits=Limits(max_tasks=10))
     assert await engine.db.fetchval("SELECT count(*) FROM jobs") == 0
+
+
+async def test_tasks_returned_after_an_acknowledged_cancel_are_discarded(engine: Engine) -> None:
+    await engine.submit("a")
+    (claim,) = await engine.claim()
+    await engine.add("job", "b", "", "", claim.lease)
+    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await hand_over(engine, claim, reference(engine, "b"), "b") == {claim.lease.task_id}
+    assert await engine.status("a", "job") == "CANCELLED CANCELLED"
+    assert await result(engine, "a") is None
+    await engine.check()

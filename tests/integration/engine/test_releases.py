@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -114,6 +115,22 @@ async def test_few_releases_over_many_days_are_no_dead_letter(engine: Engine) ->
         engine.shift += timedelta(days=2)
         (claim,) = await engine.claim()
     assert await engine.status("a") == "CLAIMED"
+    await engine.check()
+
+
+@pytest.mark.parametrize("end", [end_uncharged, release])
+async def test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter(
+    engine: Engine, end: Callable[[Engine, Claim], Awaitable[object]]
+) -> None:
+    await engine.submit("a", max_attempts=1)
+    engine.shift = timedelta(seconds=1)
+    (claim,) = await engine.claim()
+    for _ in range(12):
+        await end(engine, claim)
+        engine.shift += timedelta(hours=3)
+        (claim,) = await engine.claim()
+    await end(engine, claim)
+    assert await engine.db.fetchval("SELECT completed_at IS NULL FROM tasks")
     await engine.check()
 
 

@@ -28,6 +28,7 @@ async def pool() -> AsyncIterator[AnalysisPool]:
 
 async def test_results_and_errors_come_from_another_process(pool: AnalysisPool) -> None:
     assert await pool.run(os.getpid) != os.getpid()
+    assert await analysis.run(os.getpid) != os.getpid()
     assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
     prepared = await analysis.prepare_query("SELECT a FROM d", {"d": PhysicalTable("t1", ("a",))})
     assert "`t1`" in prepared.text
@@ -46,7 +47,7 @@ async def test_a_call_without_end_is_ended_and_the_next_one_works(pool: Analysis
 
 async def test_a_call_that_takes_too_much_memory_is_ended(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
-        await pool.run(bytearray, 4 << 30)
+        await pool.run(eval, "len(bytes(4 << 30))")  # without the limit it returns at once
     assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
 
 
@@ -74,15 +75,15 @@ async def test_one_client_does_not_take_all_processes(pool: AnalysisPool) -> Non
         with pytest.raises(AnalysisLimitError):
             await pool.run(re.search, *ENDLESS)
 
-    async def ask() -> None:
-        current_client.set("other")
+    async def ask(client: str = "other") -> None:
+        current_client.set(client)
         assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
 
-    await asyncio.create_task(ask())  # its process is warm
+    await asyncio.gather(ask("first"), ask("second"))  # both processes are warm
     attacks = [asyncio.create_task(attack()) for _ in range(CLIENT_WAITING)]
     await asyncio.sleep(0)
     await asyncio.create_task(ask())
-    assert not all(each.done() for each in attacks)
+    assert sum(each.done() for each in attacks) <= 1  # not after three of them, as in one queue for all
     await asyncio.gather(*attacks)
 
 

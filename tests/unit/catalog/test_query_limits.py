@@ -26,11 +26,12 @@ SELECTS = {
         "tables, joins",
     ),
     "unions": (" UNION ALL ".join(["SELECT a FROM d"] * 190), "tables, joins|deeply"),
-    "brackets": ("SELECT " + "(" * 50 + "a" + ")" * 50 + " FROM d", "deeply"),
+    "brackets": ("SELECT " + "CASE WHEN a THEN " * MAX_DEPTH + "1" + " END" * MAX_DEPTH + " AS x FROM d", "deeply"),
     "lambdas": ("SELECT " + "arrayMap(x -> " * 10 + "a" + ",[1])" * 10 + " FROM d", "deeply"),
     "types before brackets": ("SELECT " + "date (" * 10 + "a" + ")" * 10 + " FROM d", "deeply"),
     "words": ("SELECT a FROM d WHERE a IN (" + ",".join(["1"] * 20_000) + ")", "words"),
     "text": ("SELECT '" + "a" * 100_000 + "' AS x FROM d", "too long"),
+    "operators": ("SELECT " + "+".join(["a"] * 210) + " AS x FROM d", "deeply"),
     "dots": ("SELECT " + ".".join(["a"] * 1000) + " FROM d", "deeply"),
 }
 
@@ -39,6 +40,14 @@ SELECTS = {
 def test_a_query_past_a_limit_is_refused(text: str, words: str) -> None:
     with pytest.raises(QueryRefusedError, match=words):
         trace(text, SCHEMA)
+
+
+def test_a_query_of_too_many_steps_is_refused() -> None:
+    """No relation of it has too many columns; together they have."""
+    names = ", ".join(f"a AS c{each}" for each in range(3000))
+    tables = ", ".join(f"t{each} AS (SELECT * FROM t{each - 1})" for each in range(1, 100))
+    with pytest.raises(QueryRefusedError, match="too large to analyse"):
+        trace(f"WITH t0 AS (SELECT {names} FROM d), {tables} SELECT * FROM t99", SCHEMA)
 
 
 def test_queries_within_the_limits_are_read() -> None:

@@ -263,6 +263,15 @@ def test_a_package_elsewhere_is_not_imported_for_a_module_below_the_directory(pr
     assert not trace()
 
 
+def test_a_module_that_replaces_itself_is_judged_by_what_it_became(project):
+    (project / "users_swap.py").write_text("import pty, sys\nsys.modules[__name__] = pty\n")
+    try:
+        with pytest.raises(EntrypointError, match="is in no module of your own"):
+            load(project, "users_swap.spawn")
+    finally:
+        sys.modules.pop("users_swap", None)
+
+
 def test_files_that_servers_write_are_not_code(project, trace, tmp_path):
     plant(project / "data" / "user_files")
     entrypoints = Entrypoints(directory=project, data_directories=(project / "data", tmp_path))

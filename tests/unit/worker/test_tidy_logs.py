@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 from aaiclick.orchestration.loops import tidy_logs
 
 
@@ -23,3 +25,23 @@ def test_logs_go_when_nobody_has_written_to_them_for_as_long_as_tasks_are_kept(t
 
 def test_a_directory_that_is_not_there_yet_has_no_logs(tmp_path):
     assert tidy_logs.run_once(tmp_path / "none", keep_seconds=60) == 0
+
+
+@pytest.mark.parametrize("newest_is_ahead", [False, True])
+def test_a_clock_that_jumped_forward_deletes_no_log(tmp_path, monkeypatch, newest_is_ahead):
+    """Of the process alone, or of the machine: then new logs carry the wrong time, too."""
+    (tmp_path / "1.log").write_text("said")
+    (tmp_path / "2.log").write_text("said")
+    ahead = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    if newest_is_ahead:
+        os.utime(tmp_path / "2.log", (ahead, ahead))
+    assert tidy_logs.run_once(tmp_path, keep_seconds=60) == 0
+
+
+def test_a_process_started_with_a_wrong_clock_deletes_no_log(tmp_path, monkeypatch):
+    (tmp_path / "1.log").write_text("said")
+    ahead = time.time() + 86_400
+    monkeypatch.setattr(tidy_logs, "_STARTED", (ahead, time.monotonic()))
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    assert tidy_logs.run_once(tmp_path, keep_seconds=60) == 0

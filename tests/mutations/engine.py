@@ -1,24 +1,10 @@
-"""Does a test notice when a guard of the engine is taken away? `python -m tests.mutations [WORDS]`
-
-Each mutation removes one guard from a copy of the package, and runs the tests that stand for it on that copy until one
-fails. Before that they pass on a copy that has it: what fails then, fails for want of the guard. A guard that no test
-misses is printed as such, and the exit code says so. WORDS choose among them.
-"""
+"""Mutations of the queue, of data, of registered locations and of secrets."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
+from tests.mutations import Mutation
 
-import pytest
-
-ROOT = Path(__file__).parent.parent
+SQL = "aaiclick/store/sql"
 ENGINE = "tests/integration/engine"
 SECRETS = "tests/integration/catalog/test_secrets_run.py"
 FOREIGN = "tests/integration/runtimes/test_foreign_parquet.py"
@@ -46,24 +32,9 @@ END_THEN_EMIT = """\
         return ended
 """
 
-
-@dataclass(frozen=True)
-class Mutation:
-    """One guard, where it stands, and the tests that should miss it."""
-
-    guard: str
-    file: str
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-
-WAITED = "+ Timeout +"
-"""What pytest-timeout says of a test that it cannot end but by ending the process."""
-SQL = "aaiclick/store/sql"
-MUTATIONS = (
+ENGINE_MUTATIONS = (
     Mutation(
-        "the token in `complete.sql`", f"{SQL}/complete.sql", " AND t.lease_token = p.token", "",
+        "the token in `complete.sql`", f"{SQL}/complete.sql", " AND t.lease_token = g.token", "",
         (f"{ENGINE}/test_outcomes.py",),
     ),
     Mutation(
@@ -106,7 +77,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the reaper's second look at the expiry", f"{SQL}/fail.sql",
-        "(NOT g.expired OR t.lease_expires_at <= coalesce($13::timestamptz, now()))", "true",
+        "(NOT g.expired OR t.lease_expires_at <= coalesce($12::timestamptz, now()))", "true",
         (f"{ENGINE}/test_outcomes.py",),
     ),
     Mutation(
@@ -224,68 +195,3 @@ MUTATIONS = (
         (f"{SECRETS}::test_a_type_that_is_none_reaches_no_query",),
     ),
 )  # fmt: skip
-
-
-def run(mutation: Mutation, directory: Path) -> str | None:
-    """The test that fails without the guard, if there is one."""
-    copy = directory / "copy"
-    make_copy(copy)
-    place = copy / mutation.file
-    text = place.read_text()
-    if mutation.old not in text:
-        raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations.py up to date.")
-    place.write_text(text.replace(mutation.old, mutation.new))
-    # The databases of one stack are copies of one that was migrated once: another schema needs another stack.
-    home = directory / ("home-of-another-schema" if "migrations" in mutation.file else "home")
-    ran = run_tests(copy, home, mutation.tests)
-    if ran.returncode == pytest.ExitCode.OK:
-        return None
-    failed = re.search(r"^FAILED \S+::(.+?)(?: - .*)?$", ran.stdout, re.MULTILINE)
-    if ran.returncode != pytest.ExitCode.TESTS_FAILED or not (failed or WAITED in ran.stdout + ran.stderr):
-        raise SystemExit(f"Without {mutation.guard}, no test failed; the tests were not run:\n{ran.stdout[-3000:]}")
-    if failed:
-        return failed.group(1)
-    return re.findall(r"^\S+::(.+?)(?: PASSED.*)?$", ran.stdout, re.MULTILINE)[-1]  # it waits for ever, and was killed
-
-
-def check(tests: tuple[str, ...], directory: Path) -> None:
-    """The tests pass as long as all guards are there."""
-    copy = directory / "whole"
-    make_copy(copy)
-    ran = run_tests(copy, directory / "home", tests)
-    if ran.returncode != pytest.ExitCode.OK:
-        raise SystemExit(f"{' '.join(tests)}: fails with all guards there.\n{ran.stdout[-3000:]}")
-
-
-def make_copy(copy: Path) -> None:
-    shutil.rmtree(copy, ignore_errors=True)
-    for name in ("aaiclick", "tests"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
-
-
-def run_tests(copy: Path, home: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "--timeout", "40", *tests]
-    environment = os.environ | {"PYTHONPATH": str(copy), "AAICLICK_TEST_HOME": str(home)}
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-
-
-def main() -> int:
-    words = sys.argv[1:]
-    missed, checked = 0, set[tuple[str, ...]]()
-    print("| taken away | what failed |\n|---|---|")
-    with tempfile.TemporaryDirectory(prefix="aaiclick-mutations-", ignore_cleanup_errors=True) as directory:
-        for mutation in MUTATIONS:
-            if words and not any(word in mutation.guard for word in words):
-                continue
-            if mutation.tests not in checked:
-                check(mutation.tests, Path(directory))
-                checked.add(mutation.tests)
-            failed = run(mutation, Path(directory))
-            missed += failed is None
-            print(f"| {mutation.guard} | {f'`{failed}`' if failed else '**nothing**'} |", flush=True)
-    return 1 if missed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
