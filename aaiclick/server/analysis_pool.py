@@ -66,7 +66,8 @@ class AnalysisPool:
             async with asyncio.timeout(CALL_SECONDS):
                 response = await process.call(request)
         except asyncio.IncompleteReadError:
-            if idle is not None and await process.wait() != -signal.SIGPROF:
+            exit_code = await process.wait()
+            if idle is not None and exit_code != -signal.SIGPROF:
                 return await self._call(None, request)  # it may have ended before the call
             raise _limit_error() from None
         except BaseException as error:
@@ -151,10 +152,11 @@ class _Process:
         return self._process.returncode is None
 
     def kill(self) -> None:
-        self._requests.close()
+        self._requests.close()  # else its transport outlives the process
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def wait(self) -> int:
         """The exit code; negative is a signal."""
+        self._requests.close()
         return await self._process.wait()

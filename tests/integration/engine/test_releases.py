@@ -130,7 +130,10 @@ async def test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter(
         engine.shift += timedelta(hours=3)
         (claim,) = await engine.claim()
     await end(engine, claim)
-    assert await engine.db.fetchval("SELECT completed_at IS NULL FROM tasks")
+    row = await engine.db.fetchrow("SELECT completed_at, error FROM tasks")
+    assert row is not None
+    assert row["completed_at"] is None
+    assert row["error"] == (OUTAGE if end is end_uncharged else None)
     await engine.check()
 
 
