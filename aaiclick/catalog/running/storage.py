@@ -30,6 +30,7 @@ from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.queries.dataset_sql import PhysicalTable
 from aaiclick.catalog.running import parquet
 from aaiclick.catalog.running.parquet import File
+from aaiclick.data.bounded_reads import ReadLimits, read_bounded
 from aaiclick.data.client import Client
 from aaiclick.data.context import DataContext
 from aaiclick.data.tables import new_table_name
@@ -45,6 +46,7 @@ NO_VALUE = "\\N"
 """The partition of rows whose partition column is NULL."""
 
 MAX_PARTITIONS = 10_000
+PARTITIONS_READ = ReadLimits(rows=MAX_PARTITIONS + 1, bytes=16 << 20)
 
 Mode = Literal["append", "replace", "slice"]
 Columns = tuple[tuple[str, str], ...]
@@ -215,11 +217,11 @@ async def _look(context: DataContext, name: str, layout: Layout) -> tuple[int, d
     """How many rows of which partitions, and a sum that tells two contents apart."""
     key = quote_text("") if layout.partition_by is None else partition_of(layout.partition_by)
     values = ", ".join(quote_name(each) for each in layout.names)
-    found = await context.client.read_text(
+    text = (
         f"SELECT {key} AS {PARTITION}, count() AS {ROWS}, hex(sum(cityHash64({values}))) AS {DIGEST} "  # noqa: S608
-        f"FROM {quote_name(name)} GROUP BY {PARTITION} ORDER BY {PARTITION} LIMIT {MAX_PARTITIONS + 1}",
-        query_id=context.query_id(),
+        f"FROM {quote_name(name)} GROUP BY {PARTITION} ORDER BY {PARTITION} LIMIT {MAX_PARTITIONS + 1}"
     )
+    found = await read_bounded(context.client, text, None, {}, PARTITIONS_READ, context.query_id())
     partitions = partitions_found(found.to_pylist(), layout)
     return sum(count for count, _ in partitions.values()), partitions
 

@@ -11,7 +11,8 @@ import pytest
 
 from aaiclick import faults
 from aaiclick.catalog.errors import DagError
-from aaiclick.catalog.running import ranges
+from aaiclick.catalog.running import ranges, storage
+from aaiclick.data.bounded_reads import ReadLimits
 from aaiclick.settings import get_settings
 from tests.integration.catalog import flow_jobs
 from tests.integration.catalog.conftest import JOBS
@@ -64,6 +65,13 @@ async def test_more_ranges_than_fit_into_memory_are_refused(shop, monkeypatch):
     await shop.run(*range(100, 105))
     assert await shop.finish(await shop.fire({"rows": [105]})) == "FAILED"
     assert "has more than 5 ranges" in " ".join(await shop.errors())
+
+
+async def test_names_of_partitions_have_a_limit_of_bytes(shop, monkeypatch):
+    monkeypatch.setattr(storage, "PARTITIONS_READ", ReadLimits(rows=10_001, bytes=10))
+    await shop.deploy(RANGES.replace("name: feed,", "name: feed, max_attempts: 1,"))
+    assert await shop.finish(await shop.fire({"rows": [1]})) == "FAILED"
+    assert "is larger than 10 bytes" in " ".join(await shop.errors())
 
 
 FOLLOW = f"""
