@@ -15,9 +15,11 @@ from aaiclick.cli.kinds import ID
 from aaiclick.cli.limits import given, limit_options
 from aaiclick.cli.output import Row, named, note, output_option, print_rows
 from aaiclick.cli.remote import reach
+from aaiclick.settings import get_settings
 from aaiclick.store import control, queue, reads
 from aaiclick.store.orgs import Limits
 from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
+from aaiclick.store.workers import worker_state
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -129,7 +131,9 @@ def _worker_facts(row: Row) -> Row:
 def _worker(row: Row) -> Row:
     return {
         "id": str(row["id"]),
-        "status": row["status"],
+        "status": worker_state(
+            row["status"], row["last_heartbeat"], timeout_seconds=get_settings().worker_timeout_seconds
+        ),
         "host": row["hostname"],
         "pid": row["pid"],
         "slots": row["pool_size"],

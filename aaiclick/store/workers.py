@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,6 +173,12 @@ async def count_outcomes(connection: Connection, worker_id: int, tallies: Mappin
         [tally.completed for tally in tallies.values()],
         [tally.failed for tally in tallies.values()],
     )
+
+
+def worker_state(status: str, last_heartbeat: datetime, *, timeout_seconds: float, now: datetime | None = None) -> str:
+    """A worker's state as shown: SILENT without a heartbeat in time, also if no reaper has marked it yet."""
+    silent = ((now or datetime.now(UTC)) - last_heartbeat).total_seconds()
+    return "SILENT" if status != WorkerStatus.STOPPED and silent > timeout_seconds else str(status)
 
 
 async def list_workers(connection: Connection, status: WorkerStatus | None = None) -> list[Worker]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import click
 import pytest
@@ -14,6 +14,7 @@ from aaiclick.cli.database import first_line
 from aaiclick.cli.kinds import Number
 from aaiclick.cli.main import cli, run
 from aaiclick.cli.output import print_record, print_records
+from aaiclick.cli.queues import _worker
 from aaiclick.cli.run import _print
 from aaiclick.store.keys import prefix_of
 
@@ -161,3 +162,15 @@ def test_no_option_takes_a_number_that_is_none() -> None:
 def test_a_key_is_known_by_as_much_of_it_as_anybody_gives() -> None:
     secret = f"aai_{'p' * 12}_{'s' * 43}"
     assert {prefix_of(text) for text in (secret, secret[:-1], "aai_" + "p" * 12, "p" * 12)} == {"p" * 12}
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "shown"), [("ACTIVE", 0, "ACTIVE"), ("ACTIVE", 1, "SILENT"), ("STOPPED", 1, "STOPPED")]
+)
+def test_a_worker_without_heartbeats_is_listed_as_silent(status, age, shown):
+    row = dict.fromkeys(
+        ("id", "hostname", "pid", "pool_size", "is_leader", "drain_requested_at", "stopped_at", "version")
+    )
+    assert (
+        _worker(row | {"status": status, "last_heartbeat": datetime.now(UTC) - timedelta(days=age)})["status"] == shown
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from aaiclick.errors import headline
 from aaiclick.settings import get_settings
+from aaiclick.store import workers
 from aaiclick.store.words import Cancellation
 
 TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "COMPLETED")
@@ -191,9 +192,8 @@ def job_state(row: Any) -> str:
 
 
 def worker_state(status: str, last_heartbeat: datetime, now: datetime | None = None) -> str:
-    """A worker's state as shown: one without a heartbeat in time is silent, whatever it was before."""
-    silent = ((now or datetime.now(UTC)) - last_heartbeat).total_seconds()
-    return "SILENT" if status != "STOPPED" and silent > get_settings().worker_timeout_seconds else str(status)
+    """A worker's state as shown: SILENT without a heartbeat in time."""
+    return workers.worker_state(status, last_heartbeat, timeout_seconds=get_settings().worker_timeout_seconds, now=now)
 
 
 def source_state(row: Any) -> str:
