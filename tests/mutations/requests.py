@@ -156,7 +156,7 @@ REQUEST_MUTATIONS = (
     # Servers and schema
     Mutation(
         "pooler: modes that share sessions", POOLER, "if len(ours) > 1 or theirs in ours:", "if False:",
-        ("tests/integration/store/test_pooler.py::test_modes_that_share_sessions_are_refused",),
+        ("tests/integration/store/test_pooler.py::test_transaction_mode_is_found_without_named_statements",),
     ),
     Mutation(
         "pooler: settings after the reset of a session", POOLER, "connection.guards = guards", "pass",

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from aaiclick.chaos.proxy import Proxy
@@ -135,6 +136,24 @@ async def test_modes_that_share_sessions_are_refused(bouncer, mode: str, ignored
     with pytest.raises(UnsupportedServerError, match="pooler") as found:
         await _reach_postgres(target)
     assert "pool_mode = session" in found.value.remedy
+
+
+async def test_transaction_mode_is_found_without_named_statements(bouncer) -> None:
+    """A pooler that keeps prepared statements of clients apart causes no error; its server processes show the mode."""
+    target = await bouncer("transaction")
+
+    async def open_unnamed() -> asyncpg.Connection:
+        return await asyncpg.connect(
+            host=target.host, port=target.port, user=target.user, password=target.password or "x",
+            database=target.database, statement_cache_size=0,
+        )  # fmt: skip
+
+    connection = await open_unnamed()
+    try:
+        with pytest.raises(UnsupportedServerError, match="shares server connections"):
+            await pooler.guard(target, connection, {}, open_unnamed)
+    finally:
+        await connection.close()
 
 
 async def test_a_pooler_without_a_second_connection_is_not_trusted(bouncer, monkeypatch) -> None:
