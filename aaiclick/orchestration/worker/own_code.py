@@ -6,6 +6,7 @@ Nothing is imported for that. Each part of a dotted name is looked up as the imp
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
 import site
 import sys
@@ -67,6 +68,14 @@ def _is_installation(directory: Path) -> bool:
 
 def find_files(module_name: str) -> list[str | None]:
     """The files of a module and of the packages around it, outermost first; empty if there is no such module."""
+    files = _find_files(module_name)
+    if not files:  # a module written after the import system cached the contents of its directory
+        importlib.invalidate_caches()
+        files = _find_files(module_name)
+    return files
+
+
+def _find_files(module_name: str) -> list[str | None]:
     files: list[str | None] = []
     search: Sequence[str] | None = None
     parts = module_name.split(".")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
 from aaiclick._version import __version__
-from aaiclick.orchestration.health import ANSWER_SECONDS, check_clickhouse
+from aaiclick.orchestration.health import ANSWER_SECONDS, answer_within, check_clickhouse
 from aaiclick.server.permissions import Permission
 from aaiclick.server.problems import translate
 from aaiclick.server.routing import Caller, Routes
@@ -79,16 +79,21 @@ def _answer(response: Response, checks: Sequence[Check], *, ok: bool) -> Healthy
 
 
 async def _check_all(service: Service) -> list[Check]:
-    clickhouse = await check_clickhouse(lambda: service.clickhouse(DEFAULT_ORG_ID))
+    clickhouse, work = await asyncio.gather(
+        check_clickhouse(lambda: service.clickhouse(DEFAULT_ORG_ID)), _check_work(service)
+    )
     if not clickhouse.ok:
         clickhouse = replace(clickhouse, detail="ClickHouse does not answer")  # its address is not public
-    return [*await _check_work(service), clickhouse]
+    return [*work, clickhouse]
 
 
 async def _check_work(service: Service) -> list[Check]:
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS), service.owner() as connection:
+    async def check() -> list[Check]:
+        async with service.owner() as connection:
             return await check_work(connection, worker_timeout_seconds=service.settings.worker_timeout_seconds)
+
+    try:
+        return await answer_within(ANSWER_SECONDS, check())
     except Exception as error:
         if translate(error) is None:
             raise

@@ -197,7 +197,7 @@ async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, 
                 headers = bearer if path.startswith(("/v1", "/metrics")) else None
                 with browser.stream("GET", path, headers=headers) as answer:
                     text = next(answer.iter_text()) if path in ENDLESS else answer.read().decode()
-                assert answer.status_code < 500, path
+                assert answer.status_code < 500 or path == "/health", path  # 503: there is no worker
                 found[path] = text.replace(str(ids["dataset"]), "?") if f"/{ids['dataset']}" in path else text
         return found
 

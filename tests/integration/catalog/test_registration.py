@@ -33,7 +33,7 @@ jobs:
     outputs: [totals]
     config: {{query: "SELECT id, sum(amount) AS total FROM blocks GROUP BY id"}}
 """
-RANGES = "SELECT range_start, range_end FROM dataset_versions WHERE range_start IS NOT NULL ORDER BY range_start"
+RANGES = "SELECT range_start, range_end FROM dataset_versions WHERE range_start IS NOT NULL ORDER BY 1, 2"
 
 
 async def ranges(shop) -> list[tuple]:

@@ -69,7 +69,7 @@ def test_the_table_of_options_is_that_of_the_code():
 def test_the_page_names_what_authors_need():
     beside = {
         "Health", "Job", "JobStatus", "Task", "TaskStatus", "Worker", "WorkerStatus", "deregister_worker",
-        "get_current_context", "get_orch_context_session", "health_check", "list_workers", "register_worker",
-        "worker_heartbeat",
+        "emit_event", "get_current_context", "get_orch_context_session", "health_check", "list_workers",
+        "register_worker", "worker_heartbeat",
     }  # fmt: skip
     assert [name for name in orchestration.__all__ if name not in PAGE and name not in beside] == []

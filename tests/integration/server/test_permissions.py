@@ -60,7 +60,7 @@ def test_the_guard_answers_as_declared(site, method: str, path: str, permission:
         status = ask(site.as_(who), method, url)
         assert (status == 403) == (permission not in allowed), (who, status)
         assert status != 401
-        assert status < 500
+        assert status < 500 or path == "/health"  # 503: the site has no worker
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,7 @@ OF_ONE = [
 BODIES = {"PUT": {"role": "admin"}}
 BODIES_OF = {
     "/v1/datasets/{dataset}/readers": {"roles": []},
+    "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
 }
 DAG = """

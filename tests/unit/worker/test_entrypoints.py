@@ -21,7 +21,7 @@ def _forget_modules(tmp_path):
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if str(tmp_path) in repr(sys.modules[name]):
+        if str(tmp_path) in f"{sys.modules[name]!r} {getattr(sys.modules[name], '__path__', '')}":
             del sys.modules[name]
     importlib.invalidate_caches()
 
