@@ -11,6 +11,7 @@ while they convert; pieces of PIECE_VALUES keep that short, so that other thread
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
@@ -64,6 +65,10 @@ async def read_bounded(
             data += piece
             if len(data) > limits.bytes:
                 raise QueryError(f"The result is larger than {limits.bytes:,} bytes.", remedy=FEWER)
+    return await asyncio.to_thread(_parse, data, limits)
+
+
+def _parse(data: bytearray, limits: ReadLimits) -> Any:
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         table: pa.Table = reader.read_all()
     if table.num_rows > limits.rows:
