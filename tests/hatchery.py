@@ -120,6 +120,7 @@ class Hatchery:
                 code = hatched.wait(timeout)
             finally:
                 hatched.kill()
+                hatched.wait(30)
             stdout.seek(0)
             stderr.seek(0)
             return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
@@ -258,8 +259,10 @@ def _forking(otherwise: Callable[..., int]) -> Callable[..., int]:
         arguments = [os.fsdecode(word) for word in given[0]]
         kept, directory, variables, stdin, stdout, stderr = (given[place] for place in (3, 4, 5, 6, 9, 11))
         environment = dict(os.environ) if variables is None else _environment(variables)
-        # A clock that a chaos run has set wrong is so from the interpreter's start.
-        if arguments[1:2] != ["-m"] or arguments[2] not in PROGRAMS or "CHAOS_CLOCK" in environment:
+        # A clock that a chaos run has set wrong is so from the interpreter's start. A server starts child processes,
+        # which libuv refuses in the fork of a process that has an event loop of uvloop.
+        unforkable = "CHAOS_CLOCK" in environment or arguments[3:4] == ["server"]
+        if arguments[1:2] != ["-m"] or arguments[2] not in PROGRAMS or unforkable:
             return otherwise(*given)
         pid = os.fork()
         if not pid:

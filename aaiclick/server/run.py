@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -43,6 +44,8 @@ async def serve(settings: Settings, postgres: PostgresTarget, opened: socket.soc
         h11_max_incomplete_event_size=HEADERS_BYTES,
     )
     server = _Server(config, service)
+    gc.collect()
+    gc.freeze()  # a full collection on the event loop does not visit what was imported: it takes 100 ms
     await server.serve(sockets=[opened])
     if service.failure is not None:
         raise service.failure

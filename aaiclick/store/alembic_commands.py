@@ -36,6 +36,7 @@ TABLE_LOCK_SECONDS = 0.2
 """Far below the second after which PostgreSQL looks for deadlocks: who waits for who waits is let go, never ended."""
 
 PAUSE_SECONDS = 0.5
+IDLE_SECONDS = 60
 GIVE_UP_SECONDS = 300.0
 SCRIPTS = Path(__file__).parent / "migrations"
 SEE_HISTORY = "'aaiclick migrate history' lists the revisions that this version knows."
@@ -128,6 +129,8 @@ def _run(
 
 
 async def _lock(connection: AsyncConnection, target: PostgresTarget) -> None:
+    # Alembic works between statements for longer than the limit of our other sessions, on a busy machine for seconds.
+    await connection.execute(sa.text(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"))
     try:
         await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
         await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))

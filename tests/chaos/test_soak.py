@@ -112,7 +112,8 @@ def test_a_short_soak_looks_at_everything():
     assert {each["grows"] for each in records} == {""}
     assert {each["figure"].removesuffix(" MB") for each in records} == set(KINDS)
     watched = {each["of"].split(",")[0] for each in records}
-    assert {"postgres", "clickhouse", "server 1", "worker 1", "worker 2"} <= watched
+    assert {"postgres", "clickhouse", "server 1", "worker 1"} <= watched
+    assert len({name for name in watched if name.startswith("worker ")}) >= 2  # one of them uses the server
 
 
 def test_memory_is_what_was_allocated_and_not_what_is_mapped(tmp_path):

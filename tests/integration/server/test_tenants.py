@@ -125,7 +125,9 @@ def test_a_worker_is_given_a_user_of_its_own_and_never_that_of_its_organisation(
         worker_id = int(target.user.rpartition("_")[2])
         assert target == worker_target(admin, orgs[prefix], worker_id)
         made = [text for text in clerk.said if f"`{target.user}`" in text]
-        assert [text.split()[0] for text in made] == ["CREATE", "ALTER", "GRANT"]  # once, for the fetch too
+        kinds = [text.split()[0] for text in made]
+        assert kinds == ["CREATE", "ALTER", "GRANT"] * (len(kinds) // 3)  # again if a pass of the server renews it
+        assert kinds
         assert all("VALID UNTIL" in text for text in made[:2])
     secrets = [tenant_target(admin, org_id).password for org_id in orgs.values()]
     assert not any(secret in str(target.password) for secret in secrets for target in given.values())
