@@ -9,6 +9,7 @@ measured.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -27,12 +28,23 @@ def measure(path: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     main = threading.main_thread()
 
+    collecting = [0.0, 0.0]  # when a collection of this thread began, and the time of all: no request causes it alone
+
+    def note_collection(phase: str, _: dict[str, int]) -> None:
+        if threading.current_thread() is main:
+            if phase == "start":
+                collecting[0] = time.thread_time()
+            else:
+                collecting[1] += time.thread_time() - collecting[0]
+
+    gc.callbacks.append(note_collection)
+
     def measured(handle: asyncio.Handle) -> None:
-        before = time.thread_time()
+        before = time.thread_time() - collecting[1]
         task = getattr(handle._callback, "__self__", None)
         frames = task.get_stack() if isinstance(task, asyncio.Task) else []
         run(handle)
-        spent = (time.thread_time() - before) * 1000
+        spent = (time.thread_time() - collecting[1] - before) * 1000
         if spent > CALLBACK_MS and threading.current_thread() is main:
             place = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else str(handle._callback)[:200]
             os.write(descriptor, f"{spent:.1f} {place}\n".encode())
