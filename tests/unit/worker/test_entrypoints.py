@@ -133,11 +133,11 @@ def test_a_bad_name_is_explained(project, entrypoint, message):
 
 
 def test_packages_and_namespace_packages_below_the_directory_are_own_code(project):
-    plant(project / "shop" / "steps")
+    plant(project / "own_namespace" / "steps")
     (project / "regular").mkdir()
     (project / "regular" / "__init__.py").write_text("")
     plant(project / "regular")
-    assert load(project, "shop.steps.planted.work")() == "planted"
+    assert load(project, "own_namespace.steps.planted.work")() == "planted"
     assert load(project, "regular.planted.work")() == "planted"
 
 
