@@ -1,4 +1,36 @@
-"""Durable data processing: data in ClickHouse, work in PostgreSQL, one machine or many."""
+"""Durable data processing: data in ClickHouse, work in PostgreSQL, one machine or many.
+
+The docstring of each package lists its modules in the order in which data passes through them, and the next package.
+
+A task: submitted by aaiclick.orchestration, stored and claimed by aaiclick.store.engine, executed by
+aaiclick.orchestration.worker, completed by aaiclick.store.engine.acknowledge.
+A row: written by aaiclick.data.create, an Object of aaiclick.data.object, queried by aaiclick.data.compile and
+aaiclick.data.runtime, converted to a Python value by aaiclick.data.io.
+A request: received by aaiclick.server, dispatched to aaiclick.server.routes, performed by aaiclick.operations and
+aaiclick.store, answered with a schema of aaiclick.api.
+
+- `__main__`: `python -m aaiclick`, the same as the command `aaiclick`
+- `cli`: command line, on the databases or on a server
+- `client`: Python client of the HTTP API
+- `api`: schemas of requests and responses, shared by server, client and workers
+- `server`: HTTP API, web UI and worker protocol
+- `operations`: use cases with permission check, store call and audit entry
+- `catalog`: DAGs in YAML, their deployment and execution, datasets and lineage
+- `operators`: `map`, `reduce` and `foreach` over chunks of an Object
+- `orchestration`: Python API of jobs and tasks, workers that run them, background loops
+- `store`: PostgreSQL: tables, migrations, and the queue engine
+- `data`: Objects and Views: tables and columns in ClickHouse
+- `local`: embedded PostgreSQL and ClickHouse servers
+- `settings`: settings from the environment, validated once
+- `endpoints`: addresses and credentials of servers
+- `errors`: base classes of all errors
+- `snowflake`: 64-bit ids, ordered by time, unique without a database query
+- `tempdirs`: temporary directories that are removed even after a kill
+- `failpoints`: named commits at which tests can inject faults
+- `testing`: pytest fixtures for code that uses aaiclick
+- `chaos`: chaos and soak tests of a whole installation
+- `_version`: version of the package
+"""
 
 from aaiclick._version import __version__
 

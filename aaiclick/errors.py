@@ -1,28 +1,28 @@
-"""Every error a user of aaiclick can meet, in one tree.
+"""The errors of aaiclick, in one tree.
 
     AaiclickError
     ├── SettingsError          a setting is missing, malformed or contradicts another
     ├── HomeError              AAICLICK_HOME cannot be used
     ├── StackError             a server of the embedded stack did not start or did not stop
     ├── UnreachableError       a database or the service does not answer
-    │   └── UnansweredError    it was asked, and nothing came back in time
+    │   └── UnansweredError    the request was sent, but no response arrived in time
     ├── UnauthorisedError      a database or the service refused the credential
-    ├── ForbiddenError         the credential is good, but does not allow this
-    ├── UnsupportedServerError a database is too old, or is not what it should be
-    ├── SchemaError            the PostgreSQL schema is not the one this version works with
-    ├── EntrypointError        a task names code that is not there or may not be run
-    ├── NotFoundError          there is no job, task, group or worker of this id
-    ├── SubmitError            what was submitted cannot be run as it is
-    │   ├── CycleError         tasks or groups wait for each other
-    │   ├── UnknownTableError  an Object that is passed on is released, unknown, or another organisation's
-    │   └── LimitError         the job has grown past what a job may be
-    ├── ConflictError          something that is there already is in the way
-    ├── ScheduleError          a cron expression or a time zone cannot be used
-    ├── RequestError           a request is not as it should be, or more than the service takes
+    ├── ForbiddenError         the credential is valid, but lacks the permission
+    ├── UnsupportedServerError a database is too old, or is not PostgreSQL or ClickHouse
+    ├── SchemaError            the PostgreSQL schema does not match this version
+    ├── EntrypointError        a task names code that does not exist or may not be run
+    ├── NotFoundError          there is no job, task, group or worker with this id
+    ├── SubmitError            the submitted job is invalid; nothing was inserted
+    │   ├── CycleError         tasks or groups depend on each other in a cycle
+    │   ├── UnknownTableError  an Object argument is released, unknown, or another organisation's
+    │   └── LimitError         the job exceeds the limit of tasks or depth
+    ├── ConflictError          the operation conflicts with the current state
+    ├── ScheduleError          a cron expression or a time zone is invalid
+    ├── RequestError           a request is invalid or too large
     ├── SecretError            a secret is not granted, is bound to another host, or cannot be decrypted here
-    └── LeaseLost              somebody else has the task now: nothing was changed
+    └── LeaseLost              another worker holds the task's lease; nothing was changed
 
-Each says what happened to which thing, and what to do next: `str(error)` is what the CLI prints.
+Each message says what happened to which thing, and the remedy: `str(error)` is what the CLI prints.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AaiclickError(Exception):
 
     exit_code: ClassVar[int] = EXIT_FAILED
 
-    endpoint: str = ""
+    address: str = ""
     """host:port (or URL) of the server at fault: it is unreachable, overloaded, or refuses this installation.
     Empty if the request is at fault. A worker does not charge an attempt for a fault of its own servers.
     """
@@ -51,22 +51,22 @@ class AaiclickError(Exception):
         self.what = what
         self.remedy = remedy
 
-    def at(self, endpoint: str) -> Self:
-        """This error, with the server that is at fault."""
-        self.endpoint = endpoint
+    def at(self, address: str) -> Self:
+        """Set the address of the server at fault and return this error."""
+        self.address = address
         return self
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.remedy}" if self.remedy else self.what
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.remedy, self.endpoint)
+        return _rebuild, (type(self), self.what, self.remedy, self.address)
 
 
 def headline(text: str) -> str:
-    """The line of an error's text that names the error: the one after the last frame of a traceback, else the first.
+    """Return the line that names the error: the one after the last frame of a traceback, else the first.
 
-    Lines after it are details and the remedy.
+    The lines after it are details and the remedy.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     last = max((n for n, line in enumerate(lines) if line.startswith("  File ")), default=-1)
@@ -74,8 +74,8 @@ def headline(text: str) -> str:
     return next(named, lines[0].strip() if lines else "")
 
 
-def _rebuild(kind: type[AaiclickError], what: str, remedy: str, endpoint: str) -> AaiclickError:
-    return kind(what, remedy=remedy).at(endpoint)
+def _rebuild(error_class: type[AaiclickError], what: str, remedy: str, address: str) -> AaiclickError:
+    return error_class(what, remedy=remedy).at(address)
 
 
 class SettingsError(AaiclickError):
@@ -103,7 +103,7 @@ class UnreachableError(AaiclickError):
 
 
 class UnansweredError(UnreachableError):
-    """The service was asked, and nothing came back in time."""
+    """The request was sent, but no response arrived in time."""
 
 
 class UnauthorisedError(AaiclickError):
@@ -113,65 +113,65 @@ class UnauthorisedError(AaiclickError):
 
 
 class ForbiddenError(AaiclickError):
-    """The credential is good, but does not allow this."""
+    """The credential is valid, but lacks the permission."""
 
     exit_code = EXIT_UNAUTHORISED
 
 
 class UnsupportedServerError(AaiclickError):
-    """A database is too old, or is not what it should be."""
+    """A database is too old, or is not PostgreSQL or ClickHouse."""
 
     exit_code = EXIT_UNREACHABLE
 
 
 class SchemaError(AaiclickError):
-    """The PostgreSQL schema is not the one this version works with."""
+    """The PostgreSQL schema does not match this version."""
 
 
 class EntrypointError(AaiclickError):
-    """A task names code that is not there or may not be run."""
+    """A task names code that does not exist or may not be run."""
 
     exit_code = EXIT_USAGE
 
 
 class NotFoundError(AaiclickError):
-    """There is no job, task, group or worker of this id."""
+    """There is no job, task, group or worker with this id."""
 
     exit_code = EXIT_NOT_FOUND
 
 
 class SubmitError(AaiclickError):
-    """What was submitted cannot be run as it is; nothing was inserted."""
+    """The submitted job is invalid; nothing was inserted."""
 
     exit_code = EXIT_USAGE
 
 
 class CycleError(SubmitError):
-    """Tasks or groups wait for each other."""
+    """Tasks or groups depend on each other in a cycle."""
 
 
 class UnknownTableError(SubmitError):
-    """An Object that is passed on is released, unknown, or another organisation's."""
+    """An Object argument is released, unknown, or another organisation's."""
 
     exit_code = EXIT_NOT_FOUND
 
 
 class LimitError(SubmitError):
-    """The job has grown past what a job may be."""
+    """The job exceeds the limit of tasks or depth."""
 
 
 class ConflictError(AaiclickError):
-    """Something that is there already is in the way."""
+    """The operation conflicts with the current state."""
 
 
 class ScheduleError(AaiclickError):
-    """A cron expression or a time zone cannot be used."""
+    """A cron expression or a time zone is invalid."""
 
     exit_code = EXIT_USAGE
 
 
 class RequestError(AaiclickError):
-    """A request is not as it should be, or more than the service takes."""
+    """A request is invalid or too large."""
 
     exit_code = EXIT_USAGE
 
@@ -180,5 +180,5 @@ class SecretError(AaiclickError):
     """A secret is not granted, is bound to another host, or cannot be decrypted here."""
 
 
-class LeaseLost(AaiclickError):  # noqa: N818  (the word of the requirements)
-    """Somebody else has the task now: nothing was changed."""
+class LeaseLost(AaiclickError):  # noqa: N818  (the name in the requirements)
+    """Another worker holds the task's lease; nothing was changed."""

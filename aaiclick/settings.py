@@ -1,6 +1,6 @@
-"""All configuration in one frozen, typed object, read from the environment and validated once.
+"""Settings: one frozen, typed object, read from the environment and validated once.
 
-`get_settings()` is what the rest of the code asks. Addresses of servers are *targets* (`aaiclick.targets`).
+`get_settings()` returns it. Addresses of servers are *endpoints* (`aaiclick.endpoints`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from aaiclick.errors import SettingsError
-from aaiclick.targets import (
-    ClickHouseTarget,
+from aaiclick.endpoints import (
+    ClickHouseEndpoint,
     MappedSecret,
-    PostgresTarget,
+    PostgresEndpoint,
     PrivateHosts,
-    RuntimeTarget,
+    RuntimeEndpoint,
     parse_clickhouse_url,
     parse_postgres_url,
     parse_private_hosts,
@@ -31,15 +30,16 @@ from aaiclick.targets import (
     parse_secret_keys,
     parse_secrets_map,
 )
+from aaiclick.errors import SettingsError
 
 OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARKS")
-"""Read by `aaiclick.testing` and `aaiclick.faults`, which must not load all this."""
+"""Read by `aaiclick.testing` and `aaiclick.failpoints`, which do not import this module."""
 
 OIDC_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 
 Seconds = Annotated[float, Field(gt=0, le=100 * 365 * 86400, allow_inf_nan=False)]
-"""Added to timestamps by PostgreSQL, which knows no infinite interval before version 17."""
+"""Finite, since PostgreSQL adds it to timestamps and has no infinite interval before version 17."""
 
 
 def _variable(name: str, default: Any, help_text: str, **constraints: Any) -> Any:
@@ -47,7 +47,7 @@ def _variable(name: str, default: Any, help_text: str, **constraints: Any) -> An
 
 
 class Settings(BaseSettings):
-    """Every variable aaiclick reads."""
+    """All environment variables of aaiclick."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="ignore", case_sensitive=True, env_ignore_empty=True, hide_input_in_errors=True
@@ -62,10 +62,10 @@ class Settings(BaseSettings):
     postgres_host: str | None = _variable(
         "POSTGRES_HOST", None, "PostgreSQL server instead of the embedded one, in parts (AAICLICK_DATABASE_URL wins)"
     )
-    postgres_port: int = _variable("POSTGRES_PORT", 5432, "Port beside POSTGRES_HOST", ge=1, le=65535)
-    postgres_user: str = _variable("POSTGRES_USER", "aaiclick", "User beside POSTGRES_HOST")
-    postgres_password: SecretStr | None = _variable("POSTGRES_PASSWORD", None, "Password beside POSTGRES_HOST")
-    postgres_db: str = _variable("POSTGRES_DB", "aaiclick", "Database beside POSTGRES_HOST")
+    postgres_port: int = _variable("POSTGRES_PORT", 5432, "Port, with POSTGRES_HOST", ge=1, le=65535)
+    postgres_user: str = _variable("POSTGRES_USER", "aaiclick", "User, with POSTGRES_HOST")
+    postgres_password: SecretStr | None = _variable("POSTGRES_PASSWORD", None, "Password, with POSTGRES_HOST")
+    postgres_db: str = _variable("POSTGRES_DB", "aaiclick", "Database, with POSTGRES_HOST")
     clickhouse_url: SecretStr | None = _variable(
         "AAICLICK_CLICKHOUSE_URL",
         None,
@@ -74,7 +74,7 @@ class Settings(BaseSettings):
     )
     debug: bool = _variable("AAICLICK_DEBUG", False, "Show where an unexpected error happened")
     local_linger_seconds: float = _variable(
-        "AAICLICK_LOCAL_LINGER", 60.0, "How long the embedded stack outlives its last user", ge=0, le=86400
+        "AAICLICK_LOCAL_LINGER", 60.0, "Seconds that the embedded stack runs after its last use", ge=0, le=86400
     )
     machine_ids: Annotated[tuple[int, int], NoDecode] = _variable(
         "AAICLICK_MACHINE_IDS", (0, 1023), "Snowflake machine ids this host may lease, as FIRST-LAST"
@@ -100,16 +100,14 @@ class Settings(BaseSettings):
         "WORKER_HEARTBEAT_INTERVAL", 30.0, "Seconds between a worker's heartbeats"
     )
     worker_timeout_seconds: Seconds = _variable(
-        "WORKER_TIMEOUT", 90.0, "Seconds of silence after which a worker counts as dead"
+        "WORKER_TIMEOUT", 90.0, "Seconds without a heartbeat after which a worker counts as dead"
     )
     worker_task_timeout_seconds: Seconds = _variable(
-        "WORKER_TASK_TIMEOUT", 3600.0, "Seconds a task may run unless it says otherwise"
+        "WORKER_TASK_TIMEOUT", 3600.0, "Default time limit of a task in seconds"
     )
-    worker_max_retries: int = _variable(
-        "WORKER_MAX_RETRIES", 3, "Retries of a task unless it says otherwise", ge=0, le=1000
-    )
+    worker_max_retries: int = _variable("WORKER_MAX_RETRIES", 3, "Default number of retries of a task", ge=0, le=1000)
     job_default_timeout_seconds: Seconds = _variable(
-        "JOB_DEFAULT_TIMEOUT", 86400.0, "Seconds a job may run unless it says otherwise"
+        "JOB_DEFAULT_TIMEOUT", 86400.0, "Default time limit of a job in seconds"
     )
     retention_seconds: Seconds = _variable(
         "AAICLICK_RETENTION", 30 * 86400.0, "Seconds that finished jobs and tasks, and logs of tasks, are kept"
@@ -117,32 +115,34 @@ class Settings(BaseSettings):
     server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
     server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
     server_body_bytes: int = _variable(
-        "AAICLICK_SERVER_BODY_BYTES", 8_000_000, "Largest request that the HTTP server takes", ge=1_000
+        "AAICLICK_SERVER_BODY_BYTES", 8_000_000, "Largest request body that the HTTP server accepts", ge=1_000
     )
     server_statement_seconds: Seconds = _variable(
-        "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Longest statement that a request may cause in PostgreSQL"
+        "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Time limit of a request's statements in PostgreSQL"
     )
     server_public_url: str | None = _variable(
-        "AAICLICK_SERVER_PUBLIC_URL", None, "Where browsers find the HTTP server [the address that they ask]"
+        "AAICLICK_SERVER_PUBLIC_URL", None, "URL of the HTTP server for browsers [the address of the request]"
     )
     server: str | None = _variable(
-        "AAICLICK_SERVER", None, "URL of a server that commands speak to instead of databases"
+        "AAICLICK_SERVER", None, "URL of a server that commands use instead of the databases"
     )
-    api_key: SecretStr | None = _variable("AAICLICK_API_KEY", None, "Key that commands show to AAICLICK_SERVER")
-    oidc_issuer: str | None = _variable("AAICLICK_OIDC_ISSUER", None, "Identity provider whose tokens the server takes")
-    oidc_audience: str | None = _variable("AAICLICK_OIDC_AUDIENCE", None, "Audience that its tokens must name")
-    oidc_jwks_url: str | None = _variable("AAICLICK_OIDC_JWKS_URL", None, "Its public keys [where the issuer says]")
+    api_key: SecretStr | None = _variable("AAICLICK_API_KEY", None, "API key of commands for AAICLICK_SERVER")
+    oidc_issuer: str | None = _variable(
+        "AAICLICK_OIDC_ISSUER", None, "OIDC issuer of the tokens that the server accepts"
+    )
+    oidc_audience: str | None = _variable("AAICLICK_OIDC_AUDIENCE", None, "Required audience of OIDC tokens")
+    oidc_jwks_url: str | None = _variable("AAICLICK_OIDC_JWKS_URL", None, "URL of the OIDC keys [by discovery]")
     oidc_client_id: str | None = _variable(
-        "AAICLICK_OIDC_CLIENT_ID", None, "What the issuer calls this service: people sign in to the web UI there"
+        "AAICLICK_OIDC_CLIENT_ID", None, "OIDC client id, for signing in to the web UI"
     )
     oidc_client_secret: SecretStr | None = _variable(
-        "AAICLICK_OIDC_CLIENT_SECRET", None, "Password of the client, if the issuer gave it one"
+        "AAICLICK_OIDC_CLIENT_SECRET", None, "OIDC client secret, if the client has one"
     )
     oidc_algorithms: Annotated[tuple[str, ...], NoDecode] = _variable(
-        "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Algorithms its tokens may be signed with, with commas"
+        "AAICLICK_OIDC_ALGORITHMS", ("RS256", "ES256"), "Allowed signature algorithms of OIDC tokens, with commas"
     )
 
-    runtimes: Annotated[tuple[RuntimeTarget, ...], NoDecode] = _variable(
+    runtimes: Annotated[tuple[RuntimeEndpoint, ...], NoDecode] = _variable(
         "AAICLICK_RUNTIMES", (),
         "Where tasks of other runtimes go, with commas: ecs_NAME=SQS_QUEUE_URL, lambda=FUNCTION (of one organisation: "
         "ecs_NAME@ORG=…)",
@@ -167,13 +167,13 @@ class Settings(BaseSettings):
         'Secrets that are variables or files of this machine, as JSON: {"ORG/NAME": "env:VARIABLE" or "file:/path"}',
     )  # fmt: skip
     runtime_again_seconds: Seconds = _variable(
-        "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which a runtime is told again of a task that nobody took"
+        "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which an unclaimed task is sent to its runtime again"
     )
     job_max_tasks: int = _variable(
-        "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Tasks a job may have; one that its own tasks grow further is ended", ge=1
+        "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Maximum number of tasks of a job; a job that exceeds it fails", ge=1
     )
     job_max_depth: int = _variable(
-        "AAICLICK_JOB_MAX_DEPTH", 1_000, "How many times in a row tasks may be added by tasks that were added", ge=0
+        "AAICLICK_JOB_MAX_DEPTH", 1_000, "Maximum nesting depth of tasks that add tasks", ge=0
     )
 
     @field_validator("home", "log_dir")
@@ -234,7 +234,7 @@ class Settings(BaseSettings):
     def _prefixes(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        return tuple(_prefix(entry.strip()) for entry in value.split(",") if entry.strip())
+        return tuple(_parse_prefix(entry.strip()) for entry in value.split(",") if entry.strip())
 
     @field_validator("private_hosts", mode="before")
     @classmethod
@@ -260,10 +260,10 @@ class Settings(BaseSettings):
     def _runtimes(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        found = tuple(parse_runtime(entry.strip()) for entry in value.split(",") if entry.strip())
-        if len({(each.name, each.org) for each in found}) < len(found):
+        endpoints = tuple(parse_runtime(entry.strip()) for entry in value.split(",") if entry.strip())
+        if len({(endpoint.name, endpoint.org) for endpoint in endpoints}) < len(endpoints):
             raise ValueError("a runtime is named twice")
-        return found
+        return endpoints
 
     @field_validator("server", "server_public_url", "oidc_issuer", "oidc_jwks_url")
     @classmethod
@@ -299,16 +299,16 @@ class Settings(BaseSettings):
     def _audience_of_issuer(self) -> Settings:
         if self.oidc_issuer is not None and self.oidc_audience is None:
             raise ValueError(
-                "AAICLICK_OIDC_ISSUER needs AAICLICK_OIDC_AUDIENCE: else a token for any service would open this one"
+                "AAICLICK_OIDC_ISSUER needs AAICLICK_OIDC_AUDIENCE: else a token for any service would be accepted"
             )
         if self.oidc_client_id is not None and self.oidc_issuer is None:
-            raise ValueError("AAICLICK_OIDC_CLIENT_ID needs AAICLICK_OIDC_ISSUER, where people sign in")
+            raise ValueError("AAICLICK_OIDC_CLIENT_ID needs AAICLICK_OIDC_ISSUER")
         return self
 
     @model_validator(mode="after")
     def _no_mapped_secret_in_home(self) -> Settings:
         for entry in self.secrets_map:
-            if entry.kind == "file" and Path(entry.place).resolve().is_relative_to(self.home):
+            if entry.source == "file" and Path(entry.location).resolve().is_relative_to(self.home):
                 raise ValueError(
                     f"AAICLICK_SECRETS_MAP: {entry.key} is a file below AAICLICK_HOME, which holds the installation's "
                     "own passwords; keep it elsewhere"
@@ -316,53 +316,53 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def postgres(self) -> PostgresTarget | None:
+    def postgres(self) -> PostgresEndpoint | None:
         """The remote PostgreSQL, or None for the embedded one."""
         if self.database_url is not None:
             return parse_postgres_url(self.database_url.get_secret_value())
         if self.postgres_host is None:
             return None
         password = self.postgres_password.get_secret_value() if self.postgres_password else ""
-        return PostgresTarget(self.postgres_host, self.postgres_port, self.postgres_user, self.postgres_db, password)
+        return PostgresEndpoint(self.postgres_host, self.postgres_port, self.postgres_user, self.postgres_db, password)
 
     @property
-    def clickhouse(self) -> ClickHouseTarget | None:
+    def clickhouse(self) -> ClickHouseEndpoint | None:
         """The remote ClickHouse, or None for the embedded one."""
         return parse_clickhouse_url(self.clickhouse_url.get_secret_value()) if self.clickhouse_url else None
 
 
-def _prefix(entry: str) -> tuple[str, str]:
-    org, _, place = entry.partition("=") if "=" in entry.partition("/")[0] else ("", "", entry)
-    if not place.startswith(("s3://", "/")) or not place.endswith("/"):
+def _parse_prefix(entry: str) -> tuple[str, str]:
+    org, _, location = entry.partition("=") if "=" in entry.partition("/")[0] else ("", "", entry)
+    if not location.startswith(("s3://", "/")) or not location.endswith("/"):
         raise ValueError(f"{entry!r:.80} is not s3://bucket/prefix/ or /directory/: begin and end it so")
-    return org or "default", place
+    return org or "default", location
 
 
 def load_settings() -> Settings:
-    """Read the environment; a bad variable raises SettingsError that names it."""
-    _refuse_misspelt()
+    """Read the settings from the environment; an invalid variable raises SettingsError."""
+    _refuse_unknown_variables()
     try:
         return Settings()
     except ValidationError as error:
         raise SettingsError(
-            "\n".join(_explain(entry) for entry in error.errors(include_input=False, include_url=False)),
+            "\n".join(_format_error(entry) for entry in error.errors(include_input=False, include_url=False)),
             remedy="'aaiclick config' lists every variable with its meaning and its default.",
         ) from None
 
 
-def _refuse_misspelt() -> None:
-    """A variable of ours that does not exist: whoever set it believes that it does something."""
-    known = {*variable_names(), *OTHER_VARIABLES}
+def _refuse_unknown_variables() -> None:
+    """Raise SettingsError for an unknown AAICLICK_… variable, which is probably misspelt."""
+    names = {*variable_names(), *OTHER_VARIABLES}
     for name in os.environ:
-        if name.startswith("AAICLICK_") and name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name.startswith("AAICLICK_") and name not in names:
+            suggestions = difflib.get_close_matches(name, names, 1)
             raise SettingsError(
-                f"{name}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "."),
+                f"{name}: there is no such setting" + (f"; did you mean {suggestions[0]}?" if suggestions else "."),
                 remedy="Unset it. 'aaiclick config' lists every variable with its meaning and its default.",
             )
 
 
-def _explain(entry: Any) -> str:
+def _format_error(entry: Any) -> str:
     message = str(entry["msg"]).removeprefix("Value error, ")
     where = ".".join(str(part) for part in entry["loc"])
     return f"{where}: {message[:1].lower() + message[1:]}." if where else f"{message}."
@@ -370,7 +370,7 @@ def _explain(entry: Any) -> str:
 
 @cache
 def get_settings() -> Settings:
-    """The settings of this process, read from its environment at first use."""
+    """Return the settings of this process, read from the environment at first use."""
     return load_settings()
 
 
@@ -380,8 +380,8 @@ def variable_names() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Variable:
-    """One line of `aaiclick config`."""
+class SettingDescription:
+    """A row of `aaiclick config`."""
 
     name: str
     value: str
@@ -389,12 +389,12 @@ class Variable:
     meaning: str
 
 
-def describe_settings(settings: Settings) -> list[Variable]:
-    """Every variable with its value (secrets hidden), where it came from and what it means."""
-    return [_describe(settings, name, attribute) for name, attribute in variable_names().items()]
+def describe_settings(settings: Settings) -> list[SettingDescription]:
+    """Describe every variable: value (secrets hidden), source and meaning."""
+    return [_describe_variable(settings, name, attribute) for name, attribute in variable_names().items()]
 
 
-def _describe(settings: Settings, name: str, attribute: str) -> Variable:
+def _describe_variable(settings: Settings, name: str, attribute: str) -> SettingDescription:
     value: object = getattr(settings, attribute)
     is_set = bool(os.environ.get(name))
     source = "environment" if is_set else "default"
@@ -402,10 +402,10 @@ def _describe(settings: Settings, name: str, attribute: str) -> Variable:
         winner = "AAICLICK_DATABASE_URL is set" if settings.database_url else "POSTGRES_HOST is not set"
         source = f"environment (unused: {winner})"
     meaning = str(Settings.model_fields[attribute].description)
-    return Variable(name, _show(attribute, value, settings), source, meaning)
+    return SettingDescription(name, _format_value(attribute, value, settings), source, meaning)
 
 
-def _show(attribute: str, value: object, settings: Settings) -> str:
+def _format_value(attribute: str, value: object, settings: Settings) -> str:
     if value is None:
         return ""
     if attribute == "database_url":
@@ -415,11 +415,11 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
     if attribute in ("task_modules", "oidc_algorithms"):
         return ",".join(getattr(settings, attribute))
     if attribute == "parquet_prefixes":
-        return ",".join(f"{org}={place}" for org, place in settings.parquet_prefixes)
+        return ",".join(f"{org}={location}" for org, location in settings.parquet_prefixes)
     if attribute == "secrets_map":
-        return ",".join(f"{entry.key}={entry.kind}:{entry.place}" for entry in settings.secrets_map)
+        return ",".join(f"{entry.key}={entry.source}:{entry.location}" for entry in settings.secrets_map)
     if attribute == "runtimes":
-        return ",".join(str(each) for each in settings.runtimes)
+        return ",".join(str(endpoint) for endpoint in settings.runtimes)
     if isinstance(value, tuple):
         return "-".join(str(part) for part in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, float):
@@ -428,32 +428,32 @@ def _show(attribute: str, value: object, settings: Settings) -> str:
 
 
 def get_logs_dir(settings: Settings | None = None) -> Path:
-    """The directory of task logs, created if need be.
+    """Return the directory of task logs; created if missing.
 
     AAICLICK_LOG_DIR if set; else the system's (`/var/log/aaiclick`, on macOS `~/.aaiclick/logs`); where that cannot be
     written, `logs/tasks` in AAICLICK_HOME.
     """
     settings = settings or get_settings()
     if settings.log_dir is not None:
-        return _writable(settings.log_dir, "AAICLICK_LOG_DIR")
+        return _ensure_writable(settings.log_dir, "AAICLICK_LOG_DIR")
     system = Path("~/.aaiclick/logs").expanduser() if sys.platform == "darwin" else Path("/var/log/aaiclick")
     try:
-        return _writable(system, "the system's log directory")
+        return _ensure_writable(system, "the system's log directory")
     except SettingsError:
-        return _writable(settings.home / "logs" / "tasks", "AAICLICK_HOME")
+        return _ensure_writable(settings.home / "logs" / "tasks", "AAICLICK_HOME")
 
 
-def _writable(directory: Path, origin: str) -> Path:
+def _ensure_writable(directory: Path, origin: str) -> Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
-            f"{origin}: task logs cannot be kept in {directory}: {error.strerror}.",
+            f"{origin}: task logs cannot be stored in {directory}: {error.strerror}.",
             remedy="Set AAICLICK_LOG_DIR to a directory that you can write to.",
         ) from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise SettingsError(
-            f"{origin}: task logs cannot be kept in {directory}: it is not writable.",
+            f"{origin}: task logs cannot be stored in {directory}: it is not writable.",
             remedy="Set AAICLICK_LOG_DIR to a directory that you can write to.",
         )
     return directory

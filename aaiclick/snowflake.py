@@ -1,17 +1,17 @@
-"""Snowflake ids: 64-bit, time-ordered, unique without asking a database.
+"""Snowflake ids: 64-bit, time-ordered, unique without a database query.
 
     bit 63     0, so that an id fits PostgreSQL's BIGINT
     bits 62-22 milliseconds since EPOCH_MS (41 bits: until 2093)
     bits 21-12 machine id (10 bits)
     bits 11-0  sequence within the millisecond (12 bits)
 
-**A machine id is leased, not hoped for.** Each process holds an exclusive `flock` on one of 1,024 slot files shared
-by all users of the machine; the kernel gives it back when the process ends, however it ends. A forked child leases
-its own. Hosts that share a database get disjoint ranges by AAICLICK_MACHINE_IDS.
+**Machine ids are leased.** Each process holds an exclusive `flock` on one of 1,024 slot files shared by all users of
+the machine; the kernel releases it however the process ends. A forked child leases its own. Hosts that share a
+database get disjoint ranges by AAICLICK_MACHINE_IDS.
 
-**A clock may step back.** Within a process time never does: the generator counts on from the last millisecond it
-used. Across processes each slot file holds a mark, written before any id at or past it is given out; the next holder
-of the slot starts after the mark, and a free slot whose mark already lies in the past is preferred.
+**The clock may step back.** Within a process, the generator continues from the last millisecond it used. Across
+processes, each slot file stores a mark, written before any id at or past it is issued; the next holder of the slot
+starts after the mark, and free slots with a mark in the past are preferred.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ TIMESTAMP_SHIFT = MACHINE_BITS + SEQUENCE_BITS
 MAX_TIMESTAMP = (1 << 41) - 1
 
 RESERVE_MS = 1_000
-"""How far the mark in the slot file runs ahead: one small write a second while ids are made."""
+"""How far the mark in the slot file is ahead: one small write per second while ids are issued."""
 
 FARTHEST_AHEAD_MS = 7 * 86_400_000
-"""A mark further ahead of the clock than this is not one of ours."""
+"""A mark further ahead of the clock than this is invalid."""
 
 SLOTS = Path("/tmp/aaiclick-machine-ids")  # noqa: S108  (shared by all users on purpose; see `_open_slot`)
 
 
 def extract_timestamp(snowflake_id: int) -> int:
-    """Unix milliseconds at which the id was made."""
+    """Return the Unix milliseconds at which the id was created."""
     return (snowflake_id >> TIMESTAMP_SHIFT) + EPOCH_MS
 
 
@@ -60,7 +60,7 @@ def extract_sequence(snowflake_id: int) -> int:
 
 
 class MachineLease:
-    """Exclusive use of one machine id for as long as this process lives (or until `release`)."""
+    """Exclusive use of one machine id until the process ends or `release` is called."""
 
     def __init__(self, machine_id: int, handle: int, mark_ms: int, path: Path) -> None:
         self.machine_id = machine_id
@@ -69,19 +69,19 @@ class MachineLease:
         self._path = path
 
     def holds(self) -> bool:
-        """Whether the slot is still the file we locked: one that was removed can be leased again by others."""
+        """Whether the locked file is still in place: a removed slot can be leased again by another process."""
         try:
             return os.path.samestat(os.fstat(self._handle), self._path.lstat())
         except OSError:
             return False
 
     def reserve(self, until_ms: int) -> None:
-        """Promise, durably across processes, that no later holder makes ids before `until_ms`."""
+        """Store a mark, so that no later holder issues ids before `until_ms`."""
         try:
             os.pwrite(self._handle, f"{until_ms:020d}".encode(), 0)
         except OSError as error:
             raise SettingsError(
-                f"The machine id cannot be kept in {self._path}: {error.strerror}.", remedy="Free some space in /tmp."
+                f"The machine id cannot be stored in {self._path}: {error.strerror}.", remedy="Free some space in /tmp."
             ) from None
         self.mark_ms = until_ms
 
@@ -90,21 +90,21 @@ class MachineLease:
 
 
 def lease_machine_id(first: int, last: int, now_ms: int, slots: Path = SLOTS) -> MachineLease:
-    """Lease a free machine id in [first, last], preferably one whose mark lies in the past."""
-    _make_slots(slots)
+    """Lease a free machine id in [first, last], preferably one with a mark in the past."""
+    _create_slot_directory(slots)
     ids = list(range(first, last + 1))
-    random.shuffle(ids)  # processes that start together do not queue at the same slot
+    random.shuffle(ids)  # so that processes that start together try different slots
     ahead: list[MachineLease] = []
     chosen: MachineLease | None = None
     for machine_id in ids:
-        lease = _try_slot(machine_id, slots)
+        lease = _try_lease_slot(machine_id, slots)
         if lease is None:
             continue
         if lease.mark_ms < now_ms:
             chosen = lease
             break
         if lease.mark_ms > now_ms + FARTHEST_AHEAD_MS:
-            lease.release()  # no clock was ever that wrong: somebody wrote it there
+            lease.release()  # no clock is that wrong: another program wrote it
             continue
         ahead.append(lease)
     if chosen is None and ahead:
@@ -115,26 +115,26 @@ def lease_machine_id(first: int, last: int, now_ms: int, slots: Path = SLOTS) ->
     if chosen is None:
         raise SettingsError(
             f"All {len(ids)} snowflake machine ids from {first} to {last} are in use on this machine, or unusable.",
-            remedy=f"Widen AAICLICK_MACHINE_IDS, run fewer processes, or look into {slots}.",
+            remedy=f"Widen AAICLICK_MACHINE_IDS, run fewer processes, or check {slots}.",
         )
     return chosen
 
 
-def _make_slots(slots: Path) -> None:
+def _create_slot_directory(slots: Path) -> None:
     try:
         slots.mkdir()
         slots.chmod(0o1777)
     except FileExistsError:
-        found = slots.lstat()
-        shared = bool(found.st_mode & stat.S_ISVTX) or found.st_uid in (0, os.geteuid())
-        if not (stat.S_ISDIR(found.st_mode) and shared):
+        status = slots.lstat()
+        shared = bool(status.st_mode & stat.S_ISVTX) or status.st_uid in (0, os.geteuid())
+        if not (stat.S_ISDIR(status.st_mode) and shared):
             raise SettingsError(
-                f"Machine ids are leased in {slots}, which anybody can remove files from, or which is no directory.",
-                remedy=f"Remove {slots}: it is made anew.",
+                f"{slots}, where machine ids are leased, is not a directory, or any user can remove its files.",
+                remedy=f"Remove {slots}; it will be created again.",
             ) from None
 
 
-def _try_slot(machine_id: int, slots: Path) -> MachineLease | None:
+def _try_lease_slot(machine_id: int, slots: Path) -> MachineLease | None:
     handle = _open_slot(slots / f"{machine_id:04d}")
     if handle is None:
         return None
@@ -172,7 +172,7 @@ def _open_slot(path: Path) -> int | None:
 
 
 class SnowflakeGenerator:
-    """Makes ids for one process; safe between threads."""
+    """Generates the ids of one process. Thread-safe."""
 
     def __init__(
         self, lease: Callable[[int], MachineLease] | None = None, clock_ns: Callable[[], int] = time.time_ns
@@ -186,7 +186,7 @@ class SnowflakeGenerator:
         self._sequence = 0
 
     def next_id(self) -> int:
-        """One new id."""
+        """Return a new id."""
         with self._lock:
             now = self._clock_ns() // 1_000_000
             if now > self._last_ms:
@@ -198,7 +198,7 @@ class SnowflakeGenerator:
             return self._base | sequence
 
     def next_ids(self, count: int) -> list[int]:
-        """`count` new ids, ascending: the way to make many."""
+        """Return `count` new ids, ascending; faster than many calls of `next_id`."""
         ids: list[int] = []
         with self._lock:
             while count > 0:
@@ -207,15 +207,15 @@ class SnowflakeGenerator:
                     self._advance(now)
                 elif self._sequence > MAX_SEQUENCE:
                     self._advance(self._last_ms + 1)
-                taken = min(count, MAX_SEQUENCE + 1 - self._sequence)
+                size = min(count, MAX_SEQUENCE + 1 - self._sequence)
                 first = self._base | self._sequence
-                ids.extend(range(first, first + taken))
-                self._sequence += taken
-                count -= taken
+                ids.extend(range(first, first + size))
+                self._sequence += size
+                count -= size
         return ids
 
     def _advance(self, ms: int) -> None:
-        """Move to millisecond `ms`, past the clock if the sequence ran out; called with the lock held."""
+        """Move to millisecond `ms`, which is ahead of the clock if the sequence is exhausted. The lock is held."""
         if self._lease is not None and ms >= self._lease.mark_ms and not self._lease.holds():
             self._lease.release()
             self._lease = None
@@ -235,7 +235,7 @@ class SnowflakeGenerator:
         self._base = (timestamp << TIMESTAMP_SHIFT) | (self._lease.machine_id << SEQUENCE_BITS)
 
     def after_fork(self) -> None:
-        """Forget the parent's lease: the child shares its file, and must not share its id."""
+        """Drop the parent's lease: the child shares its file, and must not use its id."""
         self._lock = threading.Lock()
         if self._lease is not None:
             self._lease.release()

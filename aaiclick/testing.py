@@ -1,13 +1,13 @@
-"""pytest fixtures for code that uses aaiclick: real PostgreSQL and real ClickHouse, a fresh database of each per test.
+"""pytest fixtures for code that uses aaiclick: PostgreSQL and ClickHouse servers, with a new database of each per test.
 
-The plugin is loaded by pytest wherever aaiclick is installed; it does nothing until a fixture is asked for. One
-embedded stack serves a whole run, all parallel workers of pytest-xdist included; it is stopped and removed at the end.
+pytest loads the plugin wherever aaiclick is installed; it does nothing until a fixture is requested. One embedded
+stack serves a whole run, including all parallel workers of pytest-xdist; it is stopped and removed at the end.
 
-- `aaiclick_postgres`: a `PostgresTarget` with the current schema and no rows but the default organisation;
-- `aaiclick_clickhouse`: a `ClickHouseTarget` with an empty database;
-- `aaiclick_env`: both, and the settings of this process (and of its children) point at them.
+- `aaiclick_postgres`: a `PostgresEndpoint` with the current schema and no rows but the default organisation;
+- `aaiclick_clickhouse`: a `ClickHouseEndpoint` with an empty database;
+- `aaiclick_env`: both, and the settings of this process and its children point at them.
 
-AAICLICK_TEST_HOME, if set, names a stack to join instead; it is left running.
+AAICLICK_TEST_HOME, if set, is the home of an existing stack to use instead; it is left running.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from aaiclick.scratch import scratch_directory
+from aaiclick.tempdirs import temporary_directory
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
-    from aaiclick.targets import ClickHouseTarget, PostgresTarget
+    from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
+    from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
 
 HOME_VARIABLE = "AAICLICK_TEST_HOME"
-OWN = "aaiclick-test-"
-"""How the homes are called that a run makes for itself."""
+HOME_PREFIX = "aaiclick-test-"
+"""Prefix of the homes that a run creates."""
 TEMPLATE = "aaiclick_template"
-HASTE = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
-"""For a stack that goes with its run: nothing of it has to outlive the machine."""
+FAST_SETTINGS = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
+"""Settings of a stack that is removed after the run, so it needs no durability."""
 FINGERPRINT = "SELECT aaiclick_testing.fingerprint()"
-END_OTHERS = """
+TERMINATE_SESSIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
 """
 
-CLEANER = """
+CREATE_CLEANER = """
 CREATE SCHEMA aaiclick_testing;
 CREATE FUNCTION aaiclick_testing.fingerprint() RETURNS text LANGUAGE sql AS $$
     SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
@@ -70,7 +70,7 @@ BEGIN
             steps := steps || format('INSERT INTO public.%I SELECT * FROM aaiclick_testing.%1$I; ', name);
         END IF;
     END LOOP;
-    -- Its statements are planned once in a session.
+    -- The statements of a function are planned once per session.
     EXECUTE format('CREATE FUNCTION aaiclick_testing.clean() RETURNS boolean LANGUAGE plpgsql AS %L', $head$
         DECLARE large bigint;
         BEGIN
@@ -86,150 +86,151 @@ END $make$;
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the home of the run's stack in the first process, so that workers started by it inherit the choice."""
     if HOME_VARIABLE not in os.environ:
-        config.stash[_OWNED] = made = contextlib.ExitStack()
-        os.environ[HOME_VARIABLE] = str(made.enter_context(scratch_directory(OWN)))
+        config.stash[_OWNED_HOME] = exit_stack = contextlib.ExitStack()
+        os.environ[HOME_VARIABLE] = str(exit_stack.enter_context(temporary_directory(HOME_PREFIX)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if (owned := config.stash.get(_OWNED, None)) is not None:
+    if (owned := config.stash.get(_OWNED_HOME, None)) is not None:
         home = Path(os.environ.pop(HOME_VARIABLE))
         if (home / "keeper.lock").exists():
-            _stop(home)
+            _stop_stack(home)
         owned.close()
 
 
-_OWNED = pytest.StashKey[contextlib.ExitStack]()
+_OWNED_HOME = pytest.StashKey[contextlib.ExitStack]()
 
 
-def _stop(home: Path) -> None:
+def _stop_stack(home: Path) -> None:
     from aaiclick.local.home import Home
-    from aaiclick.local.lease import ask
+    from aaiclick.local.stack_connection import ask_keeper
 
-    ask(Home(home), {"op": "stop"})
+    ask_keeper(Home(home), {"op": "stop"})
 
 
 class _Stack:
-    """The run's stack, seen from one test process, with a thread that runs asynchronous calls for fixtures."""
+    """A test process's connection to the run's stack, with an event loop in a thread for the fixtures."""
 
     def __init__(self, home: Path) -> None:
         from aaiclick.local.home import Home
-        from aaiclick.local.lease import Lease
+        from aaiclick.local.stack_connection import StackConnection
 
-        self.lease = Lease(Home(home), linger_seconds=30)
+        self.connection = StackConnection(Home(home), linger_seconds=30)
         self.home = home
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._admin: Connection | None = None
-        self._clean: list[str] = []
-        self._lines: dict[str, Connection] = {}
+        self._clean_databases: list[str] = []
+        self._connections: dict[str, Connection] = {}
         self._fingerprint = ""
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def run(self, coroutine: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
-        for line in (self._admin, *self._lines.values()):
-            if line is not None:
-                self.run(line.close())
+        for connection in (self._admin, *self._connections.values()):
+            if connection is not None:
+                self.run(connection.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self.lease.close()
+        self.connection.close()
 
-    async def sql(self, statement: str) -> list[Any]:
-        """Run a statement beside all test databases."""
+    async def run_sql(self, statement: str) -> list[Any]:
+        """Run a statement in the database `postgres`."""
         if self._admin is None or self._admin.is_closed():
-            self._admin = await _connect(self.lease.postgres().with_database("postgres"))
+            self._admin = await _connect(self.connection.postgres_endpoint().with_database("postgres"))
         return await self._admin.fetch(statement)
 
     async def make_template(self) -> None:
-        """The migrated database that others are copied from: made by the first process that needs it."""
-        from aaiclick.local.home import locked
-        from aaiclick.store.migrate import ensure_current
+        """Create the migrated template database, unless another process has."""
+        from aaiclick.local.home import file_lock
+        from aaiclick.store.migrate import upgrade_if_needed
 
-        self.lease.require("postgres")
-        with locked(self.home / "template.lock"):
-            if await self.sql(f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}'"):  # noqa: S608
+        self.connection.require_servers("postgres")
+        with file_lock(self.home / "template.lock"):
+            if await self.run_sql(f"SELECT 1 FROM pg_database WHERE datname = '{TEMPLATE}'"):  # noqa: S608
                 return
-            for statement in HASTE if self.home.name.startswith(OWN) else ():
-                await self.sql(statement)
-            await self.sql(f"DROP DATABASE IF EXISTS {TEMPLATE}_new")
-            await self.sql(f"CREATE DATABASE {TEMPLATE}_new")
-            fresh = self.lease.postgres().with_database(f"{TEMPLATE}_new")
-            await ensure_current(fresh)
-            async with _connected(fresh) as connection:
-                await connection.execute(CLEANER)
-            await self.sql(f"ALTER DATABASE {TEMPLATE}_new RENAME TO {TEMPLATE}")
+            for statement in FAST_SETTINGS if self.home.name.startswith(HOME_PREFIX) else ():
+                await self.run_sql(statement)
+            await self.run_sql(f"DROP DATABASE IF EXISTS {TEMPLATE}_new")
+            await self.run_sql(f"CREATE DATABASE {TEMPLATE}_new")
+            fresh = self.connection.postgres_endpoint().with_database(f"{TEMPLATE}_new")
+            await upgrade_if_needed(fresh)
+            async with _open_connection(fresh) as connection:
+                await connection.execute(CREATE_CLEANER)
+            await self.run_sql(f"ALTER DATABASE {TEMPLATE}_new RENAME TO {TEMPLATE}")
 
     async def take_database(self) -> str:
-        """A database with the current schema: one that a test has left clean, or a copy of the template."""
-        if self._clean:
-            return self._clean.pop()
+        """Return a database with the current schema: a cleaned one of an earlier test, or a copy of the template."""
+        if self._clean_databases:
+            return self._clean_databases.pop()
         name = f"test_{uuid.uuid4().hex}"
-        await self.sql(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        await self.run_sql(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
         return name
 
-    async def leave_database(self, name: str) -> None:
-        """Clean it for the next test: copying the template takes a hundred times longer than deleting a few rows.
-        One that a test changed more deeply (its schema, or very many rows) is dropped instead.
+    async def return_database(self, name: str) -> None:
+        """Clean a database for the next test, which is 100 times faster than a copy of the template.
+
+        A database with a changed schema or very many rows is dropped instead.
         """
         clean = False
-        with contextlib.suppress(Exception):  # the test may have broken it in any way: then it goes
-            clean = await self._clean_up(await self._line_to(name))
+        with contextlib.suppress(Exception):  # the test may have broken the database in any way
+            clean = await self._clean_database(await self._connect_database(name))
         if clean:
-            self._clean.append(name)
+            self._clean_databases.append(name)
             return
-        if name in self._lines:
-            await self._lines.pop(name).close()
-        await self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        if name in self._connections:
+            await self._connections.pop(name).close()
+        await self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
-    async def _line_to(self, name: str) -> Connection:
-        """It stays open: a session that has looked at a hundred tables once does so at once."""
-        if name not in self._lines or self._lines[name].is_closed():
-            self._lines[name] = await _connect(self.lease.postgres().with_database(name))
-        return self._lines[name]
+    async def _connect_database(self, name: str) -> Connection:
+        """Return a connection that is kept open: its catalog cache makes cleaning faster."""
+        if name not in self._connections or self._connections[name].is_closed():
+            self._connections[name] = await _connect(self.connection.postgres_endpoint().with_database(name))
+        return self._connections[name]
 
-    async def _clean_up(self, line: Connection) -> bool:
-        while await line.fetch(END_OTHERS):  # noqa: ASYNC110  (they end by themselves, and tell nobody)
+    async def _clean_database(self, database: Connection) -> bool:
+        while await database.fetch(TERMINATE_SESSIONS):  # noqa: ASYNC110  (sessions end without a notification)
             await asyncio.sleep(0.005)
         if not self._fingerprint:
-            async with _connected(self.lease.postgres().with_database(TEMPLATE)) as connection:
+            async with _open_connection(self.connection.postgres_endpoint().with_database(TEMPLATE)) as connection:
                 self._fingerprint = str(await connection.fetchval(FINGERPRINT))
-        if await line.fetchval(FINGERPRINT) != self._fingerprint:
+        if await database.fetchval(FINGERPRINT) != self._fingerprint:
             return False
-        return bool(await line.fetchval("SELECT aaiclick_testing.clean()"))
+        return bool(await database.fetchval("SELECT aaiclick_testing.clean()"))
 
 
-async def _connect(target: PostgresTarget) -> Connection:
-    from aaiclick.store.engine import connect
+async def _connect(endpoint: PostgresEndpoint) -> Connection:
+    from aaiclick.store.connections import connect
 
-    return await connect(target)
+    return await connect(endpoint)
 
 
 @contextlib.asynccontextmanager
-async def _connected(target: PostgresTarget) -> AsyncGenerator[Connection]:
-    connection = await _connect(target)
+async def _open_connection(endpoint: PostgresEndpoint) -> AsyncGenerator[Connection]:
+    connection = await _connect(endpoint)
     try:
         yield connection
     finally:
         await connection.close()
 
 
-def _clickhouse(target: ClickHouseTarget, query: str) -> None:
-    connection = http.client.HTTPConnection(target.host, target.port, timeout=60)
-    credential = base64.b64encode(f"{target.user}:{target.password}".encode()).decode()
+def _run_clickhouse(endpoint: ClickHouseEndpoint, query: str) -> None:
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=60)
+    credential = base64.b64encode(f"{endpoint.user}:{endpoint.password}".encode()).decode()
     with contextlib.closing(connection):
-        connection.request("POST", f"/{target.path}", query, {"Authorization": f"Basic {credential}"})
-        answer = connection.getresponse()
-        said = answer.read().decode()
-        if answer.status != http.client.OK:
-            raise RuntimeError(said)
+        connection.request("POST", f"/{endpoint.path}", query, {"Authorization": f"Basic {credential}"})
+        response = connection.getresponse()
+        body = response.read().decode()
+        if response.status != http.client.OK:
+            raise RuntimeError(body)
 
 
 @pytest.fixture(scope="session")
 def aaiclick_stack() -> Generator[_Stack]:
-    """The run's embedded stack; ask for the fixtures below instead."""
+    """The run's embedded stack; use the fixtures below instead."""
     stack = _Stack(Path(os.environ[HOME_VARIABLE]))
     yield stack
     stack.close()
@@ -241,27 +242,27 @@ def _aaiclick_template(aaiclick_stack: _Stack) -> None:
 
 
 @pytest.fixture
-def aaiclick_postgres(aaiclick_stack: _Stack, _aaiclick_template: None) -> Generator[PostgresTarget]:
-    """A PostgreSQL database of this test's own, with the current schema."""
+def aaiclick_postgres(aaiclick_stack: _Stack, _aaiclick_template: None) -> Generator[PostgresEndpoint]:
+    """A PostgreSQL database for this test, with the current schema."""
     name = aaiclick_stack.run(aaiclick_stack.take_database())
-    yield aaiclick_stack.lease.postgres().with_database(name)
-    aaiclick_stack.run(aaiclick_stack.leave_database(name))
+    yield aaiclick_stack.connection.postgres_endpoint().with_database(name)
+    aaiclick_stack.run(aaiclick_stack.return_database(name))
 
 
 @pytest.fixture
-def aaiclick_clickhouse(aaiclick_stack: _Stack) -> Generator[ClickHouseTarget]:
-    """A ClickHouse database of this test's own."""
-    target = aaiclick_stack.lease.clickhouse()
+def aaiclick_clickhouse(aaiclick_stack: _Stack) -> Generator[ClickHouseEndpoint]:
+    """A ClickHouse database for this test."""
+    endpoint = aaiclick_stack.connection.clickhouse_endpoint()
     name = f"test_{uuid.uuid4().hex}"
-    _clickhouse(target, f"CREATE DATABASE {name}")
-    yield target.with_database(name)
-    _clickhouse(aaiclick_stack.lease.clickhouse(), f"DROP DATABASE {name} SYNC")
+    _run_clickhouse(endpoint, f"CREATE DATABASE {name}")
+    yield endpoint.with_database(name)
+    _run_clickhouse(aaiclick_stack.connection.clickhouse_endpoint(), f"DROP DATABASE {name} SYNC")
 
 
 @pytest.fixture
 def aaiclick_env(
-    aaiclick_postgres: PostgresTarget,
-    aaiclick_clickhouse: ClickHouseTarget,
+    aaiclick_postgres: PostgresEndpoint,
+    aaiclick_clickhouse: ClickHouseEndpoint,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""`make bench`: everything that is measured, one after the other; each part runs by itself too."""
+"""`make bench`: run all benchmarks one after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PARTS = ("bench.data", "bench.queue", "bench.map", "bench.latency", "bench.ui", 
 
 
 def main() -> int:
-    """Run every part, each in a process of its own; the exit code says whether all of them ran."""
+    """Run every benchmark in its own process; exit with 1 if one fails."""
     return max(subprocess.run([sys.executable, "-m", part, *sys.argv[1:]], check=False).returncode for part in PARTS)
 
 

@@ -1,11 +1,10 @@
-"""The same work by aaiclick, hand-written ClickHouse SQL, polars, pandas and duckdb, in one run.
+"""Compare aaiclick, hand-written ClickHouse SQL, polars, pandas and DuckDB in one run.
 
     python -m bench.data [--rows 10000000] [--repeat 3]
     python -m bench.data --stream 50000000
 
-One JSON line per measurement on stdout (medians), then a table of ratios to the hand-written SQL. Ratios within a run
-are what counts: the machine's own speed cancels out. `--stream` sends so many rows in and out in batches, and tells how
-much memory this process took at most.
+Prints one JSON line per measurement (medians), then a table of ratios to the hand-written SQL. Compare only ratios of
+one run. `--stream` writes and reads the given number of rows in batches and prints the peak memory of this process.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ import polars as pl
 import pyarrow as pa
 
 from aaiclick.data import DataContext, col, create_object_from_value, get_data_context
+from aaiclick.data.compile.relation_nodes import Scan
+from aaiclick.data.compile.statements import compile_query
 from aaiclick.data.errors import QueryError
 from aaiclick.data.object import Object
-from aaiclick.data.relations import Scan
-from aaiclick.data.statements import compile_query
 
 
 def table_of(obj: Object) -> str:
@@ -45,7 +44,7 @@ class Bench:
         self.results: dict[tuple[str, str], float] = {}
 
     async def compare(self, task: str, repeat: int | None = None, **engines) -> None:
-        """Time the engines in turns, so that whatever else the machine does falls on all of them."""
+        """Time the engines interleaved, so that other load affects all of them."""
         times: dict[str, list[float]] = {engine: [] for engine in engines}
         for _ in range(repeat or self.repeat):
             for engine, work in engines.items():
@@ -63,7 +62,7 @@ class Bench:
     def table(self) -> str:
         tasks = list(dict.fromkeys(task for task, _ in self.results))
         engines = list(dict.fromkeys(engine for _, engine in self.results))
-        lines = ["", f"{'ratio to SQL':<28}" + "".join(f"{each:>14}" for each in engines)]
+        lines = ["", f"{'ratio to SQL':<28}" + "".join(f"{engine:>14}" for engine in engines)]
         for task in tasks:
             base = self.results.get((task, "sql")) or self.results[task, "aaiclick"]
             cells = [self.results.get((task, engine)) for engine in engines]
@@ -78,8 +77,8 @@ async def sql(text: str, **settings):
     )
 
 
-async def fits_in(obj: Object, megabytes: int) -> bool:
-    """Whether ClickHouse computes it within so much memory (the embedded server keeps no query log to ask)."""
+async def fits_in_memory(obj: Object, megabytes: int) -> bool:
+    """Return whether ClickHouse computes it within this memory limit (the embedded server has no query log)."""
     query = compile_query(obj.relation, arrow=True)
     settings = {**query.settings, "max_memory_usage": megabytes * 1_000_000}
     try:
@@ -95,7 +94,7 @@ async def run(rows: int, repeat: int) -> None:
     frame = pa.table({"k": pa.array(rng.integers(0, 1000, rows)), "v": pa.array(rng.integers(0, 10**6, rows))})
     small = pa.table({"k": pa.array(np.arange(1000)), "w": pa.array(rng.integers(0, 100, 1000))})
     other = pa.table({"value": pa.array(rng.integers(0, 10**6, rows))})
-    f, s, o = [await create_object_from_value(each) for each in (frame, small, other)]
+    f, s, o = [await create_object_from_value(table) for table in (frame, small, other)]
     a, b = await f["v"].rename("value"), o["value"]
     b = await b
     tf, ts = table_of(f), table_of(s)
@@ -149,22 +148,22 @@ async def run(rows: int, repeat: int) -> None:
     await bench.compare("store v * 2", 3, aaiclick=lambda: (f["v"] * 2).materialize())
     await bench.compare("store Arrow", 3, aaiclick=lambda: create_object_from_value(frame))
     if importlib.util.find_spec("duckdb"):
-        await duckdb_too(bench, frame, small, other)
+        await compare_duckdb(bench, frame, small, other)
     await chunks(f)
     total = (a + b).sum()
-    enough = min([size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in(total, size)])
+    enough = min([size for size in (50, 100, 200, 400, 800, 100_000) if await fits_in_memory(total, size)])
     print(json.dumps({"task": "a + b, two Objects", "enough_megabytes": enough}))
     print(json.dumps({"task": "client memory", "megabytes": peak_megabytes()}))
     print(bench.table())
 
 
 async def chunks(obj: Object) -> None:
-    """First and last chunk, with and without a condition, and all of them."""
+    """Time the first, the last and all chunks, with and without a condition."""
     for label, where in (("plain", None), ("where", "v % 2 = 0")):
         view = obj.view(where=where)
         total = await view.count()
         size = 10_000
-        await view.slice(max(0, total - size), size).to_arrow()  # finds the fences
+        await view.slice(max(0, total - size), size).to_arrow()  # builds the chunk index
         timed = {}
         for name, start in (("first", 0), ("last", max(0, total - size))):
             best = []
@@ -178,10 +177,10 @@ async def chunks(obj: Object) -> None:
 
 
 def dataframes(*tables: pa.Table):
-    return *(pl.from_arrow(each) for each in tables), *(each.to_pandas() for each in tables)
+    return *(pl.from_arrow(table) for table in tables), *(table.to_pandas() for table in tables)
 
 
-async def duckdb_too(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table) -> None:
+async def compare_duckdb(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.Table) -> None:
     import duckdb
 
     db = duckdb.connect()
@@ -199,11 +198,11 @@ async def duckdb_too(bench: Bench, frame: pa.Table, small: pa.Table, other: pa.T
 
 
 async def stream(rows: int, size: int = 250_000) -> None:
-    """Rows in as batches and out as batches; the peak of this process after each tenth says whether memory is flat."""
+    """Write and read rows in batches, and record the peak memory of this process after each tenth."""
     rng = np.random.default_rng(1)
     peaks: list[int] = []
 
-    def note(done: int) -> None:
+    def record_peak(done: int) -> None:
         if done * 10 // rows > len(peaks) % 10:
             peaks.append(peak_megabytes())
 
@@ -212,18 +211,18 @@ async def stream(rows: int, size: int = 250_000) -> None:
             n = min(size, rows - start)
             keys = pa.array(np.arange(start, start + n))
             yield pa.table({"n": keys, "x": pa.array(rng.random(n)), "s": keys.cast(pa.string())})
-            note(start + n)
+            record_peak(start + n)
 
     before = peak_megabytes()
     started = time.perf_counter()
     obj = await create_object_from_value(batches())
     written, peaks_in = time.perf_counter() - started, list(peaks)
     peaks.clear()
-    seen = 0
+    rows_read = 0
     async for batch in obj.iter_batches():
-        seen += batch.num_rows
-        note(seen)
-    assert seen == rows
+        rows_read += batch.num_rows
+        record_peak(rows_read)
+    assert rows_read == rows
     read = time.perf_counter() - started - written
     line = {"task": "stream", "rows": rows, "in_seconds": round(written, 2), "out_seconds": round(read, 2)}
     print(json.dumps({**line, "megabytes_before": before, "in": peaks_in, "out": peaks}), flush=True)
@@ -233,8 +232,8 @@ def peak_megabytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-async def machine() -> None:
-    """What the figures are figures of."""
+async def describe_machine() -> None:
+    """Describe the describe_machine and the versions."""
     names = ("polars", "pandas", "duckdb", "pyarrow", "clickhouse-connect")
     installed = {name: version(name) for name in names if importlib.util.find_spec(name.replace("-", "_"))}
     server = (await get_data_context().client.read_text("SELECT version()")).column(0)[0].as_py()
@@ -249,7 +248,7 @@ async def main() -> int:
     parser.add_argument("--stream", type=int, default=0, metavar="ROWS")
     arguments = parser.parse_args()
     async with DataContext():
-        await machine()
+        await describe_machine()
         if arguments.stream:
             await stream(arguments.stream)
         else:

@@ -1,12 +1,11 @@
-"""Events into a reactive DAG of three stages: how fast they are routed, beside the raw insert of as many tasks.
+"""Rate of event routing in a reactive DAG of three stages, compared with plain inserts of as many tasks.
 
     python -m bench.events [--events 100000] [--history 200000] [--repeats 3]
 
-No task runs: routing is measured alone, each stage's events being what tasks of the stage before would have emitted.
-The same is measured again beside a history of routed events and finished tasks. Rates of one run, in turns: every stage
-has a raw enqueue of as many tasks next to it, and a stage's ratio is the median of its repeats. Before each repeat what
-the one before left to clean up is cleaned up (VACUUM, without statistics), so that neither side pays for it. CPU is of
-this process and of the backend, in microseconds per event: under load it says more than rates do.
+No task runs: the events of a stage are those that tasks of the previous stage would have emitted. The measurement is
+repeated with a history of routed events and finished tasks. Each stage is followed by a plain enqueue of as many
+tasks, and its ratio is the median of the repeats. VACUUM (without statistics) runs before each repeat. CPU is that of
+this process and of the backend, in microseconds per event; it depends less on other load than rates do.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import catalog_events, event_routing
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.migrate import ensure_current
-from aaiclick.store.plan import NewTask
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.catalog import event_routing
+from aaiclick.store.catalog import events as catalog_events
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.migrate import upgrade_if_needed
 
 STAGES = ("one", "two", "three")
 DAG = """
@@ -48,46 +48,52 @@ GENERATION = (
 )
 
 
-async def emit(db, stage, count, jobs):
-    """What tasks that have completed would have left behind, a thousand to a transaction."""
-    found = await db.fetchrow(GENERATION, stage)
+async def insert_events(db, stage, count, jobs):
+    """Insert the events of completed tasks, a thousand per transaction."""
+    generation = await db.fetchrow(GENERATION, stage)
     for start in range(0, count, 1000):
         events = [
-            catalog_events.Event(DEFAULT_ORG_ID, jobs[n % len(jobs)], found["dataset_uuid"], found["dataset_version"])
+            catalog_events.Event(
+                DEFAULT_ORG_ID, jobs[n % len(jobs)], generation["dataset_uuid"], generation["dataset_version"]
+            )
             for n in range(start, min(count, start + 1000))
         ]
         async with db.transaction():
-            await catalog_events.count_events(db, await catalog_events.emit(db, events))
+            await catalog_events.count_events(db, await catalog_events.emit_events(db, events))
 
 
-async def routed(db):
+async def route_events(db):
     total = 0
-    while done := await event_routing.route(db):
+    while done := await event_routing.route_events(db):
         total += done
     return total
 
 
 async def raw(db, count):
-    """As many plain queue items, a thousand at a time: what an enqueue costs without any routing."""
+    """Enqueue as many plain queue items, a thousand at a time."""
     for _ in range(0, count, 1000):
         await enqueue_tasks(db, [NewTask(get_snowflake_id(), "bench") for _ in range(1000)])
     return count
 
 
 class Backend:
-    """The process of PostgreSQL that serves a connection, known by the database that it alone uses."""
+    """The backend process of a connection, found by its database name."""
 
     def __init__(self, database):
-        found = [each for each in psutil.process_iter(["cmdline"]) if database in " ".join(each.info["cmdline"] or ())]
-        self._process = found[0] if found else None  # on another machine
+        processes = [
+            process
+            for process in psutil.process_iter(["cmdline"])
+            if database in " ".join(process.info["cmdline"] or ())
+        ]
+        self._process = processes[0] if processes else None  # on another machine
 
     def cpu(self):
         times = self._process.cpu_times() if self._process else None
         return float("nan") if times is None else times.user + times.system
 
 
-async def timed(backend, work):
-    """Events a second, and CPU in microseconds per event."""
+async def measure_rate(backend, work):
+    """Return events per second, and CPU in microseconds per event."""
     used, start = backend.cpu() + time.process_time(), time.perf_counter()
     count = await work
     seconds = time.perf_counter() - start
@@ -102,21 +108,23 @@ async def measure(db, backend, count, repeats):
             jobs.append(await catalog_events.open_job(db, DEFAULT_ORG_ID, "stages", version, {}))
     measured = {stage: [] for stage in ("source", "one", "two")}
     for _ in range(repeats):
-        for stage, found in measured.items():
-            await emit(db, stage, count, jobs)
-            found.append((*await timed(backend, routed(db)), *await timed(backend, raw(db, count))))
+        for stage, samples in measured.items():
+            await insert_events(db, stage, count, jobs)
+            samples.append(
+                (*await measure_rate(backend, route_events(db)), *await measure_rate(backend, raw(db, count)))
+            )
         await db.execute(RESET)
         await db.execute("VACUUM tasks, outbox, jobs")
 
     def medians(of):
-        return [statistics.median(of(*each) for each in found) for found in measured.values()]
+        return [statistics.median(of(*sample) for sample in samples) for samples in measured.values()]
 
     return {
-        "routed_per_second": [round(each) for each in medians(lambda rate, _cpu, _raw, _raw_cpu: rate)],
-        "raw_per_second": [round(each) for each in medians(lambda _rate, _cpu, raw, _raw_cpu: raw)],
-        "ratio": [round(each, 2) for each in medians(lambda rate, _cpu, raw, _raw_cpu: rate / raw)],
-        "cpu_us": [round(each, 1) for each in medians(lambda _rate, cpu, _raw, _raw_cpu: cpu)],
-        "raw_cpu_us": [round(each, 1) for each in medians(lambda _rate, _cpu, _raw, raw_cpu: raw_cpu)],
+        "routed_per_second": [round(value) for value in medians(lambda rate, _cpu, _raw, _raw_cpu: rate)],
+        "raw_per_second": [round(value) for value in medians(lambda _rate, _cpu, raw, _raw_cpu: raw)],
+        "ratio": [round(value, 2) for value in medians(lambda rate, _cpu, raw, _raw_cpu: rate / raw)],
+        "cpu_us": [round(value, 1) for value in medians(lambda _rate, cpu, _raw, _raw_cpu: cpu)],
+        "raw_cpu_us": [round(value, 1) for value in medians(lambda _rate, _cpu, _raw, raw_cpu: raw_cpu)],
     }
 
 
@@ -126,22 +134,22 @@ async def main():
     parser.add_argument("--history", type=int, default=200_000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    target = find_postgres(get_settings())
+    endpoint = find_postgres(get_settings())
     name = f"bench_{uuid.uuid4().hex}"
-    admin = await connect(target)
+    admin = await connect(endpoint)
     await admin.execute(f"CREATE DATABASE {name}")
     try:
-        await ensure_current(target.with_database(name))
-        db = await connect(target.with_database(name))
+        await upgrade_if_needed(endpoint.with_database(name))
+        db = await connect(endpoint.with_database(name))
         await deploy(db, DAG)
         backend = Backend(name)
-        said = {"events": options.events, "repeats": options.repeats}
-        print(json.dumps({**said, **await measure(db, backend, options.events, options.repeats)}))
+        parameters = {"events": options.events, "repeats": options.repeats}
+        print(json.dumps({**parameters, **await measure(db, backend, options.events, options.repeats)}))
         if options.history:
             for _ in range(0, options.history, 100_000):
                 await measure(db, backend, min(options.history, 100_000), 1)
-            beside = {"beside": options.history}
-            print(json.dumps({**said, **beside, **await measure(db, backend, options.events, options.repeats)}))
+            history = {"history": options.history}
+            print(json.dumps({**parameters, **history, **await measure(db, backend, options.events, options.repeats)}))
         await db.close()
     finally:
         await admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -1,4 +1,4 @@
-"""Jobs whose tasks create tasks that create tasks, by real workers on an own stack.
+"""Jobs with tasks that add tasks, executed by real workers on a separate stack.
 
     python -m bench.growth [--depth 50] [--width 1000] [--processes 2]
 
@@ -18,17 +18,17 @@ import time
 
 from aaiclick.local import stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task, get_current_context, get_job, task
-from aaiclick.store.doctor import check_invariants
+from aaiclick.store.engine.invariants import check_invariants
 from bench.map import start_worker
 
 
 async def nothing() -> None:
-    """A leaf."""
+    """Do nothing."""
 
 
 @task
 async def fan(depth: int, width: int) -> None:
-    """Add a level."""
+    """Add a level of tasks."""
     if depth:
         await get_current_context().apply(
             [fan.task(depth - 1, width), *(create_task(nothing) for _ in range(width - 1))]
@@ -37,14 +37,14 @@ async def fan(depth: int, width: int) -> None:
 
 @task
 async def chain(depth: int) -> None:
-    """Add one."""
+    """Add one task."""
     if depth:
         await get_current_context().apply(chain.task(depth - 1))
 
 
 @task
 async def returned(depth: int) -> Task | None:
-    """Return one."""
+    """Return one task."""
     return returned.task(depth - 1) if depth else None
 
 
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers import the tasks from here, by a name that is not __main__.
+    # workers import the tasks from this module, so its name must not be __main__
     from bench.growth import main as main_by_name
 
     main_by_name()

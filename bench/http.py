@@ -1,10 +1,10 @@
-"""The service under load: enqueueing over HTTP and directly, many clients at once, deep pages, many listeners.
+"""The server under load: enqueueing over HTTP and directly, many clients, deep pages, many event streams.
 
-    python -m bench.http enqueue            # batches over HTTP, of the direct rate
+    python -m bench.http enqueue            # batches over HTTP, relative to the direct rate
     python -m bench.http mixed --tasks 1000000 --clients 200
     python -m bench.http listeners --listeners 1000
 
-Each starts an embedded stack of its own and a server on it. Rates of one run are compared in turns, medians reported.
+Each command starts separate embedded servers and an API server. Measurements are interleaved; medians are printed.
 """
 
 from __future__ import annotations
@@ -27,35 +27,37 @@ from typing import Any
 import aiohttp
 import psutil
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local.home import Home
-from aaiclick.local.lease import Lease
-from aaiclick.server.paging import write_cursor
+from aaiclick.local.stack_connection import StackConnection
+from aaiclick.server.pagination import write_cursor
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.migrate import ensure_current
-from aaiclick.store.plan import NewTask
-from aaiclick.targets import PostgresTarget
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.migrate import upgrade_if_needed
 
 BATCH = 1_000
 ROUNDS = 60
 
 
 @asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[tuple[PostgresTarget, aiohttp.ClientSession, psutil.Process]]:
-    """An embedded stack, a server, a session with an admin's key, and the server's process."""
+async def start_server(
+    directory: Path,
+) -> AsyncIterator[tuple[PostgresEndpoint, aiohttp.ClientSession, psutil.Process]]:
+    """Start embedded servers and an API server; yield the endpoint, an admin's session, and the server's process."""
     home = Home(directory / "home")
-    lease = Lease(home, linger_seconds=0)
+    stack = StackConnection(home, linger_seconds=0)
     try:
-        target = lease.postgres()
-        await ensure_current(target)
+        endpoint = stack.postgres_endpoint()
+        await upgrade_if_needed(endpoint)
         environment = dict(os.environ) | {"AAICLICK_HOME": str(home.path), "AAICLICK_LOG_DIR": str(directory / "logs")}
         log = directory / "server.log"
         command = [sys.executable, "-m", "aaiclick", "server", "start", "--port", "0"]
-        with log.open("wb") as said:
-            process = subprocess.Popen(command, env=environment, stderr=said, stdout=said)  # noqa: ASYNC220
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, env=environment, stderr=output, stdout=output)  # noqa: ASYNC220
         try:
-            while not (found := re.search(r"serves at (http://\S+:\d+)", log.read_text())):  # noqa: ASYNC110
+            while not (match := re.search(r"listening on (http://\S+:\d+)", log.read_text())):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             key = re.search(r"aai_\w+", log.read_text())
             assert key is not None
@@ -63,30 +65,30 @@ async def serving(directory: Path) -> AsyncIterator[tuple[PostgresTarget, aiohtt
             connector = aiohttp.TCPConnector(limit=0)
             timeout = aiohttp.ClientTimeout(total=None)
             async with aiohttp.ClientSession(
-                found.group(1), headers=headers, connector=connector, timeout=timeout
+                match.group(1), headers=headers, connector=connector, timeout=timeout
             ) as http:
-                yield target, http, psutil.Process(process.pid)
+                yield endpoint, http, psutil.Process(process.pid)
         finally:
             process.terminate()
             process.wait()
     finally:
-        lease.close()
+        stack.close()
 
 
-async def enqueue(_options: argparse.Namespace, directory: Path) -> None:
-    """Batches of a thousand, directly and over HTTP, in turns."""
-    async with serving(directory) as (target, http, process):
-        connection = await connect(target)
+async def measure_enqueue(_options: argparse.Namespace, directory: Path) -> None:
+    """Enqueue batches of a thousand directly and over HTTP, interleaved."""
+    async with start_server(directory) as (endpoint, http, process):
+        connection = await connect(endpoint)
         direct: list[float] = []
         served: list[float] = []
         body = json.dumps({"items": [{"type": "bench", "payload": {"n": n, "word": "x" * 20}} for n in range(BATCH)]})
         for _ in range(ROUNDS):
             started = time.perf_counter()
-            made = [
+            tasks = [
                 NewTask(id=task_id, type="bench", kwargs=json.dumps({"n": n, "word": "x" * 20}))
                 for n, task_id in enumerate(get_snowflake_ids(BATCH))
             ]
-            await enqueue_tasks(connection, made)
+            await enqueue_tasks(connection, tasks)
             direct.append(time.perf_counter() - started)
             started = time.perf_counter()
             async with http.post("/v1/tasks", data=body, headers={"Content-Type": "application/json"}) as answer:
@@ -95,26 +97,26 @@ async def enqueue(_options: argparse.Namespace, directory: Path) -> None:
             served.append(time.perf_counter() - started)
         await connection.close()
         spent = process.cpu_times()
-        ours, theirs = BATCH / statistics.median(direct), BATCH / statistics.median(served)
-        print(f"directly {ours:,.0f}/s, over HTTP {theirs:,.0f}/s: {theirs / ours:.2f} of it")
+        direct_rate, http_rate = BATCH / statistics.median(direct), BATCH / statistics.median(served)
+        print(f"directly {direct_rate:,.0f}/s, over HTTP {http_rate:,.0f}/s: ratio {http_rate / direct_rate:.2f}")
         print(f"best of each: {min(direct) * 1e3:.1f} and {min(served) * 1e3:.1f} ms: {min(direct) / min(served):.2f}")
         print(f"the server's CPU: {(spent.user + spent.system) / ROUNDS * 1e3:.1f} ms per batch, its start included")
 
 
-async def fill(target: PostgresTarget, count: int) -> None:
-    connection = await connect(target)
+async def fill_tasks(endpoint: PostgresEndpoint, count: int) -> None:
+    connection = await connect(endpoint)
     for start in range(0, count, 50_000):
         size = min(50_000, count - start)
-        await enqueue_tasks(connection, [NewTask(id=each, type="bench") for each in get_snowflake_ids(size)])
+        await enqueue_tasks(connection, [NewTask(id=task_id, type="bench") for task_id in get_snowflake_ids(size)])
     await connection.execute("ANALYZE tasks")
     await connection.close()
 
 
-async def mixed(options: argparse.Namespace, directory: Path) -> None:
-    """Many clients, each reading and enqueueing in turn, beside a million tasks."""
-    async with serving(directory) as (target, http, process):
-        await fill(target, options.tasks)
-        await deep_pages(target, http)
+async def run_mixed_load(options: argparse.Namespace, directory: Path) -> None:
+    """Run many clients that alternate reads and enqueues, with a million tasks in the database."""
+    async with start_server(directory) as (endpoint, http, process):
+        await fill_tasks(endpoint, options.tasks)
+        await measure_deep_pages(endpoint, http)
         reads: list[float] = []
         writes: list[float] = []
         errors = 0
@@ -148,9 +150,9 @@ async def mixed(options: argparse.Namespace, directory: Path) -> None:
         print(f"the server's CPU: {cpu / max(1, done) * 1e6:.0f} µs per request")
 
 
-async def deep_pages(target: PostgresTarget, http: aiohttp.ClientSession) -> None:
-    """The first page and the ten-thousandth, as rows of the same list."""
-    connection = await connect(target)
+async def measure_deep_pages(endpoint: PostgresEndpoint, http: aiohttp.ClientSession) -> None:
+    """Time the first and the ten-thousandth page of the same list."""
+    connection = await connect(endpoint)
     deep = await connection.fetchval("SELECT id FROM tasks ORDER BY id DESC OFFSET 999900 LIMIT 1")
     await connection.close()
     cursors = {"page 1": "", "page 10,000": f"&cursor={write_cursor(deep)}" if deep else ""}
@@ -162,19 +164,19 @@ async def deep_pages(target: PostgresTarget, http: aiohttp.ClientSession) -> Non
                 assert answer.status == 200
                 await answer.read()
             times[name].append(time.perf_counter() - started)
-    said = ", ".join(f"{name} {statistics.median(each) * 1e3:.1f} ms" for name, each in times.items())
-    print(f"medians of 30, in turns: {said}")
+    medians = ", ".join(f"{name} {statistics.median(values) * 1e3:.1f} ms" for name, values in times.items())
+    print(f"medians of 30, interleaved: {medians}")
 
 
-async def listeners(options: argparse.Namespace, directory: Path) -> None:
-    """Streams that are held for a minute while jobs come and go: memory stays what it was."""
-    async with serving(directory) as (_, http, process):
-        heard = [0]
+async def run_listeners(options: argparse.Namespace, directory: Path) -> None:
+    """Hold event streams for a minute while jobs run, and record the memory of the server."""
+    async with start_server(directory) as (_, http, process):
+        received = [0]
 
         async def listen() -> None:
             async with http.get("/v1/events") as answer:
                 async for line in answer.content:
-                    heard[0] += line.startswith(b"event: job")
+                    received[0] += line.startswith(b"event: job")
 
         streams = [asyncio.create_task(listen()) for _ in range(options.listeners)]
         await asyncio.sleep(10)
@@ -185,7 +187,7 @@ async def listeners(options: argparse.Namespace, directory: Path) -> None:
                     assert answer.status == 201
                 await asyncio.sleep(1)
             sizes.append(process.memory_info().rss / 1e6)
-            print(f"{len(sizes) * 10} s: {sizes[-1]:.0f} MB, {heard[0]:,} events heard", flush=True)
+            print(f"{len(sizes) * 10} s: {sizes[-1]:.0f} MB, {received[0]:,} events received", flush=True)
         alive = sum(not stream.done() for stream in streams)
         for stream in streams:
             stream.cancel()
@@ -205,7 +207,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--listeners", type=int, default=1_000)
     options = parser.parse_args()
-    work: dict[str, Any] = {"enqueue": enqueue, "mixed": mixed, "listeners": listeners}
+    work: dict[str, Any] = {
+        "enqueue": measure_enqueue,
+        "mixed": run_mixed_load,
+        "listeners": run_listeners,
+    }
     with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as directory:
         asyncio.run(work[options.what](options, Path(directory)))
 

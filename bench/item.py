@@ -1,4 +1,4 @@
-"""The item of `bench.peers`: it does nothing but say how long ago it was sent, if it knows."""
+"""The queue item of `bench.peers`: records the time since it was sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from aaiclick.orchestration import handler
 
 LATENCIES = "BENCH_LATENCIES"
-"""The variable that names the file for milliseconds."""
+"""Environment variable with the path of the output file."""
 
 
 def arrived(sent_ns: int) -> None:

@@ -1,9 +1,9 @@
-"""How long a user waits: a job of one task from submit to result, a retry past its time, the submit of a large job.
+"""Latency of a job with one task, of a retry after its due time, and of submitting a large job.
 
     python -m bench.latency [--jobs 100] [--repeats 3] [--rows 100000 1000000]
 
-A real worker (`aaiclick worker start`, one process, nothing tuned) on a PostgreSQL of its own with durable defaults.
-Large jobs are submitted from an iterator by a process of their own, whose memory is looked at.
+A real worker (`aaiclick worker start`, one process, default options) on a separate PostgreSQL with durable defaults.
+Large jobs are submitted from an iterator by a separate process; its memory is measured.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from collections.abc import Iterator
 import asyncpg
 
 from aaiclick._version import __version__
+from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import Group, OrchContext, Task, create_job, create_task
-from aaiclick.orchestration.scope import current_scope
+from aaiclick.orchestration.task_context import current_scope
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.plan import NewTask
-from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.schema_shape import own_server
 from bench.worker import workers
 
@@ -42,12 +42,12 @@ RETRY_SECONDS = 0.3
 
 
 async def answer() -> int:
-    """A task with a result."""
+    """Return a value."""
     return 42
 
 
 async def nothing() -> None:
-    """A task without one."""
+    """Return nothing."""
 
 
 async def fail_once() -> None:
@@ -57,11 +57,11 @@ async def fail_once() -> None:
         raise OSError("the first time never works")
 
 
-async def submit_to_result(target: PostgresTarget, count: int, function: str) -> list[float]:
-    """Milliseconds from `create_job` until its row says COMPLETED."""
-    connection = await connect(target)
+async def submit_to_result(endpoint: PostgresEndpoint, count: int, function: str) -> list[float]:
+    """Return the milliseconds from `create_job` until the job is COMPLETED."""
+    connection = await connect(endpoint)
     took: list[float] = []
-    async with OrchContext(target=target):
+    async with OrchContext(endpoint=endpoint):
         for _ in range(count):
             clock = time.perf_counter()
             job = await create_job("one", create_task(f"bench.latency.{function}"))
@@ -72,9 +72,9 @@ async def submit_to_result(target: PostgresTarget, count: int, function: str) ->
     return took
 
 
-async def lateness(target: PostgresTarget) -> list[float]:
-    """Milliseconds between the moment a retry was asked for and the claim of it."""
-    connection = await connect(target)
+async def lateness(endpoint: PostgresEndpoint) -> list[float]:
+    """Return the milliseconds between the due time of a retry and its claim."""
+    connection = await connect(endpoint)
     name, policy = "bench.latency.fail_once", json.dumps({"base_seconds": RETRY_SECONDS})
     tasks = [NewTask(key, name, entrypoint=name, retry_policy=policy) for key in get_snowflake_ids(RETRIES)]
     for task in tasks:
@@ -89,8 +89,8 @@ async def lateness(target: PostgresTarget) -> list[float]:
 
 
 def line(what: str, values: list[list[float]], unit: str = "ms") -> str:
-    medians = [statistics.median(each) for each in values]
-    last = [sorted(each)[int(0.99 * (len(each) - 1))] for each in values]
+    medians = [statistics.median(sample) for sample in values]
+    last = [sorted(sample)[int(0.99 * (len(sample) - 1))] for sample in values]
     runs = ", ".join(f"{median:.1f}" for median in medians)
     return (
         f"{what:<48} median {statistics.median(medians):6.1f} {unit} (runs {runs}), "
@@ -98,9 +98,9 @@ def line(what: str, values: list[list[float]], unit: str = "ms") -> str:
     )
 
 
-async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
-    await upgrade(target)
-    connection = await asyncpg.connect(target.dsn)
+async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
+    await upgrade(endpoint)
+    connection = await asyncpg.connect(endpoint.dsn)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
         f"Python {platform.python_version()}, aaiclick {__version__}, "
@@ -108,12 +108,12 @@ async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
         flush=True,
     )
     await connection.close()
-    async with workers(target, 1):
+    async with workers(endpoint, 1):
         for function in ("nothing", "answer"):
-            await submit_to_result(target, 10, function)
-            runs = [await submit_to_result(target, arguments.jobs, function) for _ in range(arguments.repeats)]
+            await submit_to_result(endpoint, 10, function)
+            runs = [await submit_to_result(endpoint, arguments.jobs, function) for _ in range(arguments.repeats)]
             print(line(f"a job of one task ({function}), submit to result", runs), flush=True)
-        runs = [await lateness(target) for _ in range(arguments.repeats)]
+        runs = [await lateness(endpoint) for _ in range(arguments.repeats)]
         print(line(f"a retry after {RETRY_SECONDS:g} s, past its time", runs), flush=True)
 
 
@@ -126,8 +126,8 @@ def many(count: int) -> Iterator[Task]:
         yield create_task("bench.latency.nothing", {"n": 1}, group=group)
 
 
-async def submit(target: PostgresTarget, count: int) -> None:
-    async with OrchContext(target=target):
+async def submit(endpoint: PostgresEndpoint, count: int) -> None:
+    async with OrchContext(endpoint=endpoint):
         await create_job("warm", many(20_000))
         before = resource.getrusage(resource.RUSAGE_SELF)
         clock = time.perf_counter()
@@ -153,15 +153,15 @@ def main() -> None:
     if arguments.submit:
         asyncio.run(submit(parse_postgres_url(arguments.submit[1]), int(arguments.submit[0])))
         return
-    with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (target, _):
+    with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (endpoint, _):
         os.environ["AAICLICK_HOME"] = home
         find_clickhouse(get_settings())
         try:
-            asyncio.run(run(target, arguments))
+            asyncio.run(run(endpoint, arguments))
         finally:
             stop_stack()
         for rows in arguments.rows:
-            command = [sys.executable, "-m", "bench.latency", "--submit", str(rows), target.dsn]
+            command = [sys.executable, "-m", "bench.latency", "--submit", str(rows), endpoint.dsn]
             subprocess.run(command, check=True)
 
 

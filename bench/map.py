@@ -1,10 +1,10 @@
-"""`map` against one Arrow stream through the same function, in one run on the same servers.
+"""Compare `map` with one Arrow stream through the same function, in one run on the same servers.
 
     python -m bench.map [--rows 5000000] [--chunk-rows 10000,50000,100000,250000] [--processes 2] [--repeat 2]
-    python -m bench.map --shaky 10000      # so many chunks of ten rows, of which one in a hundred fails at random
+    python -m bench.map --shaky 10000      # chunks of ten rows; one call in a hundred fails at random
 
-CPU seconds are those of everybody who works (client, workers, ClickHouse, PostgreSQL); per row they say what wall
-time on a busy machine does not. `per core` is the rate by CPU time against that of the stream.
+CPU seconds are those of all processes (client, workers, ClickHouse, PostgreSQL) and depend less on other load than wall
+time. `per core` is the rate by CPU time relative to the stream.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ from aaiclick.orchestration import OrchContext, create_job, get_job, get_task
 BATCH = 250_000
 
 
-def work(rows: pa.Table) -> pa.Table:
-    """What is done to every row."""
+def transform(rows: pa.Table) -> pa.Table:
+    """Transform a chunk."""
     scaled = pc.add(pc.multiply(rows["x"], 2), 1)
     return pa.table({"y": scaled, "root": pc.sqrt(rows["v"]), "x": rows["x"]})
 
 
-def shaky(rows: pa.Table) -> pa.Table:
-    """The same, failing now and then."""
+def transform_or_fail(rows: pa.Table) -> pa.Table:
+    """Transform a chunk; fail at random."""
     if random.random() < 0.01:
         raise RuntimeError("one in a hundred")
-    return work(rows)
+    return transform(rows)
 
 
 class Usage:
-    """CPU seconds of this process and of everything it and the stack started, and the most memory of each kind."""
+    """CPU seconds of this process, the workers and the servers, and the peak memory by role."""
 
     def __init__(self) -> None:
         self.peak: dict[str, int] = {}
-        self._processes = self.processes()  # once: looking for them costs more than watching them
+        self._processes = self.processes()  # listing processes costs more than sampling them
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     @staticmethod
     def processes() -> dict[str, list[psutil.Process]]:
-        kinds: dict[str, list[psutil.Process]] = {"client": [psutil.Process()], "worker": [], "servers": []}
+        processes_by_role: dict[str, list[psutil.Process]] = {"client": [psutil.Process()], "worker": [], "servers": []}
         for process in psutil.process_iter(["cmdline", "environ"]):
-            words = " ".join(process.info["cmdline"] or ())
+            command_line = " ".join(process.info["cmdline"] or ())
             if (process.info["environ"] or {}).get("AAICLICK_HOME") != os.environ["AAICLICK_HOME"]:
-                if os.environ["AAICLICK_HOME"] in words:
-                    kinds["servers"].append(process)
-            elif "worker.main" in words or "worker start" in words:
-                kinds["worker"].append(process)
+                if os.environ["AAICLICK_HOME"] in command_line:
+                    processes_by_role["servers"].append(process)
+            elif "worker.main" in command_line or "worker start" in command_line:
+                processes_by_role["worker"].append(process)
             elif process.pid != os.getpid():
-                kinds["servers"].append(process)
-        return kinds
+                processes_by_role["servers"].append(process)
+        return processes_by_role
 
     def cpu(self) -> float:
         total = 0.0
@@ -86,10 +86,10 @@ class Usage:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.2):
-            for kind, group in self._processes.items():
-                for process in group if kind != "servers" else ():
+            for role, group in self._processes.items():
+                for process in group if role != "servers" else ():
                     try:
-                        self.peak[kind] = max(self.peak.get(kind, 0), process.memory_info().rss)
+                        self.peak[role] = max(self.peak.get(role, 0), process.memory_info().rss)
                     except psutil.Error:
                         continue
 
@@ -116,7 +116,7 @@ async def numbers(rows: int) -> Object:
 async def stream(source: Object) -> None:
     async def results():
         async for batch in source.iter_batches():
-            yield work(pa.Table.from_batches([batch]))
+            yield transform(pa.Table.from_batches([batch]))
 
     await create_object_from_value(results())
 
@@ -136,7 +136,7 @@ async def mapped(source: Object, chunk_rows: int, callback) -> dict[str, Any]:
     handle = map_rows(callback, source, chunk_rows=chunk_rows, options=options)
     job = await create_job("bench", handle)
     while (await get_job(job.id)).completed_at is None:  # noqa: ASYNC110
-        await asyncio.sleep(0.2)  # asking costs CPU too
+        await asyncio.sleep(0.2)  # polling costs CPU too
     done = await get_job(job.id)
     assert done.status == "COMPLETED", (done.status, done.error)
     async with OrchContext() as context, context.connection() as connection:
@@ -156,9 +156,9 @@ async def mapped(source: Object, chunk_rows: int, callback) -> dict[str, Any]:
 
 
 async def check(data: DataContext, table: str, rows: int) -> None:
-    """Complete and in order."""
-    found = await data.client.read_text(f"SELECT count(), countIf(y != 2 * aai_id + 1 OR x != aai_id) FROM {table}")
-    assert [found.column(0)[0].as_py(), found.column(1)[0].as_py()] == [rows, 0]
+    """Check that all rows are present and in order."""
+    counts = await data.client.read_text(f"SELECT count(), countIf(y != 2 * aai_id + 1 OR x != aai_id) FROM {table}")
+    assert [counts.column(0)[0].as_py(), counts.column(1)[0].as_py()] == [rows, 0]
     parts = await data.client.read_text(
         "SELECT count() FROM system.parts WHERE active AND database = currentDatabase() AND table = {t:String}",
         {"t": table},
@@ -198,19 +198,19 @@ async def run(arguments: argparse.Namespace) -> None:
                 rows = arguments.shaky * 10
                 source = await numbers(rows)
                 with Usage() as usage:
-                    facts = await mapped(source, 10, shaky)
-                report(f"shaky map, {arguments.shaky} chunks", rows, usage, None, **facts)
+                    facts = await mapped(source, 10, transform_or_fail)
+                report(f"failing map, {arguments.shaky} chunks", rows, usage, None, **facts)
                 await check(data, facts["table"], rows)
                 return
             source = await numbers(arguments.rows)
-            await mapped(source, max(arguments.rows // 8, 1), work)  # everybody is awake then
+            await mapped(source, max(arguments.rows // 8, 1), transform)  # all processes are warm then
             for _ in range(arguments.repeat):
                 with Usage() as usage:
                     await stream(source)
                 baseline = report("stream", arguments.rows, usage, None)
                 for chunk_rows in arguments.chunk_rows:
                     with Usage() as usage:
-                        facts = await mapped(source, chunk_rows, work)
+                        facts = await mapped(source, chunk_rows, transform)
                     report(f"map, chunks of {chunk_rows}", arguments.rows, usage, baseline, **facts)
                     await check(data, facts["table"], arguments.rows)
         finally:
@@ -221,7 +221,7 @@ async def run(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--chunk-rows", type=lambda text: [int(each) for each in text.split(",")], default=[100_000])
+    parser.add_argument("--chunk-rows", type=lambda text: [int(part) for part in text.split(",")], default=[100_000])
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=1)
@@ -236,7 +236,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # The worker imports the callback from here, by a name that is not __main__.
+    # workers import the callback from this module, so its name must not be __main__
     from bench.map import main as main_by_name
 
     main_by_name()

@@ -1,4 +1,4 @@
-"""The task of the benchmarks: it does nothing, so that what is measured is everything around it."""
+"""The task of the benchmarks: it does nothing, so that only the overhead is measured."""
 
 from __future__ import annotations
 

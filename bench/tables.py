@@ -1,10 +1,10 @@
-"""Many tasks that each make an Object and return one: how many tables there are meanwhile, and what is left.
+"""Number of ClickHouse tables while many tasks create Objects, and after the cleanup.
 
     .venv/bin/python -m bench.tables [--tasks 10000] [--processes 2]
 
-A stack of its own in a temporary directory, a real worker with its cleanup, and a look at both databases twice a
-second: tables in ClickHouse, and how many of them something refers to. What is neither is waiting for the cleanup. Then
-the job is released and one pass of cleanup and sweeper must leave nothing.
+Starts separate servers in a temporary directory and a real worker with its cleanup, and samples both databases twice a
+second: tables in ClickHouse, and referenced ones. Then the job is released, and one pass of cleanup and sweeper must
+leave no table.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import time
 from pathlib import Path
 
 from aaiclick.data import create_object_from_value
-from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.local import clickhouse_target, postgres_target, stop_stack
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.local import clickhouse_endpoint, postgres_endpoint, stop_stack
 from aaiclick.orchestration import create_job, create_task, get_job
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import connect
-from aaiclick.store.tables import release_jobs
+from aaiclick.store.connections import connect
+from aaiclick.store.tables.table_references import release_jobs
 
 LIVE = "SELECT count(*) FILTER (WHERE refcount > 0), count(*) FROM table_refcounts"
 TABLES = "SELECT count() FROM system.tables WHERE database = currentDatabase()"
@@ -38,7 +38,7 @@ async def make(number: int) -> object:
 
 
 async def measure(tasks: int, processes: int) -> None:
-    postgres, clickhouse = await postgres_target(), await clickhouse_target()
+    postgres, clickhouse = await postgres_endpoint(), await clickhouse_endpoint()
     job = await create_job("tables", [create_task("bench.tables.make", {"number": n}) for n in range(tasks)])
     db, client = await connect(postgres), await connect_clickhouse(clickhouse)
     worker = subprocess.Popen(  # noqa: ASYNC220

@@ -1,12 +1,11 @@
-"""What pages cost: with a million jobs, with a job of 100,000 tasks, and for the work that they show.
+"""Cost of pages with a million jobs and with a job of 100,000 tasks, and their effect on a worker.
 
     python -m bench.ui [--jobs 1000000] [--tasks 100000] [--drained 20000] [--pages 50] [--repeats 3]
 
-A server (`aaiclick server start --no-auth`) on a PostgreSQL of its own with durable defaults, the tables filled and
-neither vacuumed nor analysed by hand. Server time is that of the access log: from the request to its last byte. The
-layout is called in this process. Open pages are what the browser's script does: one stream, and the page asked for
-again as often as the server's pace allows. Drains are of jobs of 1,000 tasks that do nothing, by one worker process,
-with and without open pages, interleaved.
+A server (`aaiclick server start --no-auth`) on a separate PostgreSQL with durable defaults, without manual VACUUM or
+ANALYZE. Server time is that of the access log. The layout is computed in this process. Open pages do what the browser's
+script does: one stream, and a refresh of the page at the server's interval. Drains are jobs of 1,000 no-op tasks, by
+one worker process, with and without open pages, interleaved.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ import asyncpg
 import httpx
 import psutil
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
-from aaiclick.server.ui.svg.layers import place
+from aaiclick.server.ui.svg.layout import compute_layout
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store.engine import connect
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.plan import NewGroup, NewTask, Plan
-from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.targets import PostgresTarget
 from bench.schema_shape import own_server
 from bench.worker import until_done, workers
 
@@ -63,7 +62,7 @@ WHERE job_id = $1 AND id <= $2
 
 
 async def large_job(connection: asyncpg.Connection, count: int) -> int:
-    """A splitter, a group of chunks, a collector; the first half is done."""
+    """Create a job with a split task, a group of chunks and a collect task; half of the chunks are completed."""
     split, group, join, *chunks = get_snowflake_ids(count + 1)
     tasks = [NewTask(split, "bench.split"), *(NewTask(key, "bench.chunk", group_id=group) for key in chunks)]
     job = NewJob(get_snowflake_id(), "large")
@@ -74,7 +73,7 @@ async def large_job(connection: asyncpg.Connection, count: int) -> int:
 
 
 async def tangled_job(connection: asyncpg.Connection, count: int) -> int:
-    """No two tasks alike: nothing can be folded."""
+    """Create a job of different tasks, so that none can be collapsed."""
     keys, chance = get_snowflake_ids(count), random.Random(1)
     edges = {(keys[chance.randrange(max(0, n - 40), n)], keys[n]) for n in range(1, count) for _ in range(2)}
     job = NewJob(get_snowflake_id(), "tangled")
@@ -83,19 +82,19 @@ async def tangled_job(connection: asyncpg.Connection, count: int) -> int:
 
 
 @asynccontextmanager
-async def server(target: PostgresTarget) -> AsyncGenerator[tuple[str, Path, psutil.Process]]:
+async def server(endpoint: PostgresEndpoint) -> AsyncGenerator[tuple[str, Path, psutil.Process]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("wb") as stream:
             process = psutil.Popen(
                 [sys.executable, "-m", "aaiclick", "server", "start", "--no-auth", "--port", "0"],
-                env=os.environ | {"AAICLICK_DATABASE_URL": target.dsn, "AAICLICK_LOG_DIR": folder},
+                env=os.environ | {"AAICLICK_DATABASE_URL": endpoint.dsn, "AAICLICK_LOG_DIR": folder},
                 stderr=stream,
             )
         try:
-            while "serves at" not in log.read_text():  # noqa: ASYNC110
+            while "listening on" not in log.read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            url = log.read_text().split("serves at ")[1].split()[0]
+            url = log.read_text().split("listening on ")[1].split()[0]
             async with httpx.AsyncClient(base_url=url, timeout=60) as client:
                 await client.get("/health/live")
             yield url, log, process
@@ -129,9 +128,9 @@ async def measure_pages(url: str, log: Path, large: int, tangled: int, repeats: 
             for _ in range(repeats * 4):
                 before = len(server_times(log))
                 size = len((await client.get(path)).raise_for_status().content)
-                while len(found := server_times(log)) == before:  # noqa: ASYNC110  (written after the answer)
+                while len(times := server_times(log)) == before:  # noqa: ASYNC110  (written after the answer)
                     await asyncio.sleep(0.01)
-                taken.append(found[-1])
+                taken.append(times[-1])
             print(
                 f"| {name} | {taken[0]:.0f} | {statistics.median(taken):.0f} | {max(taken):.0f} | {size / 1000:.0f} |"
             )
@@ -143,13 +142,13 @@ def measure_layout() -> None:
     taken: list[float] = []
     for _ in range(9):
         started = time.process_time()
-        place(dict.fromkeys(range(1_000), (172.0, 40.0)), edges)
+        compute_layout(dict.fromkeys(range(1_000), (172.0, 40.0)), edges)
         taken.append((time.process_time() - started) * 1000)
     print(f"\nLayout of 1,000 nodes and 1,998 edges: {statistics.median(taken):.0f} ms of CPU")
 
 
-async def open_page(url: str, path: str, looked: list[int]) -> None:
-    """What `live.js` does."""
+async def open_page(url: str, path: str, refreshes: list[int]) -> None:
+    """Do what `live.js` does."""
     news = asyncio.Event()
     async with httpx.AsyncClient(base_url=url, timeout=None) as client:
 
@@ -161,72 +160,72 @@ async def open_page(url: str, path: str, looked: list[int]) -> None:
 
         listener = asyncio.create_task(listen())
         try:
-            pace = 1.0
+            interval = 1.0
             while True:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), max(2.0, pace))
+                    await asyncio.wait_for(news.wait(), max(2.0, interval))
                 news.clear()
                 answer = await client.get(path, headers={"X-Refresh": "1"})
-                looked.append(1)
-                pace = float(answer.headers["x-pace"])
-                await asyncio.sleep(pace)
+                refreshes.append(1)
+                interval = float(answer.headers["x-refresh-interval"])
+                await asyncio.sleep(interval)
         finally:
             listener.cancel()
 
 
 async def drain(
-    target: PostgresTarget, url: str, process: psutil.Process, pages: int, count: int, large: int
+    endpoint: PostgresEndpoint, url: str, process: psutil.Process, pages: int, count: int, large: int
 ) -> tuple[float, int, float]:
-    """Tasks a second while so many pages are open, how often they asked, and the server's share of a processor."""
-    looked: list[int] = []
+    """Return tasks per second with open pages, the number of refreshes, and the server's share of a processor."""
+    refreshes: list[int] = []
     paths = ("/", "/jobs", "/queues", "/workers", f"/jobs/{large}")
-    open_ = [asyncio.create_task(open_page(url, paths[n % len(paths)], looked)) for n in range(pages)]
+    open_ = [asyncio.create_task(open_page(url, paths[n % len(paths)], refreshes)) for n in range(pages)]
     await asyncio.sleep(3 if pages else 0)
-    connection = await connect(target)
-    started, looked[:] = time.perf_counter(), []
+    connection = await connect(endpoint)
+    started, refreshes[:] = time.perf_counter(), []
     spent = sum(process.cpu_times()[:2])
     async with connection.transaction():
         for _ in range(count // 1000):
             plan = Plan([NewTask(key, "noop") for key in get_snowflake_ids(1000)])
             await submit_job(connection, NewJob(get_snowflake_id(), "drained"), plan)
     await connection.close()
-    await until_done(target)
+    await until_done(endpoint)
     seconds = time.perf_counter() - started
     share = (sum(process.cpu_times()[:2]) - spent) / seconds
-    for each in open_:
-        each.cancel()
+    for page in open_:
+        page.cancel()
     await asyncio.gather(*open_, return_exceptions=True)
-    return count / seconds, len(looked), share
+    return count / seconds, len(refreshes), share
 
 
-async def run(target: PostgresTarget, arguments: argparse.Namespace) -> None:
-    await upgrade(target)
-    connection = await connect(target)
+async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
+    await upgrade(endpoint)
+    connection = await connect(endpoint)
     await connection.execute(MANY_JOBS, get_snowflake_id(), arguments.jobs)
     await connection.execute(MINUTES)
     large, tangled = await large_job(connection, arguments.tasks), await tangled_job(connection, 1_000)
     await connection.execute("UPDATE tasks SET readiness = 'BLOCKED', unmet = 1 WHERE readiness = 'READY'")
     await connection.close()
-    async with server(target) as (url, log, process):
+    async with server(endpoint) as (url, log, process):
         await measure_pages(url, log, large, tangled, arguments.repeats)
         measure_layout()
         if not arguments.drained:
             return
-        async with workers(target, 1):
+        async with workers(endpoint, 1):
             rates: dict[int, list[float]] = {0: [], arguments.pages: []}
-            asked: list[int] = []
+            refresh_counts: list[int] = []
             shares: list[float] = []
             for _ in range(arguments.repeats):
-                for pages, found in rates.items():
-                    rate, looked, share = await drain(target, url, process, pages, arguments.drained, large)
-                    found.append(rate)
+                for pages, samples in rates.items():
+                    rate, count, share = await drain(endpoint, url, process, pages, arguments.drained, large)
+                    samples.append(rate)
                     if pages:
-                        asked.append(looked)
+                        refresh_counts.append(count)
                         shares.append(share)
-        alone, watched = (statistics.median(found) for found in rates.values())
+        alone, watched = (statistics.median(samples) for samples in rates.values())
         print(
             f"\nDrain, tasks/s: {alone:.0f} alone, {watched:.0f} with {arguments.pages} open pages "
-            f"({watched / alone:.2f}); pages were asked for {statistics.median(asked):.0f} times in a drain, "
+            f"({watched / alone:.2f}); pages were refreshed {statistics.median(refresh_counts):.0f} times in a drain, "
             f"the server took {statistics.median(shares):.2f} of a processor"
         )
 
@@ -244,8 +243,8 @@ def main() -> None:
         get_settings.cache_clear()
         os.environ["AAICLICK_CLICKHOUSE_URL"] = find_clickhouse().url
         try:
-            with own_server() as (target, _):
-                asyncio.run(run(target, arguments))
+            with own_server() as (endpoint, _):
+                asyncio.run(run(endpoint, arguments))
         finally:
             del os.environ["AAICLICK_CLICKHOUSE_URL"]
             get_settings.cache_clear()

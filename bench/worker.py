@@ -1,10 +1,10 @@
-"""Real workers against a raw loop: tasks that do nothing, drained by `aaiclick worker start`.
+"""Compare real workers (`aaiclick worker start`) with a raw loop: drain of no-op tasks.
 
     python -m bench.worker [--tasks 50000] [--repeats 3]
 
-Everything is on that a task has in production: its contexts (PostgreSQL and ClickHouse), its log, its lease and
-heartbeat, its allow-listed entrypoint. No option is tuned. All tasks become visible at one commit, the clock starts
-there and stops when PostgreSQL knows that the last one has completed. The raw loop is the one of `bench.queue`.
+Tasks have everything that they have in production: contexts (PostgreSQL and ClickHouse), log, lease and heartbeat,
+allow-listed entrypoint; options are the defaults. All tasks become visible in one commit; the time is measured from
+there until the last one is completed in PostgreSQL. The raw loop is the one of `bench.queue`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from contextlib import asynccontextmanager
 import asyncpg
 import psutil
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.migrate import upgrade
-from aaiclick.store.plan import NewTask
-from aaiclick.targets import PostgresTarget
 from bench.queue import RAW, Bench
 from bench.schema_shape import own_server
 
@@ -41,9 +41,9 @@ LEFT = """
 """
 
 
-async def fill(target: PostgresTarget, count: int) -> None:
-    """All tasks at one commit: before it workers see nothing."""
-    connection = await connect(target)
+async def fill(endpoint: PostgresEndpoint, count: int) -> None:
+    """Insert all tasks in one commit."""
+    connection = await connect(endpoint)
     async with connection.transaction():
         for start in range(0, count, 1000):
             ids = get_snowflake_ids(min(1000, count - start))
@@ -51,25 +51,25 @@ async def fill(target: PostgresTarget, count: int) -> None:
     await connection.close()
 
 
-async def until_done(target: PostgresTarget) -> None:
-    connection = await connect(target)
+async def until_done(endpoint: PostgresEndpoint) -> None:
+    connection = await connect(endpoint)
     while await connection.fetchval(LEFT):  # noqa: ASYNC110  (PostgreSQL has no event for this)
         await asyncio.sleep(0.1)
     await connection.close()
 
 
 @asynccontextmanager
-async def workers(target: PostgresTarget, processes: int) -> AsyncGenerator[list[psutil.Process]]:
-    """A warm worker; yields its processes without the supervisor."""
+async def workers(endpoint: PostgresEndpoint, processes: int) -> AsyncGenerator[list[psutil.Process]]:
+    """Start and warm up a worker; yield its processes without the supervisor."""
     command = [sys.executable, "-m", "aaiclick", "worker", "start", "--processes", str(processes)]
     supervisor = psutil.Popen(
         [*command, "--import", "bench.noop"],
-        env=os.environ | {"AAICLICK_DATABASE_URL": target.dsn},
+        env=os.environ | {"AAICLICK_DATABASE_URL": endpoint.dsn},
         stderr=subprocess.DEVNULL,
     )
     try:
-        await fill(target, WARM_UP)
-        await until_done(target)
+        await fill(endpoint, WARM_UP)
+        await until_done(endpoint)
         yield [child for child in supervisor.children() if "aaiclick.orchestration.worker.main" in child.cmdline()]
     finally:
         supervisor.terminate()
@@ -81,53 +81,53 @@ def spent(processes: list[psutil.Process]) -> float:
 
 
 async def drain(bench: Bench, processes: int) -> tuple[float, float, float]:
-    """Tasks a second; CPU in microseconds per task, of PostgreSQL and of the worker's processes."""
-    target = await bench.fresh()
-    async with workers(target, processes) as busy:
+    """Return tasks per second, and CPU in microseconds per task of PostgreSQL and of the worker processes."""
+    endpoint = await bench.fresh()
+    async with workers(endpoint, processes) as busy:
         own = spent(busy)
-        await fill(target, bench.count)
+        await fill(endpoint, bench.count)
         server, clock = bench.cpu(), time.perf_counter()
-        await until_done(target)
+        await until_done(endpoint)
         seconds = time.perf_counter() - clock
         figures = (
             bench.count / seconds,
             (bench.cpu() - server) / bench.count * 1e6,
             (spent(busy) - own) / bench.count * 1e6,
         )
-    await bench.drop(target)
+    await bench.drop(endpoint)
     return figures
 
 
 async def raw(bench: Bench, processes: int) -> float:
-    target = await bench.fresh()
-    await bench.raw_fill(target)
+    endpoint = await bench.fresh()
+    await bench.raw_fill(endpoint)
     clock = time.perf_counter()
-    count = await bench.drain(target, False, processes)
+    count = await bench.drain(endpoint, False, processes)
     seconds = time.perf_counter() - clock if processes == 1 else bench.spawned_seconds
-    await bench.drop(target)
+    await bench.drop(endpoint)
     return count / seconds
 
 
-async def run(target: PostgresTarget, postmaster: psutil.Process, arguments: argparse.Namespace) -> None:
-    admin = await asyncpg.connect(target.dsn)
+async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process, arguments: argparse.Namespace) -> None:
+    admin = await asyncpg.connect(endpoint.dsn)
     await admin.execute("CREATE DATABASE bench_template")
     await admin.close()
-    template = target.with_database("bench_template")
+    template = endpoint.with_database("bench_template")
     await upgrade(template)
     connection = await asyncpg.connect(template.dsn)
     await connection.execute(RAW)
     await connection.close()
-    bench = Bench(target, postmaster, arguments)
+    bench = Bench(endpoint, postmaster, arguments)
     for processes in arguments.processes:
-        rates, ours = list[float](), list[tuple[float, float, float]]()
+        rates, samples = list[float](), list[tuple[float, float, float]]()
         for _ in range(arguments.repeats):
             rates.append(await raw(bench, processes))
-            ours.append(await drain(bench, processes))
+            samples.append(await drain(bench, processes))
         loop = statistics.median(rates)
-        rate, server, worker = (statistics.median(column) for column in zip(*ours, strict=True))
+        rate, server, worker = (statistics.median(column) for column in zip(*samples, strict=True))
         print(
-            f"drain by real workers, {processes} process(es)  raw {loop:,.0f}/s  ours {rate:,.0f}/s  "
-            f"ours/raw {rate / loop:.2f}  CPU a task: PostgreSQL {server:.0f} us, worker {worker:.0f} us",
+            f"drain by real workers, {processes} process(es)  raw {loop:,.0f}/s  aaiclick {rate:,.0f}/s  "
+            f"aaiclick/raw {rate / loop:.2f}  CPU a task: PostgreSQL {server:.0f} us, worker {worker:.0f} us",
             flush=True,
         )
 
@@ -138,11 +138,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (target, postmaster):
+    with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (endpoint, postmaster):
         os.environ["AAICLICK_HOME"] = home
         find_clickhouse(get_settings())
         try:
-            asyncio.run(run(target, postmaster, arguments))
+            asyncio.run(run(endpoint, postmaster, arguments))
         finally:
             stop_stack()
 

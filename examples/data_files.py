@@ -1,4 +1,4 @@
-"""Files in and out, and an Object that keeps its name.
+"""Read and write files, and store an Object under a name.
 
 python examples/data_files.py
 """
@@ -27,7 +27,7 @@ async def main() -> None:
             await create_object_from_file(path, name="example weather", replace=True)
         async with DataContext():
             weather = await open_object("example weather")
-            print("columns        ", {name: str(kind) for name, kind in weather.schema.items()})
+            print("columns        ", {name: str(column_type) for name, column_type in weather.schema.items()})
             coldest = weather.drop_nulls().sort("temperature").head(1)
             print("coldest        ", await coldest.data())
             monthly = weather.group_by("city", month=col("day").dt.truncate("month")).agg(col("temperature").mean())

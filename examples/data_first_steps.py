@@ -1,4 +1,4 @@
-"""Values in, expressions, values out.
+"""Create Objects from values, compute with expressions, and read the results.
 
 python examples/data_first_steps.py
 """
@@ -21,7 +21,7 @@ async def main() -> None:
         sales = await create_object_from_value(
             {"shop": ["north", "south", "north", "south"], "item": ["pen", "pen", "ink", None], "price": [2, 3, 7, 5]}
         )
-        by_shop = sales.group_by("shop").agg(total=col("price").sum(), sold=length(), dearest=col("price").max())
+        by_shop = sales.group_by("shop").agg(total=col("price").sum(), sold=length(), highest=col("price").max())
         print("by shop        ", await by_shop.data())
 
         total = ((sales["price"] + 1) * 2).sum()

@@ -1,4 +1,4 @@
-"""A large Object worked on in parts: each View reads only its own rows.
+"""Process a large Object in chunks: each View reads only its own rows.
 
 python examples/data_views_and_chunks.py
 """

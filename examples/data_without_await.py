@@ -1,4 +1,4 @@
-"""The same Objects without `await`: for scripts and notebooks.
+"""The synchronous API for scripts and notebooks.
 
 python examples/data_without_await.py
 """

@@ -1,4 +1,4 @@
-"""`make demo`: start the embedded stack, run a job of several steps on a worker, show its result, stop."""
+"""`make demo`: start the embedded servers, run a job on a worker, print its result, stop."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import sys
 import time
 
-from aaiclick.cli.main import run
+from aaiclick.cli.main import run_command
 from aaiclick.data import DataContext, open_reference
-from aaiclick.local import close_leases, find_both, stop_stack
+from aaiclick.local import close_stack_connections, find_both, stop_stack
 from aaiclick.orchestration import OrchContext, get_task, list_jobs
-from aaiclick.store.reads import list_tasks
+from aaiclick.store.engine.queries import list_tasks
 
 
 async def show_result() -> None:
-    """The last task's result is an Object: a ClickHouse table."""
+    """Print the result of the last task, which is an Object (a ClickHouse table)."""
     async with OrchContext() as context, DataContext():
         newest = (await list_jobs(limit=1))[0]
         async with context.connection() as connection:
@@ -28,11 +28,11 @@ def main() -> None:
     started = time.perf_counter()
     postgres, clickhouse = find_both()
     print(f"The stack is up after {time.perf_counter() - started:.1f} s:\n  {postgres}\n  {clickhouse}\n", flush=True)
-    code = run(["run", "examples.trips.fares"])
+    code = run_command(["run", "examples.trips.fares"])
     if code == 0:
         print("\nIts result, mean fare by city:", flush=True)
         asyncio.run(show_result())
-    close_leases()
+    close_stack_connections()
     stop_stack()
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""A job of several steps: load, fan out over the cities, gather. Run it with `aaiclick run examples.trips.fares`."""
+"""A job with three steps: load, one task per city, report. Run it with `aaiclick run examples.trips.fares`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CITIES = ["Ambon", "Bari", "Cork", "Dakar", "Essen"]
 
 @task
 async def load(rows: int) -> Object:
-    """A million trips, made up."""
+    """Generate a million trips."""
     print(f"loading {rows:,} trips")
     return await create_object_from_value(
         {
@@ -22,7 +22,7 @@ async def load(rows: int) -> Object:
 
 @task
 async def mean_fare(trips: Object, city: str) -> float:
-    """What a trip costs on average in one city: one ClickHouse query."""
+    """Compute the mean fare of one city, as one ClickHouse query."""
     mean = await trips.filter(col("city") == city)["km"].mean().data()
     print(f"{city}: {mean:.2f} km on average")
     return mean * 3 + 2
@@ -30,14 +30,14 @@ async def mean_fare(trips: Object, city: str) -> float:
 
 @task
 async def report(fares: list[Object]) -> Object:
-    """One row for each city, dearest first."""
+    """Return one row per city, highest fare first."""
     table = await create_object_from_value({"city": CITIES, "mean_fare": [await fare.data() for fare in fares]})
     return await table.sort("mean_fare", descending=True)
 
 
 @job
 def fares(rows: int = 1_000_000) -> None:
-    """Load, then each city by itself, then the report."""
+    """Load the trips, compute each city in its own task, and report."""
     trips = load(rows)
     per_city = [mean_fare(trips, city) for city in CITIES]
     report(per_city)

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Scheduling of tests over processes, and the shared fork server."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.hatchery import HATCHERY
+from tests.fork_server import FORK_SERVER
 
 TOGETHER = ("tests/e2e/ui/", "tests/integration/cluster/", "tests/integration/store/")
-"""Packages whose files share what is dear to make: a site and a browser, a cluster, servers of PostgreSQL."""
+"""Packages that share expensive fixtures: a browser, a cluster, PostgreSQL servers."""
 
 LONG = ("tests/chaos/", "tests/e2e/ui/", "tests/integration/worker/")
-"""They come first: a process that has one left at the end would work alone."""
+"""Long tests run first, so that none is left alone at the end."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """A file stays with one process, and so do some packages: what their tests share is made once."""
+    """Run each file, and each package of TOGETHER, in one process, so that fixtures are created once."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
@@ -32,7 +32,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """More processes than cores: many a test waits, for a lease to run out or for a server to come back."""
+    """More processes than cores, since many tests wait for leases and servers."""
     cores = os.cpu_count() or 1
     return cores + (cores + 1) // 2
 
@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported and collected stays: looking through it again and again would only cost
+    gc.freeze()  # keep imported modules out of later collections
 
 
 def pytest_unconfigure() -> None:
-    HATCHERY.close()
+    FORK_SERVER.close()

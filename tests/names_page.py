@@ -1,4 +1,4 @@
-"""docs/names.md, parsed: each section with its rows."""
+"""docs/internals/names.md, parsed: each section with its rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "names.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "names.md"
 
 
 @dataclass(frozen=True)

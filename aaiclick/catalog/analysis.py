@@ -1,7 +1,7 @@
-"""Analysis of SQL and YAML that users wrote: in child processes with limits where a pool is set, else in this process.
+"""Analysis of users' SQL and YAML: in a pool of limited child processes if one is set, else in this process.
 
-sqlglot and PyYAML are Python code whose time is bounded by limits on their input, but not tightly enough for the event
-loop of a server. A server sets a pool (`use_pool`); the command line and workers analyse in their own process.
+The run time of sqlglot and PyYAML is bounded by limits on their input, but not tightly enough for the event loop of a
+server. A server sets a pool (`use_pool`); the CLI and workers analyse in their own process.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from aaiclick.catalog.dags import load
 from aaiclick.catalog.dags.model import Dag
-from aaiclick.catalog.dags.rules import Finding
+from aaiclick.catalog.dags.validation import Finding
 from aaiclick.catalog.errors import Problem
-from aaiclick.catalog.queries import dataset_sql, parse
-from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, PreparedQuery
+from aaiclick.catalog.queries import select_parser, table_rewrite
+from aaiclick.catalog.queries.table_rewrite import PhysicalTable, PreparedQuery, QueryLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Pool(Protocol):
-    """Runs a function elsewhere."""
+class AnalysisPool(Protocol):
+    """Runs functions in other processes."""
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any: ...
+    async def run(self, function: Callable[..., object], *args: object) -> Any: ...
 
 
 CACHED_CHARACTERS = 2_000_000
-"""Texts of the DAGs in the cache."""
+"""Total length of the cached DAG texts."""
 
-_pools: list[tuple[asyncio.AbstractEventLoop, Pool]] = []
-"""With their event loops: a pool serves the loop that it was set in, and no other of the process."""
+_pools: list[tuple[asyncio.AbstractEventLoop, AnalysisPool]] = []
+"""Pools with the event loop that each one serves."""
 
 _loaded: dict[str, Dag] = {}
 
 
 @contextmanager
-def use_pool(pool: Pool) -> Generator[None]:
-    """Analyse in this pool until the block ends, in the running event loop."""
+def use_pool(pool: AnalysisPool) -> Generator[None]:
+    """Run analyses of the current event loop in this pool until the block ends."""
     entry = asyncio.get_running_loop(), pool
     _pools.append(entry)
     try:
@@ -48,8 +48,8 @@ def use_pool(pool: Pool) -> Generator[None]:
         _pools.remove(entry)
 
 
-async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of a function of a module, whose arguments and result can be pickled."""
+async def run_analysis(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a module-level function in the pool, if one is set; arguments and result must be picklable."""
     loop = asyncio.get_running_loop()
     pool = next((pool for owner, pool in reversed(_pools) if owner is loop), None)
     if pool is None:
@@ -58,8 +58,8 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def load_dag(text: str, file: str = "dag.yaml") -> Dag:
-    """The DAG in a text; raises DagError with every error in it. DAGs that were loaded lately are cached."""
-    dag = _loaded.pop(text, None) or await run(load.load_dag, text, file)
+    """Parse a DAG; raises DagError with all its errors. Recently loaded DAGs are cached."""
+    dag = _loaded.pop(text, None) or await run_analysis(load.load_dag, text, file)
     _loaded[text] = dag
     while sum(map(len, _loaded)) > CACHED_CHARACTERS:
         del _loaded[next(iter(_loaded))]
@@ -67,15 +67,17 @@ async def load_dag(text: str, file: str = "dag.yaml") -> Dag:
 
 
 async def locate_findings(text: str, findings: Iterable[Finding]) -> list[Problem]:
-    """Findings about a text that is a DAG, with their places."""
-    return await run(load.located, text, list(findings))
+    """Add file positions to findings about the text of a DAG."""
+    return await run_analysis(load.locate_findings, text, list(findings))
 
 
-async def datasets_read(text: str) -> frozenset[str]:
-    """The names of the datasets that a query reads."""
-    return await run(parse.datasets_read, text)
+async def find_datasets_read(text: str) -> frozenset[str]:
+    """Return the names of the datasets that a query reads."""
+    return await run_analysis(select_parser.find_datasets_read, text)
 
 
-async def prepare_query(text: str, tables: Mapping[str, PhysicalTable], limits: Limits | None = None) -> PreparedQuery:
-    """The query to run; raises QueryRefusedError for one that is not allowed or names what is not in `tables`."""
-    return await run(dataset_sql.prepare_query, text, dict(tables), limits)
+async def prepare_query(
+    text: str, tables: Mapping[str, PhysicalTable], limits: QueryLimits | None = None
+) -> PreparedQuery:
+    """Return the query to run; raises QueryRefusedError if it is not allowed or names an unknown table."""
+    return await run_analysis(table_rewrite.prepare_query, text, dict(tables), limits)

@@ -1,7 +1,8 @@
-"""Backfill and catch-up: what of a range has not run, and running that.
+"""Backfill and catch-up: plan and start the runs of a range that have not run yet.
 
-A cron source has times, a job per partition has the partitions of its input. `plan` says what there is of them between
-two ends, both included, and what came of those that ran; `begin` starts the others. Once more starts nothing twice.
+A cron source runs at times, a definition with PerPartition runs for the partitions of its input. `plan_backfill` lists
+them between two bounds, both included, with the status of those that ran; `start_backfill` starts the others. Repeating
+it starts nothing twice.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from aaiclick.catalog.running import storage
-from aaiclick.catalog.running.reuse import is_memoized, made_by, made_of
-from aaiclick.catalog.running.work import Place, Work, find_work
-from aaiclick.data.client import Client
+from aaiclick.catalog.execution import table_storage
+from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
+from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks, is_memoized
+from aaiclick.data.runtime.clickhouse_client import Client
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
-from aaiclick.orchestration.schedule import Schedule, parse_schedule
-from aaiclick.store import catalog_backfill as store
-from aaiclick.store import catalog_runs
-from aaiclick.store.catalog_datasets import VersionRange
-from aaiclick.store.clock import clock
-from aaiclick.store.words import JobStatus
+from aaiclick.orchestration.cron import Schedule, parse_schedule
+from aaiclick.store.catalog import backfill as store
+from aaiclick.store.catalog import runs as catalog_runs
+from aaiclick.store.catalog.datasets import VersionRange
+from aaiclick.store.clock import read_clock
+from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-MOST = 1_000
-"""Runs of one backfill."""
+MAX_RUNS = 1_000
+"""Most runs of one backfill."""
 
-MOMENT = timedelta(microseconds=1)
-A_DAY = timedelta(days=1)
-FIRST = datetime.min.replace(tzinfo=UTC)
-LAST_DAY = date.max
+ONE_MICROSECOND = timedelta(microseconds=1)
+ONE_DAY = timedelta(days=1)
+MIN_TIME = datetime.min.replace(tzinfo=UTC)
+MAX_DAY = date.max
 COMPLETED = JobStatus.COMPLETED.value
 
 T = TypeVar("T")
@@ -45,11 +46,11 @@ OpenClickHouse = Callable[[], Awaitable[Client]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One time or partition; with how it stands if it ran, and the job that ran it if that is still known."""
+class BackfillStep:
+    """One time or partition; with the status of its run, and the job if that is still known."""
 
     name: str
-    wanted: store.Wanted
+    request: store.BackfillRun
     job_id: int | None = None
     status: str | None = None
 
@@ -59,25 +60,25 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a backfill would do: `steps`, oldest first, at most `limit` of them at the same time."""
+class BackfillPlan:
+    """The steps of a backfill, oldest first; at most `limit` of them run at the same time."""
 
     definition: asyncpg.Record
-    steps: tuple[Step, ...]
+    steps: tuple[BackfillStep, ...]
     limit: int | None
     bounds: VersionRange | None = None
-    """The range that it fills: partitions that are whole numbers, or times in seconds since 1970."""
+    """The range to fill: partitions that are integers, or times in seconds since 1970."""
 
     @property
     def job_name(self) -> str:
         return self.definition["name"]
 
     @property
-    def to_run(self) -> list[Step]:
+    def to_run(self) -> list[BackfillStep]:
         return [step for step in self.steps if step.runs]
 
 
-async def plan(
+async def plan_backfill(
     connection: Connection,
     clickhouse: OpenClickHouse,
     org_id: UUID,
@@ -85,92 +86,97 @@ async def plan(
     job_name: str | None,
     first: str,
     last: str,
-) -> Plan:
-    """What there is between two ends: times as ISO 8601, in the source's zone if they name none; or partitions."""
-    definition = await _find(connection, org_id, dag_name, job_name)
+) -> BackfillPlan:
+    """Plan the runs between two bounds: ISO 8601 times (in the source's time zone by default) or partitions."""
+    definition = await _find_definition(connection, org_id, dag_name, job_name)
     if definition["activation"] == "source":
-        return await _times(connection, definition, first, last)
-    return await _partitions(connection, await clickhouse(), definition, first, last)
+        return await _plan_times(connection, definition, first, last)
+    return await _plan_partitions(connection, await clickhouse(), definition, first, last)
 
 
-async def begin(connection: Connection, planned: Plan) -> list[int]:
-    """Start what is planned and has not run; returns the jobs."""
-    wanted = [step.wanted for step in planned.to_run]
-    if not wanted:
+async def start_backfill(connection: Connection, planned: BackfillPlan) -> list[int]:
+    """Start the planned steps that have not run; return the job ids."""
+    requests = [step.request for step in planned.to_run]
+    if not requests:
         return []
-    return await store.start(connection, planned.definition, wanted, limit=planned.limit, bounds=planned.bounds)
+    return await store.start_backfill(
+        connection, planned.definition, requests, limit=planned.limit, bounds=planned.bounds
+    )
 
 
-def can_be_filled(definition: asyncpg.Record) -> bool:
-    """Whether the runs of a definition are known by times or partitions."""
+def can_backfill(definition: asyncpg.Record) -> bool:
+    """Return whether the runs of a definition are identified by times or partitions."""
     if definition["activation"] == "source":
         return json.loads(definition["source"])["kind"] == "cron"
     return definition["execution_strategy"] == "PerPartition"
 
 
-async def _find(connection: Connection, org_id: UUID, dag_name: str, job_name: str | None) -> asyncpg.Record:
-    found = await store.definitions_of(connection, org_id, dag_name, job_name)
-    if not found:
+async def _find_definition(connection: Connection, org_id: UUID, dag_name: str, job_name: str | None) -> asyncpg.Record:
+    definitions = await store.list_serving_definitions(connection, org_id, dag_name, job_name)
+    if not definitions:
         what = f"There is no DAG {dag_name!r:.80}"
-        what = f"The DAG {dag_name!r:.80} has no job {job_name!r:.80}" if job_name else what
+        what = f"The DAG {dag_name!r:.80} has no definition {job_name!r:.80}" if job_name else what
         raise NotFoundError(f"{what}.", remedy="'aaiclick dag versions' lists the DAGs.")
-    able = [row for row in found if can_be_filled(row)]
-    if not able:
-        what = f"{dag_name}.{job_name} is" if job_name else f"The jobs of {dag_name} are"
+    candidates = [row for row in definitions if can_backfill(row)]
+    if not candidates:
+        what = f"{dag_name}.{job_name} is" if job_name else f"The definitions of {dag_name} are"
         raise RequestError(
             f"{what} neither started by a schedule nor run per partition.",
-            remedy="'aaiclick dag trigger' starts a source, 'aaiclick datasets rematerialize' makes a dataset anew.",
+            remedy="'aaiclick dag trigger' starts a source, 'aaiclick datasets rematerialize' rebuilds a dataset.",
         )
-    if len(able) > 1:
-        names = ", ".join(row["name"] for row in able)
-        raise ConflictError(f"Several jobs of {dag_name!r} can be backfilled: {names}.", remedy="Name one with --job.")
-    return able[0]
+    if len(candidates) > 1:
+        names = ", ".join(row["name"] for row in candidates)
+        raise ConflictError(
+            f"Several definitions of {dag_name!r} can be backfilled: {names}.", remedy="Name one with --job."
+        )
+    return candidates[0]
 
 
-async def _times(connection: Connection, definition: asyncpg.Record, first: str, last: str) -> Plan:
+async def _plan_times(connection: Connection, definition: asyncpg.Record, first: str, last: str) -> BackfillPlan:
     source: dict[str, Any] = json.loads(definition["source"])
     schedule = parse_schedule(source["schedule"], source["timezone"])
-    now = await clock(connection)
-    times = times_between(schedule, first, last, now)
-    wanted = [
-        store.Wanted(f"cron:{each.isoformat()}", {"kind": "backfill", "nominal": each.isoformat()}) for each in times
+    now = await read_clock(connection)
+    times = list_times_between(schedule, first, last, now)
+    requests = [
+        store.BackfillRun(f"cron:{nominal.isoformat()}", {"kind": "backfill", "nominal": nominal.isoformat()})
+        for nominal in times
     ]
-    known = await store.jobs_started(connection, definition, [each.key for each in wanted])
+    started = await store.find_started_jobs(connection, definition, [request.key for request in requests])
     limit = definition["max_concurrency"] if source["overlap"] else 1
-    steps = tuple(_step(str(each.event["nominal"]), each, known) for each in wanted)
+    steps = tuple(_make_step(str(request.event["nominal"]), request, started) for request in requests)
     bounds = VersionRange(int(times[0].timestamp()), int(times[-1].timestamp())) if times else None
-    return Plan(definition, steps, limit, bounds)
+    return BackfillPlan(definition, steps, limit, bounds)
 
 
-def times_between(schedule: Schedule, first: str, last: str, now: datetime) -> list[datetime]:
-    """Nominal times between two ends, both included; those to come are left to the schedule."""
-    start, end = _moment(first, schedule, is_end=False), _moment(last, schedule, is_end=True)
+def list_times_between(schedule: Schedule, first: str, last: str, now: datetime) -> list[datetime]:
+    """Return the nominal times between two bounds, both included; future ones are left to the schedule."""
+    start, end = _parse_time(first, schedule, is_end=False), _parse_time(last, schedule, is_end=True)
     if end < start:
-        raise _reversed(first, last)
+        raise _reversed_range(first, last)
     end = min(end, now)
-    after = schedule.runs_after(start - MOMENT)
-    return _bounded(list(islice(takewhile(lambda each: each <= end, after), MOST + 1)))
+    after = schedule.runs_after(start - ONE_MICROSECOND)
+    return _check_count(list(islice(takewhile(lambda time_: time_ <= end, after), MAX_RUNS + 1)))
 
 
-def _moment(text: str, schedule: Schedule, *, is_end: bool) -> datetime:
-    """A moment; a day is its first one, or its last."""
+def _parse_time(text: str, schedule: Schedule, *, is_end: bool) -> datetime:
+    """Parse a time or a day; a day stands for its first or its last moment."""
     try:
         try:
             day = date.fromisoformat(text)
         except ValueError:
-            found = datetime.fromisoformat(text)
+            parsed = datetime.fromisoformat(text)
         else:
-            found = datetime.combine(day, time.max if is_end else time.min)
-        found = found if found.tzinfo else found.replace(tzinfo=schedule.zone)
-        if is_end and found.date() == LAST_DAY:
-            return found.replace(tzinfo=UTC)  # in another zone it may lie beyond all there are; it is to come anyway
-        found = found.astimezone(UTC)
-        if found - FIRST < A_DAY:
-            raise RequestError(f"{text!r:.60} is too long ago.", remedy="Begin at a day on which it could have run.")
-        return found.astimezone(schedule.zone)
+            parsed = datetime.combine(day, time.max if is_end else time.min)
+        parsed = parsed if parsed.tzinfo else parsed.replace(tzinfo=schedule.zone)
+        if is_end and parsed.date() == MAX_DAY:
+            return parsed.replace(tzinfo=UTC)  # converting it would overflow; it lies in the future anyway
+        parsed = parsed.astimezone(UTC)
+        if parsed - MIN_TIME < ONE_DAY:
+            raise RequestError(f"{text!r:.60} is too early.", remedy="Begin at a day on which it could have run.")
+        return parsed.astimezone(schedule.zone)
     except OverflowError:
         raise RequestError(
-            f"{text!r:.60} lies beyond the times there are.", remedy="Begin at a day on which it could have run."
+            f"{text!r:.60} is out of range.", remedy="Begin at a day on which it could have run."
         ) from None
     except ValueError:
         raise RequestError(
@@ -178,111 +184,126 @@ def _moment(text: str, schedule: Schedule, *, is_end: bool) -> datetime:
         ) from None
 
 
-def _reversed(first: str, last: str) -> RequestError:
+def _reversed_range(first: str, last: str) -> RequestError:
     return RequestError(
         f"The range ends ({last!r:.60}) before it begins ({first!r:.60}).", remedy="Give the earlier end first."
     )
 
 
-async def _partitions(
+async def _plan_partitions(
     connection: Connection, clickhouse: Client, definition: asyncpg.Record, first: str, last: str
-) -> Plan:
-    work = await find_work(connection, definition["id"])
-    driver = next((each for each in work.inputs.values() if each.layout and each.layout.partition_by), None)
+) -> BackfillPlan:
+    context = await load_definition(connection, definition["id"])
+    driver = next(
+        (location for location in context.inputs.values() if location.layout and location.layout.partition_by), None
+    )
     if driver is None or driver.layout is None or driver.layout.partition_by is None:
         raise ConflictError(
-            f"No input of {definition['type']} has partitions yet.", remedy="Its first update makes them."
+            f"No input of {definition['type']} has partitions yet.", remedy="They are created by its first update."
         )
-    found = await storage.partitions(clickhouse, driver.layout.partition_by, driver.physical().select())
-    keys = partitions_between(found, first, last)
-    held = await catalog_runs.partitions_of(connection, driver.generation, keys)
-    wanted: list[store.Wanted] = []
+    partitions = await table_storage.list_partitions(clickhouse, driver.layout.partition_by, driver.physical().select())
+    keys = filter_partitions(partitions, first, last)
+    recorded = await catalog_runs.load_partitions(connection, driver.generation, keys)
+    requests: list[store.BackfillRun] = []
     for key in keys:
-        content = held[key]["recorded_ticket"] if key in held else driver.updated_at
+        content = recorded[key]["recorded_ticket"] if key in recorded else driver.updated_at
         event = {"kind": "backfill", "dataset": str(driver.dataset), "partition": key}
-        wanted.append(store.Wanted(f"backfill:{driver.generation}:{key}:{content}", event, key))
-    known = await store.tasks_given_out(connection, definition, [each.key for each in wanted])
-    left = [str(each.partition) for each in wanted if each.key not in known]
-    current = await _current(connection, definition, work, driver, left)
+        requests.append(store.BackfillRun(f"backfill:{driver.generation}:{key}:{content}", event, key))
+    started = await store.find_tasks_by_dedupe_key(connection, definition, [request.key for request in requests])
+    remaining = [str(request.partition) for request in requests if request.key not in started]
+    current = await _find_current_runs(connection, definition, context, driver, remaining)
     steps = tuple(
-        _step(key, each, known) if each.key in known else Step(key, each, *current.get(key, (None, None)))
-        for key, each in zip(keys, wanted, strict=True)
+        _make_step(key, request, started)
+        if request.key in started
+        else BackfillStep(key, request, *current.get(key, (None, None)))
+        for key, request in zip(keys, requests, strict=True)
     )
     ends = first, last
-    whole = all(_is_number(each) and abs(int(each)) < 1 << 63 for each in ends)
+    whole = all(_is_number(end) and abs(int(end)) < 1 << 63 for end in ends)
     bounds = VersionRange(int(first), int(last)) if whole else None
-    return Plan(definition, steps, definition["max_concurrency"], bounds)
+    return BackfillPlan(definition, steps, definition["max_concurrency"], bounds)
 
 
-class _Books:
-    """What is known of generations, asked for once."""
+class _GenerationCache:
+    """Caches partitions and digests of generations."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._partitions: dict[UUID, dict[str, Mapping[str, Any]]] = {}
         self._digests: dict[UUID, str] = {}
 
-    async def partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, Mapping[str, Any]]:
+    async def list_partitions(
+        self, generation: UUID, keys: Sequence[str] | None = None
+    ) -> dict[str, Mapping[str, Any]]:
         if generation not in self._partitions:
-            found = await catalog_runs.partitions_of(self._connection, generation)
-            self._partitions[generation] = {key: dict(row) for key, row in found.items()}
-        known = self._partitions[generation]
-        return known if keys is None else {key: known[key] for key in keys if key in known}
+            rows = await catalog_runs.load_partitions(self._connection, generation)
+            self._partitions[generation] = {key: dict(row) for key, row in rows.items()}
+        partitions = self._partitions[generation]
+        return partitions if keys is None else {key: partitions[key] for key in keys if key in partitions}
 
     async def input_digest(self, generation: UUID) -> str:
         if generation not in self._digests:
-            self._digests[generation] = await catalog_runs.input_digest(self._connection, generation)
+            self._digests[generation] = await catalog_runs.load_input_digest(self._connection, generation)
         return self._digests[generation]
 
 
-async def _current(
-    connection: Connection, definition: asyncpg.Record, work: Work, driver: Place, keys: Sequence[str]
+async def _find_current_runs(
+    connection: Connection,
+    definition: asyncpg.Record,
+    context: DefinitionContext,
+    driver: DatasetLocation,
+    keys: Sequence[str],
 ) -> dict[str, tuple[int | None, str]]:
-    """Job and status of those partitions that ordinary runs have taken as they are.
+    """Return job and status of partitions that ordinary runs have already processed in their current state.
 
-    What was made says what it was made of; where that is not known, the tasks say what they read.
+    Memoized outputs record the hash of their inputs; for others, the tasks record the partitions that they read.
     """
-    books = _Books(connection)
-    if work.mode == "slice" and is_memoized(work):
-        found: dict[str, set[int]] = {}
+    cache = _GenerationCache(connection)
+    if context.mode == "slice" and is_memoized(context):
+        task_ids_by_key: dict[str, set[int]] = {}
         for key in keys:
-            of_these = await made_of(books, work, driver.name, key)
-            by = None if of_these is None else await made_by(books, work, key, of_these)
-            if by is not None:
-                found[key] = by
-        jobs = await store.jobs_of(connection, {task for by in found.values() for task in by})
-        return {key: (jobs.get(max(by)), COMPLETED) for key, by in found.items()}
-    held = await books.partitions(driver.generation)
-    changed = {key: held[key]["updated_at"] if key in held else driver.updated_at for key in keys}
-    read = await store.partitions_read(
-        connection, definition, driver.dataset, {key: at for key, at in changed.items() if at is not None}
+            inputs_hash = await compute_inputs_hash(cache, context, driver.name, key)
+            task_ids = None if inputs_hash is None else await find_reusable_tasks(cache, context, key, inputs_hash)
+            if task_ids is not None:
+                task_ids_by_key[key] = task_ids
+        jobs = await store.load_job_ids(
+            connection, {task for task_ids in task_ids_by_key.values() for task in task_ids}
+        )
+        return {key: (jobs.get(max(task_ids)), COMPLETED) for key, task_ids in task_ids_by_key.items()}
+    recorded = await cache.list_partitions(driver.generation)
+    changed = {key: recorded[key]["updated_at"] if key in recorded else driver.updated_at for key in keys}
+    runs_by_key = await store.find_partition_readers(
+        connection,
+        definition,
+        driver.dataset,
+        {key: updated_at for key, updated_at in changed.items() if updated_at is not None},
     )
-    return {key: (row["id"], row["status"]) for key, row in read.items()}
+    return {key: (row["id"], row["status"]) for key, row in runs_by_key.items()}
 
 
-def partitions_between(keys: set[str], first: str, last: str) -> list[str]:
-    """Partitions between two ends, both included and in order: whole numbers by their size, anything else as text."""
+def filter_partitions(keys: set[str], first: str, last: str) -> list[str]:
+    """Return the partitions between two bounds, both included, sorted: integers by value, anything else as text."""
     if _is_number(first) and _is_number(last):
         low, high = int(first), int(last)
         if high < low:
-            raise _reversed(first, last)
+            raise _reversed_range(first, last)
         numbers = {int(key): key for key in keys if _is_number(key)}
-        return _bounded([numbers[each] for each in sorted(numbers) if low <= each <= high])
+        return _check_count([numbers[number] for number in sorted(numbers) if low <= number <= high])
     if last < first:
-        raise _reversed(first, last)
-    return _bounded([key for key in sorted(keys) if first <= key <= last])
+        raise _reversed_range(first, last)
+    return _check_count([key for key in sorted(keys) if first <= key <= last])
 
 
 def _is_number(text: str) -> bool:
     return len(text) <= 40 and text.removeprefix("-").isdecimal() and text.isascii()
 
 
-def _bounded(found: list[T]) -> list[T]:
-    if len(found) > MOST:
-        raise LimitError(f"There are more than {MOST} runs in this range.", remedy="Take a shorter one at a time.")
-    return found
+def _check_count(runs: list[T]) -> list[T]:
+    if len(runs) > MAX_RUNS:
+        raise LimitError(f"There are more than {MAX_RUNS} runs in this range.", remedy="Choose a shorter range.")
+    return runs
 
 
-def _step(name: str, wanted: store.Wanted, known: dict[str, asyncpg.Record]) -> Step:
-    row = known.get(wanted.key)
-    return Step(name, wanted) if row is None else Step(name, wanted, row["id"], row["status"])
+def _make_step(name: str, request: store.BackfillRun, started: dict[str, asyncpg.Record]) -> BackfillStep:
+    row = started.get(request.key)
+    return BackfillStep(name, request) if row is None else BackfillStep(name, request, row["id"], row["status"])

@@ -1,6 +1,4 @@
-"""Reading datasets: queries by name, and what they come from. A reader sees what its roles may read, and no trace of
-anything else.
-"""
+"""Queries over datasets by name, and their lineage. A reader sees only datasets that its roles allow."""
 
 from __future__ import annotations
 
@@ -14,96 +12,100 @@ from uuid import UUID
 
 from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DatasetError
-from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, PreparedQuery
-from aaiclick.catalog.running.storage import Layout
-from aaiclick.catalog.running.work import files_of
-from aaiclick.data.bounded_reads import PREVIEW as PREVIEW_SIZE
-from aaiclick.data.bounded_reads import ReadLimits, read_bounded, to_json_rows
-from aaiclick.data.client import Client
-from aaiclick.store import catalog_datasets as store
-from aaiclick.store.catalog_datasets import Reader
+from aaiclick.catalog.execution.definition import parse_files
+from aaiclick.catalog.execution.table_storage import DatasetLayout
+from aaiclick.catalog.queries.table_rewrite import PhysicalTable, PreparedQuery, QueryLimits
+from aaiclick.data.io.bounded_reads import PREVIEW as PREVIEW_SIZE
+from aaiclick.data.io.bounded_reads import ReadLimits, read_bounded, to_json_rows
+from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.store.catalog import datasets as store
+from aaiclick.store.catalog.datasets import Reader
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 Direction = Literal["up", "down"]
 
-PREVIEW = Limits(seconds=5, result_rows=1_000)
+PREVIEW = QueryLimits(seconds=5, result_rows=1_000)
 
 
-async def query(
-    connection: Connection, clickhouse: Client, reader: Reader, text: str, limits: Limits | None = None
+async def run_query(
+    connection: Connection, clickhouse: Client, reader: Reader, text: str, limits: QueryLimits | None = None
 ) -> Any:
-    """The rows of a query over datasets, as a pyarrow Table."""
-    return await run(clickhouse, await prepare(connection, reader, text, limits), limits)
+    """Run a query over datasets; return its rows as a pyarrow Table."""
+    return await run_prepared(clickhouse, await prepare_query(connection, reader, text, limits), limits)
 
 
-async def prepare(connection: Connection, reader: Reader, text: str, limits: Limits | None = None) -> PreparedQuery:
-    """The query over datasets as ClickHouse gets it.
+async def prepare_query(
+    connection: Connection, reader: Reader, text: str, limits: QueryLimits | None = None
+) -> PreparedQuery:
+    """Return the query as ClickHouse runs it.
 
-    Which generation each name stands for is decided once, at the start, for all of them: a deploy in between is seen as
-    a whole or not at all. Limits end a query with an error; they never cut its result short.
+    The generations of all names are resolved once, at the start, so that a concurrent deploy is seen as a whole or not
+    at all. A query beyond the limits fails; its result is never truncated.
     """
-    tables = await _tables(connection, reader, sorted(await analysis.datasets_read(text)))
+    tables = await _resolve_tables(connection, reader, sorted(await analysis.find_datasets_read(text)))
     return await analysis.prepare_query(text, tables, limits)
 
 
-async def run(clickhouse: Client, prepared: PreparedQuery, limits: Limits | None = None) -> Any:
-    """The rows of a prepared query, as a pyarrow Table; needs no connection to PostgreSQL."""
-    limits = limits or Limits()
+async def run_prepared(clickhouse: Client, prepared: PreparedQuery, limits: QueryLimits | None = None) -> Any:
+    """Run a prepared query without PostgreSQL; return its rows as a pyarrow Table."""
+    limits = limits or QueryLimits()
     bounds = ReadLimits(limits.result_rows, limits.result_bytes, limits.result_values)
     return await read_bounded(clickhouse, prepared.text, None, prepared.settings, bounds)
 
 
-async def _tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
+async def _resolve_tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
     tables: dict[str, PhysicalTable] = {}
-    found = await store.visible(connection, reader, names)
-    missing = sorted(set(names) - {row["name"] for row in found})
+    rows = await store.list_visible_datasets(connection, reader, names)
+    missing = sorted(set(names) - {row["name"] for row in rows})
     if missing:
-        raise store.no_dataset(missing[0])
-    for row in found:
-        table = physical_of(row)
+        raise store.unknown_dataset(missing[0])
+    for row in rows:
+        table = get_physical_table(row)
         if table is None:
-            raise DatasetError(f"The dataset {row['name']!r} has no rows yet.", remedy="Its first update makes it.")
+            raise DatasetError(
+                f"The dataset {row['name']!r} has no rows yet.", remedy="They are written by its first update."
+            )
         tables[row["name"]] = table
     return tables
 
 
-def physical_of(row: asyncpg.Record) -> PhysicalTable | None:
-    """Where the rows of a generation are; None if it was never updated."""
-    layout = layout_of(row)
-    return None if layout is None else layout.physical(row["storage_location"], files=files_of(row))
+def get_physical_table(row: asyncpg.Record) -> PhysicalTable | None:
+    """Return the table or files of a generation; None if it was never updated."""
+    layout = parse_layout(row)
+    return None if layout is None else layout.physical(row["storage_location"], files=parse_files(row))
 
 
-def layout_of(row: asyncpg.Record) -> Layout | None:
-    """How a generation is kept; None if it was never updated."""
-    return None if row["columns"] is None else Layout.from_json(json.loads(row["columns"]))
+def parse_layout(row: asyncpg.Record) -> DatasetLayout | None:
+    """Return the layout of a generation; None if it was never updated."""
+    return None if row["columns"] is None else DatasetLayout.from_json(json.loads(row["columns"]))
 
 
 async def count_rows(clickhouse: Client, row: asyncpg.Record) -> int | None:
-    """How many rows a dataset has: as recorded, else counted now."""
-    table = physical_of(row)
+    """Return the recorded number of rows of a dataset; count them if none is recorded."""
+    table = get_physical_table(row)
     if row["rows"] is not None or table is None:
         return row["rows"]
-    found = await clickhouse.read_text(f"SELECT count() FROM ({table.select()})")  # noqa: S608
-    return int(found.column(0)[0].as_py())
+    result = await clickhouse.read_text(f"SELECT count() FROM ({table.select()})")  # noqa: S608
+    return int(result.column(0)[0].as_py())
 
 
-async def preview(clickhouse: Client, row: asyncpg.Record, count: int) -> list[dict[str, Any]]:
-    """Some rows of a dataset that the caller found it may read; none if it was never updated."""
-    table = physical_of(row)
+async def preview_rows(clickhouse: Client, row: asyncpg.Record, count: int) -> list[dict[str, object]]:
+    """Return up to `count` rows of a dataset; [] if it was never updated. The caller checks access."""
+    table = get_physical_table(row)
     if table is None:
         return []
     text = f"SELECT * FROM ({table.select()}) LIMIT {int(count)}"  # noqa: S608
-    found = await read_bounded(clickhouse, text, None, PREVIEW.settings(), PREVIEW_SIZE)
-    return await asyncio.to_thread(to_json_rows, found)
+    result = await read_bounded(clickhouse, text, None, PREVIEW.settings(), PREVIEW_SIZE)
+    return await asyncio.to_thread(to_json_rows, result)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Edge:
-    """A dataset is made from another by a job of a DAG."""
+class LineageEdge:
+    """A dataset is computed from another one by a definition of a DAG."""
 
     source: str
     job: str
@@ -117,10 +119,10 @@ class ColumnEdge:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
-    """What a dataset comes from, or what comes from it: each edge once, the nearest first."""
+class LineageGraph:
+    """Upstream or downstream edges of a dataset, each once, nearest first."""
 
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[LineageEdge, ...] = ()
     columns: tuple[ColumnEdge, ...] = field(default=())
 
     @property
@@ -128,34 +130,34 @@ class Graph:
         return sorted({name for edge in self.edges for name in (edge.source, edge.target)})
 
 
-async def lineage(connection: Connection, reader: Reader, name: str, direction: Direction = "up") -> Graph:
-    """Everything up or down from a dataset, as far as the reader may see."""
-    found = await store.find_dataset(connection, reader, name)
-    names: dict[UUID, str] = {row["id"]: row["name"] for row in await store.visible(connection, reader)}
+async def trace_lineage(connection: Connection, reader: Reader, name: str, direction: Direction = "up") -> LineageGraph:
+    """Return everything upstream or downstream of a dataset that the reader may see."""
+    dataset = await store.find_dataset(connection, reader, name)
+    names: dict[UUID, str] = {row["id"]: row["name"] for row in await store.list_visible_datasets(connection, reader)}
     steps: dict[UUID, list[tuple[str, UUID]]] = {}
-    for row in await store.edges(connection, reader.org_id):
-        for source in _known(row["inputs"], names):
-            for target in _known(row["outputs"], names):
+    for row in await store.list_serving_edges(connection, reader.org_id):
+        for source in _visible_ids(row["inputs"], names):
+            for target in _visible_ids(row["outputs"], names):
                 start, end = (target, source) if direction == "up" else (source, target)
                 steps.setdefault(start, []).append((f"{row['dag_name']}.{row['job']}", end))
-    seen, edges, border = {found["id"]}, list[Edge](), deque([found["id"]])
-    while border:
-        here = border.popleft()
-        for job, there in sorted(steps.get(here, ())):
-            source, target = (there, here) if direction == "up" else (here, there)
-            edges.append(Edge(names[source], job, names[target]))
-            if there not in seen:
-                seen.add(there)
-                border.append(there)
+    visited, edges, queue = {dataset["id"]}, list[LineageEdge](), deque([dataset["id"]])
+    while queue:
+        current = queue.popleft()
+        for job, neighbour in sorted(steps.get(current, ())):
+            source, target = (neighbour, current) if direction == "up" else (current, neighbour)
+            edges.append(LineageEdge(names[source], job, names[target]))
+            if neighbour not in visited:
+                visited.add(neighbour)
+                queue.append(neighbour)
     columns = tuple(
         ColumnEdge(
             f"{names[row['input_dataset_uuid']]}.{row['input_column']}",
             f"{names[row['output_dataset_uuid']]}.{row['output_column']}",
         )
-        for row in await store.column_edges(connection, sorted(seen))
+        for row in await store.list_column_edges(connection, sorted(visited))
     )
-    return Graph(tuple(dict.fromkeys(edges)), columns)
+    return LineageGraph(tuple(dict.fromkeys(edges)), columns)
 
 
-def _known(ids: Iterable[str], names: dict[UUID, str]) -> list[UUID]:
-    return [each for each in map(UUID, ids) if each in names]
+def _visible_ids(ids: Iterable[str], names: dict[UUID, str]) -> list[UUID]:
+    return [dataset_id for dataset_id in map(UUID, ids) if dataset_id in names]

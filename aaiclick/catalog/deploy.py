@@ -1,12 +1,12 @@
-"""Deploying a DAG: a new version beside the old one, filled while that serves, then one swap.
+"""Deploy a DAG: add a version, fill its new datasets while the old version serves, then swap.
 
-`begin` adds the version, its definitions, its datasets and the generations they point to; what is made in the same way
-as before keeps its generation. New generations are filled by a job of their own, from what there is, beside the old
-ones. When it has completed, `finish` lets the version serve. Each is one transaction under the DAG's lock; whoever is
-killed in between leaves the old version serving, and the next deploy goes on from there. A rollback is a swap back.
+`deploy` adds the version, its definitions, its datasets and their generations; a dataset with an unchanged hash keeps
+its generation. New generations are filled by a separate job. When it has completed, `finish_deploy` makes the version
+serve. Each step is one transaction under the DAG's lock; after a crash in between, the old version serves and the next
+deploy continues. A rollback is a swap back.
 
-Deploys and rollbacks of one DAG take effect in the order in which they began, however long each is filled: who was
-overtaken by a later one is told so, and does not undo it.
+Deploys and rollbacks of one DAG take effect in the order in which they began, however long filling takes: one that was
+overtaken by a later one fails and does not undo it.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from aaiclick import faults
+from aaiclick import failpoints
 from aaiclick.catalog import analysis
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
-from aaiclick.catalog.dags.identity import config_hash, dataset_hashes, places, version_hash
-from aaiclick.catalog.dags.model import CronSource, Dag, JobSpec, Output
-from aaiclick.catalog.dags.runtimes import HERE, foreign_prefixes, unknown_runtimes
+from aaiclick.catalog.dags.hashing import config_hash, dataset_hashes, find_output_keys, version_hash
+from aaiclick.catalog.dags.model import AlwaysOnSource, CronSource, Dag, DefinitionSpec, Output
+from aaiclick.catalog.dags.runtime_check import LOCAL_RUNTIMES, find_foreign_prefixes, find_unknown_runtimes
 from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.schedule import parse_schedule
+from aaiclick.orchestration.cron import parse_schedule
 from aaiclick.settings import get_settings
-from aaiclick.store import catalog_dags as store
-from aaiclick.store.cancel import cancel_tasks
-from aaiclick.store.clock import clock
-from aaiclick.store.orgs import get_org
-from aaiclick.store.words import DEFAULT_ORG_ID, Cancellation
+from aaiclick.store.catalog import dag_versions as store
+from aaiclick.store.catalog.events import UNLIMITED_SECONDS
+from aaiclick.store.clock import read_clock
+from aaiclick.store.engine.cancel import cancel_tasks
+from aaiclick.store.enums import DEFAULT_ORG_ID, Cancellation
+from aaiclick.store.tenancy.orgs import get_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 MAX_PRELOADED = 5
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """What a deploy or a rollback did. `built` are the datasets with a generation that no version has served.
+class DeployResult:
+    """Result of a deploy or a rollback. `built` are the datasets with a generation that no version has served.
 
-    While `job_id` fills them, the version does not serve yet. One that serves again has fallen behind meanwhile:
-    `catch_up_id` brings its datasets up to date.
+    While `job_id` fills them, the version does not serve yet. `catch_up_id` is the job that brings the datasets of a
+    version that serves again up to date.
     """
 
     version_id: UUID
@@ -74,165 +75,171 @@ async def deploy(
     org_id: UUID = DEFAULT_ORG_ID,
     by: UUID | None = None,
     roles: Collection[str] | None = None,
-    going_on: bool = False,
-) -> Deployed:
-    """Begin to deploy a DAG. It serves at once if there is nothing to fill; else `finish` when the job has ended.
+    resume: bool = False,
+) -> DeployResult:
+    """Deploy a DAG. It serves at once if there is nothing to fill; otherwise call `finish_deploy` after the job.
 
-    `going_on` finishes what an earlier call has begun: it is no later wish than that.
+    With `resume`, an earlier call is continued, so the position in the order of deploys does not change.
 
-    Of the datasets of other DAGs it reads those that one of the roles may read (None: all); the others are nobody's.
+    Datasets of other DAGs must be readable by one of the roles (None: all); hidden ones count as unpublished.
     """
     dag = await analysis.load_dag(text, file)
     await _check_settings(connection, dag, text, file, org_id)
-    async with faults.transaction(connection, "deploy"):
+    async with failpoints.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
         previous = before["id"] if before else None
-        version_id, is_new, built = await _prepare(connection, org_id, dag, text, by, roles)
-        if is_new or not going_on:
-            await store.wish(connection, version_id)
-        state = await store.version_state(connection, version_id)
+        version_id, is_new, built = await _add_version(connection, org_id, dag, text, by, roles)
+        if is_new or not resume:
+            await store.request_serving(connection, version_id)
+        state = await store.get_version_state(connection, version_id)
         job_id = catch_up_id = None
         ready = state["ready_at"] is not None
         if not ready and before is not None:
             if state["fill_status"] in ("PENDING", "RUNNING"):
                 job_id = state["fill_job_id"]
             elif state["fill_status"] != "COMPLETED":
-                job_id = await store.start_filling(connection, org_id, dag.name, version_id, before["id"])
+                job_id = await store.start_fill_job(connection, org_id, dag.name, version_id, before["id"])
         if job_id is None and previous != version_id:
             if before is not None:
-                _check_order(dag.name, before, state)
-            returning = ready or _is_outrun(state, previous)
-            catch_up_id = await _serve(connection, org_id, dag, version_id, returning=returning)
+                _check_deploy_order(dag.name, before, state)
+            returning = ready or _was_overtaken(state, previous)
+            catch_up_id = await _swap_version(connection, org_id, dag, version_id, returning=returning)
     diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
-    diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset not in built))
-    return Deployed(
+    diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt if rebuild.dataset not in built))
+    return DeployResult(
         version_id, await asyncio.to_thread(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
         job_id, catch_up_id=catch_up_id,
     )  # fmt: skip
 
 
-async def finish(connection: Connection, deployed: Deployed, *, org_id: UUID = DEFAULT_ORG_ID) -> Deployed:
-    """Let a version serve whose datasets are filled. Raises DeployError if they are not; then the old one serves on."""
-    async with faults.transaction(connection, "finish_deploy"):
+async def finish_deploy(
+    connection: Connection, deployed: DeployResult, *, org_id: UUID = DEFAULT_ORG_ID
+) -> DeployResult:
+    """Make a filled version serve. Raises DeployError if it is not filled; the old version then keeps serving."""
+    async with failpoints.transaction(connection, "finish_deploy"):
         await store.lock_dag(connection, org_id, deployed.dag_name)
         serving = await store.find_version(connection, org_id, deployed.dag_name)
-        found = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
-        if found is None:
-            raise _no_dag(deployed.dag_name)
+        version = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
+        if version is None:
+            raise _dag_not_found(deployed.dag_name)
         if serving is not None and serving["id"] == deployed.version_id:
             return replace(deployed, serves=True)
-        state = await store.version_state(connection, deployed.version_id)
+        state = await store.get_version_state(connection, deployed.version_id)
         if state["fill_status"] != "COMPLETED":
-            said = f" {first_line(state['fill_error'])}" if state["fill_error"] else ""
+            fill_error = f" {first_line(state['fill_error'])}" if state["fill_error"] else ""
             raise DeployError(
                 f"The new datasets of {deployed.dag_name!r} are not filled: job {state['fill_job_id']} is "
-                f"{state['fill_status']}.{said} The version before still serves.",
-                remedy=f"'aaiclick jobs show {state['fill_job_id']}' shows what happened; deploying again tries again.",
+                f"{state['fill_status']}.{fill_error} The previous version still serves.",
+                remedy=f"'aaiclick jobs show {state['fill_job_id']}' shows the error; deploy again to retry.",
             )
         if serving is not None:
-            _check_order(deployed.dag_name, serving, state)
-        outrun = _is_outrun(state, serving["id"] if serving else None)
-        dag = await analysis.load_dag(found["yaml"])
-        catch_up_id = await _serve(connection, org_id, dag, deployed.version_id, returning=outrun)
+            _check_deploy_order(deployed.dag_name, serving, state)
+        outrun = _was_overtaken(state, serving["id"] if serving else None)
+        dag = await analysis.load_dag(version["yaml"])
+        catch_up_id = await _swap_version(connection, org_id, dag, deployed.version_id, returning=outrun)
     return replace(deployed, serves=True, catch_up_id=catch_up_id)
 
 
-def _check_order(dag_name: str, serving: asyncpg.Record, state: asyncpg.Record) -> None:
-    """Refuse to undo what was wished for later."""
+def _check_deploy_order(dag_name: str, serving: asyncpg.Record, state: asyncpg.Record) -> None:
+    """Raise DeployError if a later deploy already serves."""
     if serving["deploy_ticket"] > state["deploy_ticket"]:
         raise DeployError(
-            f"Version {serving['yaml_hash'][:12]} of {dag_name!r}, deployed after this one was begun, serves already.",
-            remedy="It serves on. Deploy again if this one is still wanted.",
+            f"Version {serving['yaml_hash'][:12]} of {dag_name!r}, deployed after this one, already serves.",
+            remedy="Deploy again to replace it.",
         )
 
 
-def _is_outrun(state: asyncpg.Record, serving: UUID | None) -> bool:
-    """Whether another version began to serve while this one was filled, which then has fallen behind it as well."""
-    return state["filled_beside"] is not None and state["filled_beside"] != serving
+def _was_overtaken(state: asyncpg.Record, serving: UUID | None) -> bool:
+    """Return whether another version began to serve while this one was filled, so that it must catch up."""
+    return state["serving_at_fill"] is not None and state["serving_at_fill"] != serving
 
 
 async def roll_back(
     connection: Connection, dag_name: str, to: str | None = None, *, org_id: UUID = DEFAULT_ORG_ID
-) -> Deployed:
-    """Let an older version serve again: the one whose hash begins with `to`, or the one before.
+) -> DeployResult:
+    """Make an older version serve again: the one with a hash that begins with `to`, or the previous one.
 
-    Its datasets are as they were left, at once; then they catch up. What the newer version was doing is cancelled.
-    Which one that is, is decided by what serves when it is asked for: two who ask at once go back once.
+    Its datasets are served as they are, then they catch up. Tasks of the newer version are cancelled. The target is
+    chosen from the version that serves at the time of the call: two concurrent rollbacks go back once.
     """
-    target = _older(dag_name, await store.list_versions(connection, org_id, dag_name), to)
-    async with faults.transaction(connection, "roll_back"):
+    target = _choose_rollback_target(dag_name, await store.list_versions(connection, org_id, dag_name), to)
+    async with failpoints.transaction(connection, "roll_back"):
         await store.lock_dag(connection, org_id, dag_name)
         before = await store.find_version(connection, org_id, dag_name)
-        found = await store.find_version(connection, org_id, dag_name, target)
-        if before is None or found is None:
-            raise _no_dag(dag_name)
-        dag = await analysis.load_dag(found["yaml"])
-        await store.wish(connection, found["id"])
+        version = await store.find_version(connection, org_id, dag_name, target)
+        if before is None or version is None:
+            raise _dag_not_found(dag_name)
+        dag = await analysis.load_dag(version["yaml"])
+        await store.request_serving(connection, version["id"])
         catch_up_id = None
-        if before["id"] != found["id"]:
-            catch_up_id = await _serve(connection, org_id, dag, found["id"], returning=True)
-    left = await store.tasks_left(connection, before["id"], found["id"]) if before["id"] != found["id"] else []
-    answers = (await cancel_tasks(connection, left)).values() if left else ()
+        if before["id"] != version["id"]:
+            catch_up_id = await _swap_version(connection, org_id, dag, version["id"], returning=True)
+    task_ids = (
+        await store.find_obsolete_tasks(connection, before["id"], version["id"])
+        if before["id"] != version["id"]
+        else []
+    )
+    answers = (await cancel_tasks(connection, task_ids)).values() if task_ids else ()
     cancelled = sum(answer is not Cancellation.OVER for answer in answers)
     diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]), dag)
-    diff = replace(diff, there=frozenset(each.dataset for each in diff.rebuilt))
-    return Deployed(
-        found["id"], found["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
+    diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt))
+    return DeployResult(
+        version["id"], version["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
         catch_up_id=catch_up_id,
     )  # fmt: skip
 
 
-async def preload(
+async def preload_dags(
     connection: Connection, dag_name: str, to: str | None = None, *, org_id: UUID = DEFAULT_ORG_ID
 ) -> None:
-    """Load the versions that a deploy or rollback is about to need: its transaction must not wait for an analysis."""
+    """Load the versions that a deploy or rollback needs, so that its transaction does not wait for the analysis."""
     versions = await store.list_versions(connection, org_id, dag_name)
-    older = version_before(versions)
-    wanted = [
+    older = find_previous_version(versions)
+    version_ids = [
         row["id"] for row in versions if row["serving"] or row is older or (to and row["yaml_hash"].startswith(to))
     ]
-    for version_id in wanted[:MAX_PRELOADED]:
-        found = await store.find_version(connection, org_id, dag_name, version_id)
-        if found is not None:
-            await analysis.load_dag(found["yaml"])
+    for version_id in version_ids[:MAX_PRELOADED]:
+        version = await store.find_version(connection, org_id, dag_name, version_id)
+        if version is not None:
+            await analysis.load_dag(version["yaml"])
 
 
 def first_line(text: str) -> str:
     return next((line for line in text.splitlines() if line.strip()), "")[:300]
 
 
-async def compare(
+async def diff_with_serving(
     connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID
 ) -> DagDiff:
-    """What a deploy would change."""
+    """Return what a deploy would change."""
     dag = await analysis.load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
     diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
-    made = await store.made_before(
-        connection, org_id, dag.name, await asyncio.to_thread(dataset_hashes, dag), places(dag)
+    reusable = await store.find_existing_outputs(
+        connection, org_id, dag.name, await asyncio.to_thread(dataset_hashes, dag), find_output_keys(dag)
     )
-    return replace(diff, there=frozenset(each.dataset for each in diff.rebuilt if each.dataset in made))
+    return replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt if rebuild.dataset in reusable))
 
 
-def _no_dag(dag_name: str) -> NotFoundError:
+def _dag_not_found(dag_name: str) -> NotFoundError:
     return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
 
 
-def version_before(versions: list[asyncpg.Record]) -> asyncpg.Record | None:
-    """The newest of the versions (newest first) that is older than the one that serves and was ready to."""
+def find_previous_version(versions: list[asyncpg.Record]) -> asyncpg.Record | None:
+    """Return the newest version (`versions` is newest first) before the serving one that was ready."""
     serving = next((index for index, row in enumerate(versions) if row["serving"]), len(versions))
     return next((row for row in versions[serving + 1 :] if row["ready_at"] is not None), None)
 
 
-def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUID:
-    """The version to go back to."""
+def _choose_rollback_target(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUID:
+    """Return the id of the version to roll back to."""
     if not any(row["serving"] for row in versions):
-        raise _no_dag(dag_name)
+        raise _dag_not_found(dag_name)
     if to is None:
-        before = version_before(versions)
+        before = find_previous_version(versions)
         if before is None:
-            raise DeployError(f"The DAG {dag_name!r} has no version before the one that serves.")
+            raise DeployError(f"The DAG {dag_name!r} has no previous version.")
         return before["id"]
     matching = [row for row in versions if row["yaml_hash"].startswith(to) and row["ready_at"] is not None]
     if len(matching) != 1:
@@ -244,63 +251,71 @@ def _older(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUI
     return matching[0]["id"]
 
 
-async def _prepare(
+async def _add_version(
     connection: Connection, org_id: UUID, dag: Dag, text: str, by: UUID | None, roles: Collection[str] | None
 ) -> tuple[UUID, bool, tuple[str, ...]]:
-    identity = await asyncio.to_thread(version_hash, dag)
-    added = await store.add_version(connection, org_id, dag.name, identity, text, by)
-    if added is None:
-        if roles is not None:  # that the version is there must not tell that what it reads is
-            await _external(connection, org_id, dag, roles)
+    content_hash = await asyncio.to_thread(version_hash, dag)
+    version_id = await store.add_version(connection, org_id, dag.name, content_hash, text, by)
+    if version_id is None:
+        if roles is not None:  # an existing version must not reveal that hidden datasets exist
+            await _find_external_datasets(connection, org_id, dag, roles)
         versions = await store.list_versions(connection, org_id, dag.name)
-        known = next(row for row in versions if row["yaml_hash"] == identity)
-        built = () if known["ready_at"] else await store.made_for(connection, known["id"], places(dag))
-        return known["id"], False, built
-    external = await _external(connection, org_id, dag, roles)
-    hashes, ids, built = await asyncio.to_thread(dataset_hashes, dag), dict[str, UUID](), list[str]()
-    for job in dag.jobs:
-        for index, output in enumerate(job.outputs):
+        version = next(row for row in versions if row["yaml_hash"] == content_hash)
+        built_names = (
+            ()
+            if version["ready_at"]
+            else await store.find_outputs_built_for(connection, version["id"], find_output_keys(dag))
+        )
+        return version["id"], False, built_names
+    external = await _find_external_datasets(connection, org_id, dag, roles)
+    hashes, ids, built_names = await asyncio.to_thread(dataset_hashes, dag), dict[str, UUID](), list[str]()
+    for definition in dag.jobs:
+        for index, output in enumerate(definition.outputs):
             storage = output.storage.model_dump(exclude_defaults=True)
-            ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, job.name, index, storage)
-            fresh = uuid4()
-            generation, made = await store.ensure_dataset_version(
-                connection, ids[output.name], hashes[output.name], fresh, _location(output, fresh), added,
-                output.range,
+            ids[output.name] = await store.ensure_dataset(connection, org_id, dag.name, definition.name, index, storage)
+            new_generation = uuid4()
+            generation, created = await store.ensure_dataset_version(
+                connection, ids[output.name], hashes[output.name], new_generation,
+                _make_location(output, new_generation), version_id, output.range,
             )  # fmt: skip
-            if made:
-                built.append(output.name)
-            await store.point(connection, added, ids[output.name], generation)
-    definitions = await asyncio.to_thread(lambda: [_definition(job, ids, external) for job in dag.jobs])
-    await store.add_definitions(connection, org_id, dag.name, added, definitions)
-    return added, True, tuple(built)
+            if created:
+                built_names.append(output.name)
+            await store.set_dataset_version(connection, version_id, ids[output.name], generation)
+    definitions = await asyncio.to_thread(
+        lambda: [_build_definition(definition, ids, external) for definition in dag.jobs]
+    )
+    await store.add_definitions(connection, org_id, dag.name, version_id, definitions)
+    return version_id, True, tuple(built_names)
 
 
 async def _check_settings(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
-    """Refuse jobs whose runtime is set up nowhere (their tasks would wait for ever), and files in places of others."""
-    if all(job.runtime in HERE and not _in_files(job) for job in dag.jobs):
+    """Reject definitions with a runtime that is not configured, and files outside the organisation's prefixes."""
+    if all(definition.runtime in LOCAL_RUNTIMES and not _writes_files(definition) for definition in dag.jobs):
         return
-    settings, org = get_settings(), (await get_org(connection, org_id))["slug"]
-    problems = await analysis.locate_findings(text, unknown_runtimes(dag, settings.runtimes, org))
-    problems += await analysis.locate_findings(text, foreign_prefixes(dag, settings.parquet_prefixes, org))
+    settings, org_slug = get_settings(), (await get_org(connection, org_id))["slug"]
+    problems = await analysis.locate_findings(text, find_unknown_runtimes(dag, settings.runtimes, org_slug))
+    problems += await analysis.locate_findings(text, find_foreign_prefixes(dag, settings.parquet_prefixes, org_slug))
     if problems:
         raise DagError(file, problems)
 
 
-async def _external(connection: Connection, org_id: UUID, dag: Dag, roles: Collection[str] | None) -> dict[str, UUID]:
-    """The datasets of other DAGs that this one reads; one that is hidden is one that nobody publishes."""
-    wanted = sorted({each.dataset for job in dag.jobs for each in job.inputs if each.dataset})
-    found = await store.datasets_named(connection, org_id, wanted, roles)
-    for name in wanted:
-        if name not in found:
+async def _find_external_datasets(
+    connection: Connection, org_id: UUID, dag: Dag, roles: Collection[str] | None
+) -> dict[str, UUID]:
+    """Return the datasets of other DAGs that this one reads; hidden ones count as unpublished."""
+    names = sorted({input_.dataset for definition in dag.jobs for input_ in definition.inputs if input_.dataset})
+    datasets = await store.find_datasets_by_name(connection, org_id, names, roles)
+    for name in names:
+        if name not in datasets:
             raise DeployError(
-                f"The DAG {dag.name!r} reads the dataset {name!r}, which nobody publishes.",
+                f"The DAG {dag.name!r} reads the dataset {name!r}, which no DAG publishes.",
                 remedy="Deploy the DAG that publishes it first.",
             )
-    return {name: row["id"] for name, row in found.items()}
+    return {name: row["id"] for name, row in datasets.items()}
 
 
-def _location(output: Output, generation: UUID) -> str:
-    """Where a generation is kept: a table, or a prefix of files."""
+def _make_location(output: Output, generation: UUID) -> str:
+    """Return the storage location of a generation: a table, or a prefix of files."""
     if output.storage.glob is not None:
         return f"{str(output.storage.prefix).rstrip('/')}/{output.storage.glob}"
     if output.storage.kind == "parquet":
@@ -308,68 +323,79 @@ def _location(output: Output, generation: UUID) -> str:
     return f"dataset_{generation.hex}"
 
 
-def _in_files(job: JobSpec) -> bool:
-    return any(output.storage.kind == "parquet" for output in job.outputs)
+def _writes_files(spec: DefinitionSpec) -> bool:
+    return any(output.storage.kind == "parquet" for output in spec.outputs)
 
 
-def _definition(job: JobSpec, ids: dict[str, UUID], external: dict[str, UUID]) -> store.NewDefinition:
-    def dumped(part: Any) -> dict[str, Any] | None:
-        return None if part is None else part.model_dump(mode="json")
+def _build_definition(
+    definition: DefinitionSpec, ids: dict[str, UUID], external: dict[str, UUID]
+) -> store.NewDefinition:
+    def dump(model: Any) -> dict[str, object] | None:
+        return None if model is None else model.model_dump(mode="json")
 
-    inputs = [external[each.dataset] if each.dataset else ids[str(each.output)] for each in job.inputs]
+    inputs = [external[input_.dataset] if input_.dataset else ids[str(input_.output)] for input_ in definition.inputs]
     return store.NewDefinition(
-        name=job.name,
-        activation=job.activation,
-        runtime="dispatcher" if job.runtime == "pool" and _in_files(job) else job.runtime,
-        operator=job.operator,
-        source=dumped(job.source),
-        bootstrap=dumped(job.bootstrap),
-        execution_strategy=job.execution_strategy,
-        idle_timeout=job.idle_timeout,
-        config=job.config,
-        config_hash=config_hash(job),
-        spec=job.model_dump(mode="json", exclude_defaults=True),
-        input_datasets=[str(each) for each in inputs],
-        output_datasets=[str(ids[output.name]) for output in job.outputs],
-        update_strategy=job.update_strategy,
-        unique_key=job.unique_key or None,
-        scaling=dumped(job.scaling),
-        timeout_seconds=job.timeout_seconds,
-        heartbeat_timeout_seconds=job.heartbeat_timeout_seconds,
-        max_attempts=job.max_attempts,
-        status="Pending" if job.activation == "source" else "Idle",
+        name=definition.name,
+        activation=definition.activation,
+        runtime="dispatcher" if definition.runtime == "pool" and _writes_files(definition) else definition.runtime,
+        operator=definition.operator,
+        source=dump(definition.source),
+        bootstrap=dump(definition.bootstrap),
+        execution_strategy=definition.execution_strategy,
+        idle_timeout=definition.idle_timeout,
+        config=definition.config,
+        config_hash=config_hash(definition),
+        spec=definition.model_dump(mode="json", exclude_defaults=True),
+        input_datasets=[str(dataset_id) for dataset_id in inputs],
+        output_datasets=[str(ids[output.name]) for output in definition.outputs],
+        update_strategy=definition.update_strategy,
+        unique_key=definition.unique_key or None,
+        scaling=dump(definition.scaling),
+        timeout_seconds=_find_timeout(definition),
+        heartbeat_timeout_seconds=definition.heartbeat_timeout_seconds,
+        max_attempts=definition.max_attempts,
+        status="Pending" if definition.activation == "source" else "Idle",
     )
 
 
-async def _serve(
+def _find_timeout(definition: DefinitionSpec) -> int | None:
+    """Return the timeout of a definition: an always-on source has no default one, its lease shows that it is alive."""
+    if definition.timeout_seconds is None and isinstance(definition.source, AlwaysOnSource):
+        return UNLIMITED_SECONDS
+    return definition.timeout_seconds
+
+
+async def _swap_version(
     connection: Connection, org_id: UUID, dag: Dag, version_id: UUID, *, returning: bool = False
 ) -> int | None:
-    """The swap. A version that served before has fallen behind meanwhile, in ways that only a closer look shows;
-    returns the job that brings it up to date.
-    """
-    published = {each.output: each.name or each.output for each in dag.publish}
-    names = {place: published.get(output, f"{dag.name}.{output}") for output, place in places(dag).items()}
+    """Make a version serve. If it served before, return the job that brings it up to date."""
+    published = {publication.output: publication.name or publication.output for publication in dag.publish}
+    names = {
+        output_key: published.get(output, f"{dag.name}.{output}")
+        for output, output_key in find_output_keys(dag).items()
+    }
     await _check_names(connection, org_id, dag, set(names.values()))
-    now = await clock(connection)
+    now = await read_clock(connection)
     next_runs = {
-        job.name: following
-        for job in dag.jobs
-        if isinstance(job.source, CronSource)
-        and (following := parse_schedule(job.source.schedule, job.source.timezone).next_run(now)) is not None
+        definition.name: following
+        for definition in dag.jobs
+        if isinstance(definition.source, CronSource)
+        and (following := parse_schedule(definition.source.schedule, definition.source.timezone).next_run(now))
+        is not None
     }
     try:
-        await store.swap(connection, org_id, dag.name, version_id, names, next_runs)
+        await store.set_serving_version(connection, org_id, dag.name, version_id, names, next_runs)
     except asyncpg.UniqueViolationError:  # another DAG took the name since the check
         raise DeployError(
             f"Another DAG published a dataset under a name of {dag.name!r} meanwhile.",
             remedy="Publish under another name.",
         ) from None
     await store.set_ready(connection, version_id)
-    return await store.catch_up(connection, org_id, dag.name, version_id, all_of_it=returning)
+    return await store.start_catch_up_job(connection, org_id, dag.name, version_id, check_all=returning)
 
 
 async def _check_names(connection: Connection, org_id: UUID, dag: Dag, names: set[str]) -> None:
-    for name, row in (await store.datasets_named(connection, org_id, sorted(names))).items():
+    for name, row in (await store.find_datasets_by_name(connection, org_id, sorted(names))).items():
         if row["producer_dag_name"] != dag.name:
             raise DeployError(
                 f"The dataset {name!r} is published by the DAG {row['producer_dag_name']!r}.",

@@ -1,13 +1,13 @@
-"""What can go wrong in the catalogue, as branches of the one error tree.
+"""Errors of the catalogue, as branches of the one error tree.
 
 AaiclickError
 └── CatalogError
-    ├── DagError             a DAG file has errors: all of them, each with its place
-    ├── DeployError          a DAG is right in itself, but cannot be deployed as things are
-    ├── OperatorError        there is no such operator, or a plug-in is broken
-    ├── DatasetError         rows cannot become part of a dataset, or are not there yet
-    └── QueryRefusedError    a query is not one plain SELECT over datasets that may be read
-        └── LineageError     where a column comes from cannot be said
+    ├── DagError             a DAG file has errors: all of them, each with its position
+    ├── DeployError          a valid DAG cannot be deployed in the current state
+    ├── OperatorError        an operator is unknown, or its plug-in is broken
+    ├── DatasetError         rows cannot be written to a dataset, or it has no rows yet
+    └── QueryRefusedError    a query is not one plain SELECT over readable datasets
+        └── LineageError     the lineage of a column cannot be determined
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
 
 
 class CatalogError(AaiclickError):
-    """Something about the catalogue went wrong."""
+    """Base of all errors of the catalogue."""
 
     exit_code = EXIT_USAGE
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where something stands in a file; both counted from 1, columns in characters."""
+class FilePosition:
+    """Line and column in a file; both start at 1, columns in characters."""
 
     line: int = 1
     column: int = 1
@@ -34,20 +34,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong: where, which field, what, and what to do."""
+    """One error in a DAG file: position, field, message and remedy."""
 
-    place: Place
+    position: FilePosition
     field: str
     what: str
     remedy: str = ""
 
     def __str__(self) -> str:
         field = f"{self.field}: " if self.field else ""
-        return f"{self.place.line}:{self.place.column}: {field}{self.what}{' ' + self.remedy if self.remedy else ''}"
+        return (
+            f"{self.position.line}:{self.position.column}: {field}{self.what}{' ' + self.remedy if self.remedy else ''}"
+        )
 
 
 class DagError(CatalogError):
-    """A DAG file has errors: all of them, each with its place."""
+    """A DAG file has errors: all of them, each with its position."""
 
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
@@ -62,25 +64,25 @@ class DagError(CatalogError):
 
 
 class DeployError(CatalogError):
-    """A DAG is right in itself, but cannot be deployed as things are."""
+    """A valid DAG cannot be deployed in the current state."""
 
     exit_code = EXIT_FAILED
 
 
 class OperatorError(CatalogError):
-    """There is no such operator, or a plug-in is broken."""
+    """An operator is unknown, or its plug-in is broken."""
 
 
 class DatasetError(CatalogError):
-    """Rows cannot become part of a dataset, or are not there yet."""
+    """Rows cannot be written to a dataset, or it has no rows yet."""
 
 
 class QueryRefusedError(CatalogError):
-    """A query is not one plain SELECT over datasets that may be read."""
+    """A query is not one plain SELECT over readable datasets."""
 
     permanent = True
-    """A task that runs it is not tried again."""
+    """Its task is not retried."""
 
 
 class LineageError(QueryRefusedError):
-    """Where a column comes from cannot be said."""
+    """The lineage of a column cannot be determined."""

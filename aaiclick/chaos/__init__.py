@@ -1,17 +1,20 @@
-"""Break it on purpose: real servers and workers under load, faults by a schedule, a check that nothing is lost.
+"""Chaos tests: real servers and workers under load, scheduled faults, and a check that nothing is lost.
 
-schedule   what happens when, from a seed
-servers    PostgreSQL and ClickHouse of this run's own, and workers on them
-proxy      the network between them, which can be slow, silent or cut
-load       clients that submit until they are heard
-flow       a reactive DAG, and what must be in its datasets
-bodies     what the tasks do
-history    what clients and tasks saw, in files outside of all this
-checker    histories against PostgreSQL and ClickHouse
-expected   … and what must be so of tasks and jobs
-verdict    what it comes to
-scene      an installation of a run's own, with workers and clients
-strikes    each kind of fault, done to it
-run        all of it, beside a calm run
-soak       steady load for long, in which nothing may grow
+- `run`: one run, optionally after a baseline run without faults
+- `soak`: long steady load, in which no metric may grow
+- `environment`: a separate installation with workers and clients
+- `servers`: separate PostgreSQL and ClickHouse servers, and workers
+- `tcp_proxy`: the network between them, with latency, black holes and resets
+- `load_clients`: clients that submit work and retry until it is acknowledged
+- `tasks`: the task functions
+- `dag_workload`: a reactive DAG, and the expected content of its datasets
+- `fault_schedule`: times of faults, derived from a seed
+- `faults`: injection of each kind of fault
+- `history`: log of what clients and tasks observed, outside of the system
+- `source_states`: checks of the states of sources
+- `observability_check`: checks of metrics, health and logs
+- `checker`: compares histories with PostgreSQL and ClickHouse
+- `oracle`: expected states of tasks and jobs
+- `recovery_times`: recovery time of tasks of killed processes
+- `result`: findings of a run
 """

@@ -1,15 +1,15 @@
-"""Histories against PostgreSQL and ClickHouse: what was lost, done twice, too early, or without being asked for.
+"""Compares histories with PostgreSQL and ClickHouse: lost, duplicated, early and unrequested work.
 
-| | how |
+| | check |
 |---|---|
-| I1 | everything that a client was told is there is there, and has ended |
-| I2, I3 | one success of each task and attempt, counted by a trigger of this run; what the doctor finds |
-| I4 | no attempt began before one of each predecessor had ended, or before its time, by the tasks' own histories |
-| I5 | one task for each key and one job for each, with as many tasks as it must have, whatever was said twice |
-| I6, I12 | what the doctor finds; poison among the dead letters and nothing else |
-| I10 | each term given once, and not before the former one was over, by a trigger of this run |
-| I7, I8 | tables and references agree, before anything is let go of and after; after two sweeps nothing is left |
-| I9 | nothing waits in the outbox; every sale that a client was told of is in the reactive DAG's datasets, once |
+| I1 | everything that was acknowledged to a client exists, and has ended |
+| I2, I3 | one success of each task, counted by a trigger of this run; findings of `aaiclick doctor` |
+| I4 | no attempt began before its predecessors had ended or before its scheduled time, by the tasks' histories |
+| I5 | one task and one job per idempotency key, with the expected number of tasks, whatever was sent twice |
+| I6, I12 | findings of `aaiclick doctor`; exactly the poison tasks are dead letters |
+| I10 | each term has one leader and begins after the previous one has ended, by a trigger of this run |
+| I7, I8 | tables and references agree, before and after jobs release them; after two sweeps nothing is left |
+| I9 | the outbox is empty; every acknowledged sale is in the reactive DAG's datasets exactly once |
 | I11 | tasks ran for the org that they were submitted for |
 """
 
@@ -19,23 +19,22 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.chaos import expected, history
-from aaiclick.chaos.flow import differences
-from aaiclick.chaos.history import Seen
-from aaiclick.chaos.load import FILE, JOB_NAME
-from aaiclick.chaos.recoveries import explain, recoveries
-from aaiclick.chaos.verdict import MOST_RECOVERY_SECONDS, Verdict
-from aaiclick.data.client import Client
-from aaiclick.orchestration.inventory import disagreements
-from aaiclick.store.doctor import check_invariants
-from aaiclick.store.statements import statement
+from aaiclick.chaos import history, oracle
+from aaiclick.chaos.dag_workload import find_differences
+from aaiclick.chaos.history import AttemptEvent
+from aaiclick.chaos.load_clients import CLIENT_EVENTS, JOB_NAME
+from aaiclick.chaos.recovery_times import explain_recoveries, find_recoveries
+from aaiclick.chaos.result import MAX_RECOVERY_SECONDS, CheckResult
+from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.orchestration.table_audit import find_inconsistencies
+from aaiclick.store.engine.invariants import check_invariants
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 GRACE_SECONDS = 30.0
 
-WATCH = """
+TRIGGERS = """
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.outcomes (task_id bigint, attempt int, status text);
 CREATE FUNCTION chaos.outcome() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -59,53 +58,54 @@ END $$;
 CREATE TRIGGER chaos_term_end AFTER UPDATE ON workers FOR EACH ROW
     WHEN (OLD.is_leader AND NOT NEW.is_leader) EXECUTE FUNCTION chaos.term_end();
 """
-"""What the run itself writes down about outcomes and leaders, in the transactions that make them; not among our
-tables, where the wall between organisations would be missed."""
+"""Records outcomes and leaders in the transactions that change them; in a schema of its own, since every table of
+`public` must have row-level security."""
 
 
-async def judge(connection: Connection, clickhouse: Client, directory: Path) -> Verdict:
-    """Compare what was seen with what is there, once everything has come to rest."""
-    verdict = Verdict()
-    meant = history.notes(directory, FILE)
-    seen: dict[int, list[Seen]] = defaultdict(list)
-    for moment in history.attempts(directory):
-        seen[moment.task_id].append(moment)
+async def check_run(connection: Connection, clickhouse: Client, directory: Path) -> CheckResult:
+    """Compare the histories with the databases, after all work is done."""
+    result = CheckResult()
+    records = history.read_events(directory, CLIENT_EVENTS)
+    events_by_task: dict[int, list[AttemptEvent]] = defaultdict(list)
+    for event in history.read_attempts(directory):
+        events_by_task[event.task_id].append(event)
     rows: dict[int, Any] = {row["id"]: row for row in await connection.fetch(TASKS)}
-    jobs: dict[int, Any] = {row["id"]: row for row in await connection.fetch(JOBS, JOB_NAME)}
-    verdict.tasks, verdict.jobs = len(rows), len(jobs)
-    verdict.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
-    expected.judge_items(verdict, meant, rows)
-    expected.judge_posted(verdict, meant, rows)
-    expected.judge_redriven(verdict, meant, rows)
-    expected.judge_jobs(verdict, meant, rows, jobs)
-    expected.judge_seen(verdict, seen, rows)
-    expected.judge_order(verdict, meant, seen, rows)
-    expected.judge_times(verdict, meant, seen)
-    verdict.ends = sorted(moment.at for moments in seen.values() for moment in moments if moment.event == "end")
-    strikes = history.notes(directory, "strikes")
-    verdict.recoveries, verdict.struck_again = await recoveries(connection, seen, strikes)
-    verdict.slow = await explain(connection, [r for r in verdict.recoveries if r.seconds > MOST_RECOVERY_SECONDS])
-    verdict.lost += [f"I9: {each}" for each in await differences(connection, clickhouse, meant)]
+    jobs: dict[int, object] = {row["id"]: row for row in await connection.fetch(JOBS, JOB_NAME)}
+    result.tasks, result.jobs = len(rows), len(jobs)
+    result.recovered = sum(row["attempt"] > 1 and row["status"] == "COMPLETED" for row in rows.values())
+    oracle.check_items(result, records, rows)
+    oracle.check_posted(result, records, rows)
+    oracle.check_redriven(result, records, rows)
+    oracle.check_jobs(result, records, rows, jobs)
+    oracle.check_attempts(result, events_by_task, rows)
+    oracle.check_order(result, records, events_by_task, rows)
+    oracle.check_times(result, records, events_by_task)
+    result.ends = sorted(event.at for events in events_by_task.values() for event in events if event.event == "end")
+    faults = history.read_events(directory, "faults")
+    result.recoveries, result.faulted_again = await find_recoveries(connection, events_by_task, faults)
+    slow = [recovery for recovery in result.recoveries if recovery.seconds > MAX_RECOVERY_SECONDS]
+    result.slow = await explain_recoveries(connection, slow)
+    result.lost += [f"I9: {difference}" for difference in await find_differences(connection, clickhouse, records)]
     for row in await connection.fetch(TWICE):
-        verdict.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
-    await _judge_leaders(verdict, connection)
+        result.accepted_twice.append(f"task {row['task_id']} was completed {row['times']} times")
+    await _check_leaders(result, connection)
     for row in await connection.fetch("SELECT id, status::text FROM outbox"):
-        verdict.outbox_left.append(f"I9: event {row['id']} is {row['status']} in the outbox")
-    found = await violations(connection, clickhouse)
-    verdict.orphans += [each for each in found if each.startswith("I8")]
-    verdict.violated += [each for each in found if not each.startswith("I8")]
-    return verdict
+        result.outbox_left.append(f"I9: event {row['id']} is {row['status']} in the outbox")
+    violations = await find_violations(connection, clickhouse)
+    result.orphans += [violation for violation in violations if violation.startswith("I8")]
+    result.violated += [violation for violation in violations if not violation.startswith("I8")]
+    return result
 
 
-async def violations(connection: Connection, clickhouse: Client) -> list[str]:
-    """What the doctor finds, in both databases."""
-    found = [
-        f"{each.invariant}: {each.kind} {each.id}: {each.finding}"
-        for each in await check_invariants(connection, grace_seconds=GRACE_SECONDS)
+async def find_violations(connection: Connection, clickhouse: Client) -> list[str]:
+    """Return the findings of `aaiclick doctor` in both databases."""
+    violations = [
+        f"{violation.invariant}: {violation.kind} {violation.id}: {violation.finding}"
+        for violation in await check_invariants(connection, grace_seconds=GRACE_SECONDS)
     ]
-    return found + [
-        f"{each.invariant}: {each.table} {each.finding}"
-        for each in await disagreements(connection, clickhouse, orphan_seconds=0)
+    return violations + [
+        f"{inconsistency.invariant}: {inconsistency.table} {inconsistency.finding}"
+        for inconsistency in await find_inconsistencies(connection, clickhouse, orphan_seconds=0)
     ]
 
 
@@ -120,13 +120,13 @@ EARLY = """
     SELECT t.term, f.term AS former
     FROM (SELECT *, lag(term) OVER (ORDER BY term) AS before FROM chaos.terms) AS t
     JOIN chaos.terms f ON f.term = t.before LEFT JOIN chaos.ends e ON e.term = f.term
-    WHERE e.term IS NULL OR t.began_at < e.ended_at OR (t.began_at < e.until AND NOT e.stopped AND e.by <> $1)
+    WHERE e.term IS NULL OR t.began_at < e.ended_at OR (t.began_at < e.until AND NOT e.stopped)
 """
-"""Terms that began before the former one was over; it may be over early for who has stopped, or resigned ($1)."""
+"""Terms that began before the previous one ended; a leader that stopped may end its term early."""
 
 
-async def _judge_leaders(verdict: Verdict, connection: Connection) -> None:
+async def _check_leaders(result: CheckResult, connection: Connection) -> None:
     for row in await connection.fetch(TERMS):
-        verdict.violated.append(f"I10: term {row['term']} was given to {row['holders']} leaders")
-    for row in await connection.fetch(EARLY, statement("resign")):
-        verdict.violated.append(f"I10: term {row['term']} began before term {row['former']} was over")
+        result.violated.append(f"I10: term {row['term']} had {row['holders']} leaders")
+    for row in await connection.fetch(EARLY):
+        result.violated.append(f"I10: term {row['term']} began before term {row['former']} ended")

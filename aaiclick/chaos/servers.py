@@ -1,5 +1,6 @@
-"""The servers of a run, in a home of their own, and programs that reach them through proxies of their own: workers on
-the databases, an API server, and workers that know nothing but that.
+"""Separate servers of a run, and programs that reach them through proxies.
+
+The programs are workers on the databases, an API server, and workers that know only the API server.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from uuid import uuid4
 
 import psutil
 
-from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.tcp_proxy import TcpProxy
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
-from aaiclick.local.lease import Lease, ask
-from aaiclick.store.migrate import ensure_current
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
+from aaiclick.local.stack_connection import StackConnection, ask_keeper
+from aaiclick.store.migrate import upgrade_if_needed
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
@@ -44,25 +45,28 @@ for _name in ("now", "utcnow"):
     _methods[_name] = _wrong(_methods[_name])
 ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
 """
-"""A wall clock that is wrong, for every Python process below.
+"""`sitecustomize.py` with a wrong wall clock, for Python child processes.
 
-`datetime.now` asks the system and not `time.time`. It is changed in the class itself: drivers written in C know that
-class, and no other that would take its place."""
+`datetime.now` does not call `time.time`, so it is patched in the class itself: C extensions hold a reference to that
+class and would ignore a subclass."""
 
 
 class Servers:
-    """PostgreSQL and ClickHouse; whoever kills one gets it back from their keeper."""
+    """PostgreSQL and ClickHouse; the stack keeper restarts a killed one."""
 
     def __init__(self, directory: Path) -> None:
         self._home = Home(directory / "home")
-        self._lease = Lease(self._home, linger_seconds=5)
-        self.postgres: PostgresTarget
-        self.clickhouse: ClickHouseTarget
+        self._stack_connection = StackConnection(self._home, linger_seconds=5)
+        self.postgres: PostgresEndpoint
+        self.clickhouse: ClickHouseEndpoint
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._lease.require, "postgres", "clickhouse")
-        self.postgres, self.clickhouse = self._lease.postgres(), self._lease.clickhouse()
-        await ensure_current(self.postgres)
+        await asyncio.to_thread(self._stack_connection.require_servers, "postgres", "clickhouse")
+        self.postgres, self.clickhouse = (
+            self._stack_connection.postgres_endpoint(),
+            self._stack_connection.clickhouse_endpoint(),
+        )
+        await upgrade_if_needed(self.postgres)
 
     def kill(self, name: str) -> bool:
         with contextlib.suppress(StackError, ProcessLookupError, KeyError):
@@ -71,76 +75,74 @@ class Servers:
         return False
 
     def pids(self) -> dict[str, int]:
-        """Of those that run."""
-        answer = ask(self._home, {"op": "status"}) or {"status": {"servers": {}}}
-        return {name: each["pid"] for name, each in answer["status"]["servers"].items() if each["pid"]}
+        """Return the process ids of running servers."""
+        status = ask_keeper(self._home, {"op": "status"}) or {"status": {"servers": {}}}
+        return {name: server["pid"] for name, server in status["status"]["servers"].items() if server["pid"]}
 
     def stop(self) -> None:
-        self._lease.close()
+        self._stack_connection.close()
         with contextlib.suppress(StackError):
-            ask(self._home, {"op": "stop"})
+            ask_keeper(self._home, {"op": "stop"})
 
-    def proxy_of(self, server: str) -> Proxy:
+    def make_proxy(self, server: str) -> TcpProxy:
         if server == "postgres":
-            return Proxy(f"{self.postgres.host}/.s.PGSQL.{self.postgres.port}")
-        return Proxy((self.clickhouse.host, self.clickhouse.port))
+            return TcpProxy(f"{self.postgres.host}/.s.PGSQL.{self.postgres.port}")
+        return TcpProxy((self.clickhouse.host, self.clickhouse.port))
 
 
 @dataclass(eq=False)
-class Way:
-    """How one process reaches the servers that it uses; `queue` is PostgreSQL, or the API server for those who go
-    there.
-    """
+class Route:
+    """The proxies between one process and its servers; `queue` is PostgreSQL, or the API server for HTTP workers."""
 
-    lines: dict[str, Proxy]
-    to_postgres: PostgresTarget
-    to_clickhouse: ClickHouseTarget
+    proxies: dict[str, TcpProxy]
+    postgres: PostgresEndpoint
+    clickhouse: ClickHouseEndpoint
 
     @classmethod
-    async def make(cls, servers: Servers, api_port: int | None = None, *, data: bool = True) -> Way:
-        """With `data` also to ClickHouse."""
-        queue = servers.proxy_of("postgres") if api_port is None else Proxy(("127.0.0.1", api_port))
-        lines = {"queue": queue} | ({"clickhouse": servers.proxy_of("clickhouse")} if data else {})
-        for proxy in lines.values():
+    async def make(cls, servers: Servers, api_port: int | None = None, *, data: bool = True) -> Route:
+        """Start the proxies; with `data` also one to ClickHouse."""
+        queue = servers.make_proxy("postgres") if api_port is None else TcpProxy(("127.0.0.1", api_port))
+        proxies = {"queue": queue} | ({"clickhouse": servers.make_proxy("clickhouse")} if data else {})
+        for proxy in proxies.values():
             await proxy.start()
         return cls(
-            lines,
+            proxies,
             replace(servers.postgres, host="127.0.0.1", port=queue.port, options=(("sslmode", "disable"),)),
-            replace(servers.clickhouse, port=lines["clickhouse"].port if data else 0),
+            replace(servers.clickhouse, port=proxies["clickhouse"].port if data else 0),
         )
 
-    async def add(self, name: str, proxy: Proxy) -> None:
-        """One more line."""
-        self.lines[name] = proxy
+    async def add(self, name: str, proxy: TcpProxy) -> None:
+        """Add a proxy."""
+        self.proxies[name] = proxy
         await proxy.start()
 
     async def close(self) -> None:
-        for proxy in self.lines.values():
+        for proxy in self.proxies.values():
             await proxy.stop()
 
 
 class Program:
-    """One command of ours, its processes and its way to the servers."""
+    """An aaiclick command, its processes and its route to the servers."""
 
     name = "program"
 
-    def __init__(self, number: int, directory: Path, way: Way, variables: Mapping[str, str]) -> None:
+    def __init__(self, number: int, directory: Path, way: Route, variables: Mapping[str, str]) -> None:
         self.number = number
-        self._more = variables
-        self.way = way
+        self._extra_variables = variables
+        self.route = way
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._known: set[psutil.Process] = set()
+        self._known_processes: set[psutil.Process] = set()
         self._disk: Path | None = None
 
     def start(self, *, clock_seconds: float = 0.0, full_disk: bool = False) -> None:
         logs = self._directory / f"logs of {self.name} {self.number}"
         logs.mkdir(exist_ok=True)
-        if full_disk and _mount(logs):
+        if full_disk and _mount_small_disk(logs):
             self._disk = logs
         environment = {**os.environ, **self._variables(logs)}
         if clock_seconds:
-            environment |= wrong_clock(self._directory, clock_seconds)
+            environment |= make_wrong_clock(self._directory, clock_seconds)
         with (self._directory / f"{self.name}{self.number}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aaiclick", *self._command()],
@@ -156,15 +158,15 @@ class Program:
 
     def _variables(self, logs: Path) -> dict[str, str]:
         return {
-            "AAICLICK_DATABASE_URL": self.way.to_postgres.dsn,
-            "AAICLICK_CLICKHOUSE_URL": self.way.to_clickhouse.url,
+            "AAICLICK_DATABASE_URL": self.route.postgres.dsn,
+            "AAICLICK_CLICKHOUSE_URL": self.route.clickhouse.url,
             "AAICLICK_LOG_DIR": str(logs),
-            "TMPDIR": str(self._directory),  # who is killed clears nothing away
-            "AAICLICK_TASK_MODULES": "aaiclick.chaos.bodies,aaiclick.operators,aaiclick.catalog",
+            "TMPDIR": str(self._directory),  # killed processes do not remove their files
+            "AAICLICK_TASK_MODULES": "aaiclick.chaos.tasks,aaiclick.operators,aaiclick.catalog",
             "WORKER_HEARTBEAT_INTERVAL": str(HEARTBEAT_SECONDS),
             "WORKER_TIMEOUT": str(LEASE_SECONDS),
             "WORKER_MAX_RETRIES": "100",
-            **self._more,
+            **self._extra_variables,
         }
 
     @property
@@ -180,25 +182,25 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def processes(self) -> list[psutil.Process]:
-        """The supervisor first, then what it started."""
+        """Return the supervisor first, then its child processes."""
         with contextlib.suppress(psutil.Error):
             supervisor = psutil.Process(self.pid)
-            found = [supervisor, *supervisor.children(recursive=True)]
-            self._known.update(found)
-            return found
+            processes = [supervisor, *supervisor.children(recursive=True)]
+            self._known_processes.update(processes)
+            return processes
         return []
 
-    def left(self) -> list[int]:
-        """Those of its processes that still live."""
-        found: list[int] = []
-        for process in self._known:
+    def list_remaining(self) -> list[int]:
+        """Return the ids of its processes that are still running."""
+        pids: list[int] = []
+        for process in self._known_processes:
             with contextlib.suppress(psutil.Error):
                 if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process.pid)
-        return found
+                    pids.append(process.pid)
+        return pids
 
     async def stop(self) -> None:
-        """In good order."""
+        """Stop gracefully."""
         self.processes()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -206,16 +208,16 @@ class Program:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, STOP_SECONDS)
 
-    async def clear(self) -> None:
-        """Leave nothing of it."""
+    async def kill_all(self) -> None:
+        """Kill all its processes, close its proxies and unmount its disk."""
         self.processes()
-        for process in self._known:
+        for process in self._known_processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, STOP_SECONDS)
-        await self.way.close()
+        await self.route.close()
         if self._disk is not None:
             subprocess.run(["umount", "--lazy", self._disk], check=False, capture_output=True)  # noqa: S607, ASYNC221
             self._disk = None
@@ -235,7 +237,7 @@ class ApiServer(Program):
 
     name = "server"
 
-    def __init__(self, directory: Path, way: Way, variables: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, way: Route, variables: Mapping[str, str]) -> None:
         super().__init__(1, directory, way, variables)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
@@ -244,24 +246,24 @@ class ApiServer(Program):
         return ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
 
 
-class ServedWorker(Worker):
-    """`aaiclick worker start --server`: it has a key, and no database."""
+class HttpWorker(Worker):
+    """`aaiclick worker start --server`: has an API key, and no database connection."""
 
-    def __init__(self, number: int, directory: Path, way: Way, variables: Mapping[str, str], key: str) -> None:
+    def __init__(self, number: int, directory: Path, way: Route, variables: Mapping[str, str], key: str) -> None:
         super().__init__(number, directory, way, variables)
         self._key = key
 
     def _variables(self, logs: Path) -> dict[str, str]:
         hidden = ("AAICLICK_DATABASE_URL", "AAICLICK_CLICKHOUSE_URL")
-        known = {name: value for name, value in super()._variables(logs).items() if name not in hidden}
-        return known | {
-            "AAICLICK_SERVER": f"http://127.0.0.1:{self.way.lines['queue'].port}",
+        variables = {name: value for name, value in super()._variables(logs).items() if name not in hidden}
+        return variables | {
+            "AAICLICK_SERVER": f"http://127.0.0.1:{self.route.proxies['queue'].port}",
             "AAICLICK_API_KEY": self._key,
         }
 
 
-def wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
-    """The environment of a process whose clock is wrong by that much; see `set_clock`."""
+def make_wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
+    """Return the environment of a process with a clock that is wrong by `seconds`; see `set_clock`."""
     (directory / "clock").mkdir(exist_ok=True)
     (directory / "clock" / "sitecustomize.py").write_text(CLOCK)
     paths = [str(directory / "clock"), os.environ.get("PYTHONPATH", "")]
@@ -274,14 +276,14 @@ def wrong_clock(directory: Path, seconds: float) -> dict[str, str]:
 
 
 def set_clock(variables: Mapping[str, str], seconds: float) -> None:
-    """Have the clock of running processes with this environment jump to be wrong by that much."""
+    """Change the clock offset of running processes with this environment."""
     path = Path(variables["CHAOS_CLOCK"])
     path.with_suffix(".new").write_text(str(seconds))
     path.with_suffix(".new").replace(path)
 
 
-def _mount(directory: Path) -> bool:
-    """A disk of its own, so small that it is soon full; only who may mount can have one."""
+def _mount_small_disk(directory: Path) -> bool:
+    """Mount a small disk that fills up soon; returns False without the permission."""
     options = f"size={FULL_DISK_BYTES}"
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "chaos", directory],  # noqa: S607

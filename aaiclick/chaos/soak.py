@@ -1,8 +1,8 @@
-"""A soak: steady load for a long time, in which nothing may grow.
+"""Soak test: steady load for a long time, in which no metric may grow.
 
-Finished work is forgotten after seconds here, so that an installation which keeps it for a month is seen in its steady
-state: what comes in goes out again, in PostgreSQL, in ClickHouse and among the logs. Figures are taken every few
-seconds; a line is fitted through each once things have warmed up.
+Finished jobs are deleted after seconds, so that the steady state of an installation with a retention of a month is
+reached: rows in PostgreSQL, tables in ClickHouse and logs go as fast as they come. Metrics are sampled every few
+seconds, and a line is fitted through each after a warm-up.
 """
 
 from __future__ import annotations
@@ -17,215 +17,222 @@ from pathlib import Path
 
 import psutil
 
+from aaiclick.chaos.environment import ChaosEnvironment
 from aaiclick.chaos.run import workspace
-from aaiclick.chaos.scene import Scene
-from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.store.engine import connect
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.store.connections import connect
 
 KEEP_SECONDS = 20.0
 WARM_SHARE = 0.4
-"""Caches fill and pools open at first: so much of the time is not looked at."""
+"""Share of the time that is ignored, while caches fill and pools open."""
 SAMPLES = 240
-LEAST_SECONDS = 600.0
-"""What is shorter shows how an installation starts, not whether it grows: a line through that says nothing."""
+MIN_SECONDS = 600.0
+"""A shorter test shows only the start-up; a trend would mean nothing."""
 ENDLESS = 10**9
 PER_SECOND = 60.0
-"""Tasks a second, well below what two cores can do: a load that follows the machine's mood would grow with it."""
+"""Tasks per second, well below the capacity of two cores, so that the load is constant."""
 
-LEAST_SHARE = 0.9
-"""Of the tasks that were asked for, to be completed."""
+MIN_SHARE = 0.9
+"""Least share of the requested tasks that must be completed."""
 
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 TUPLES = """
     SELECT sum(n_dead_tup)::float8 AS dead, sum(n_live_tup)::float8 AS live FROM pg_stat_user_tables
     WHERE schemaname = 'public'
 """
-"""Not what the checker of chaos writes down beside it."""
+"""Without the tables of the chaos checker."""
 COMPLETED = "SELECT count(*) FROM chaos.outcomes"
-"""Also those that are forgotten by now."""
+"""Includes tasks that were deleted since."""
 TABLES = "SELECT count() AS n FROM system.tables WHERE database NOT IN ('system', 'information_schema')"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How far from flat a kind of figure may be: what it may gain while it is watched, of its mean and beyond that."""
+class MetricLimit:
+    """Allowed growth of a metric while it is watched: a share of its mean, plus an absolute amount."""
 
     unit: str
     share: float
     more: float
 
 
-KINDS = {
-    "memory": Kind("MB", 0.15, 15.0),
-    "file handles": Kind("", 0.15, 15.0),
-    "connections": Kind("", 0.15, 10.0),
-    "dead tuples": Kind("", 0.5, 50_000.0),
-    "live tuples": Kind("", 0.5, 5_000.0),
-    "ClickHouse tables": Kind("", 0.5, 50.0),
-    "logs": Kind("MB", 0.15, 1.0),
+METRIC_LIMITS = {
+    "memory": MetricLimit("MB", 0.15, 15.0),
+    "file handles": MetricLimit("", 0.15, 15.0),
+    "connections": MetricLimit("", 0.15, 10.0),
+    "dead tuples": MetricLimit("", 0.5, 50_000.0),
+    "live tuples": MetricLimit("", 0.5, 5_000.0),
+    "ClickHouse tables": MetricLimit("", 0.5, 50.0),
+    "logs": MetricLimit("MB", 0.15, 1.0),
 }
 
 
 @dataclass(frozen=True)
 class Trend:
-    """What became of one figure."""
+    """The trend of one metric."""
 
-    kind: str
-    of: str
+    metric: str
+    subject: str
     first: float
     last: float
     gained: float
-    """By the line through it, over the time that counts."""
+    """By the fitted line, after the warm-up."""
 
     per_hour: float
     grows: bool
 
 
 @dataclass(frozen=True)
-class Soaked:
-    """What was seen."""
+class SoakResult:
+    """Result of a soak test."""
 
     trends: list[Trend]
     seconds: float
     tasks: int
-    """Completed."""
+    """Completed tasks."""
 
     per_second: float
-    """Asked for."""
+    """Requested tasks per second."""
 
     @property
-    def judged(self) -> bool:
-        """Whether it was long enough for a line to tell anything."""
-        return self.seconds >= LEAST_SECONDS
+    def is_conclusive(self) -> bool:
+        """Whether it was long enough for a trend."""
+        return self.seconds >= MIN_SECONDS
 
     @property
-    def least_tasks(self) -> int:
-        return int(LEAST_SHARE * self.per_second * self.seconds)
+    def min_tasks(self) -> int:
+        return int(MIN_SHARE * self.per_second * self.seconds)
 
     @property
-    def kept_up(self) -> bool:
-        """Whether the load was there: what stands still does not grow."""
-        return not self.judged or self.tasks >= self.least_tasks
+    def has_kept_up(self) -> bool:
+        """Whether the requested load was processed; an idle system does not grow."""
+        return not self.is_conclusive or self.tasks >= self.min_tasks
 
     @property
-    def flat(self) -> bool:
-        return not (self.judged and any(trend.grows for trend in self.trends))
+    def is_flat(self) -> bool:
+        return not (self.is_conclusive and any(trend.grows for trend in self.trends))
 
 
 Sample = dict[tuple[str, str], float]
-"""(kind, of what) → figure."""
+"""(metric, subject) → value."""
 
 
-async def soak(
+async def run_soak(
     seconds: float,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     *,
     seed: int = 1,
     workers: int = 2,
     per_second: float = PER_SECOND,
     keep: Path | None = None,
-) -> Soaked:
-    """Load an installation of its own for that long."""
+) -> SoakResult:
+    """Load a separate installation for that long."""
     async with (
         workspace(keep) as directory,
-        Scene(directory, workers, seed, keep_seconds=KEEP_SECONDS, per_second=per_second) as scene,
+        ChaosEnvironment(directory, workers, seed, keep_seconds=KEEP_SECONDS, per_second=per_second) as environment,
     ):
-        await scene.warm_up()
-        began, before = time.monotonic(), await _completed(scene)
-        load = asyncio.create_task(scene.load(ENDLESS))
+        await environment.warm_up()
+        started_at, completed_before = time.monotonic(), await _count_completed(environment)
+        load = asyncio.create_task(environment.run_load(ENDLESS))
         samples: list[tuple[float, Sample]] = []
         try:
-            while (at := time.monotonic() - began) < seconds:
+            while (elapsed := time.monotonic() - started_at) < seconds:
                 await asyncio.wait([load], timeout=seconds / SAMPLES)
                 if load.done():
                     load.result()
-                samples.append((at, await _sample(scene)))
+                samples.append((elapsed, await _take_sample(environment)))
                 if len(samples) % (SAMPLES // 12) == 0:
-                    say(f"{at:6.0f} s  {_said(samples[-1][1])}")
+                    log(f"{elapsed:6.0f} s  {_format_sample(samples[-1][1])}")
         finally:
             load.cancel()
             await asyncio.gather(load, return_exceptions=True)
-        return Soaked(
-            trends(samples), time.monotonic() - began, await _completed(scene) - before, per_second=per_second
+        return SoakResult(
+            fit_trends(samples),
+            time.monotonic() - started_at,
+            await _count_completed(environment) - completed_before,
+            per_second=per_second,
         )
 
 
-def trends(samples: Sequence[tuple[float, Sample]]) -> list[Trend]:
-    """A line through each figure that is there throughout; what was before things were warm does not count."""
-    counted = samples[int(WARM_SHARE * len(samples)) :]
-    always = set(counted[0][1]).intersection(*(figures for _, figures in counted))
-    return [_trend(kind, of, [(at, figures[kind, of]) for at, figures in counted]) for kind, of in sorted(always)]
+def fit_trends(samples: Sequence[tuple[float, Sample]]) -> list[Trend]:
+    """Fit a line through each metric that exists throughout, ignoring the warm-up."""
+    warm = samples[int(WARM_SHARE * len(samples)) :]
+    common = set(warm[0][1]).intersection(*(figures for _, figures in warm))
+    return [
+        _fit_trend(metric, subject, [(time_, figures[metric, subject]) for time_, figures in warm])
+        for metric, subject in sorted(common)
+    ]
 
 
-def _trend(kind: str, of: str, points: list[tuple[float, float]]) -> Trend:
+def _fit_trend(metric: str, subject: str, points: list[tuple[float, float]]) -> Trend:
     times, values = zip(*points, strict=True)
     slope = statistics.linear_regression(times, values).slope
     gained = slope * (times[-1] - times[0])
-    allowed = KINDS[kind].share * statistics.fmean(values) + KINDS[kind].more
-    return Trend(kind, of, values[0], values[-1], gained, 3600 * slope, gained > allowed)
+    allowed = METRIC_LIMITS[metric].share * statistics.fmean(values) + METRIC_LIMITS[metric].more
+    return Trend(metric, subject, values[0], values[-1], gained, 3600 * slope, gained > allowed)
 
 
-async def _completed(scene: Scene) -> int:
-    connection = await connect(scene.servers.postgres)
+async def _count_completed(environment: ChaosEnvironment) -> int:
+    connection = await connect(environment.servers.postgres)
     try:
         return await connection.fetchval(COMPLETED)
     finally:
         await connection.close()
 
 
-async def _sample(scene: Scene) -> Sample:
-    found = await asyncio.to_thread(_of_processes, scene)
-    connection = await connect(scene.servers.postgres)
+async def _take_sample(environment: ChaosEnvironment) -> Sample:
+    sample = await asyncio.to_thread(_sample_processes, environment)
+    connection = await connect(environment.servers.postgres)
     try:
-        found["connections", "PostgreSQL"] = float(await connection.fetchval(CONNECTIONS))
+        sample["connections", "PostgreSQL"] = float(await connection.fetchval(CONNECTIONS))
         tuples = await connection.fetchrow(TUPLES)
         assert tuples is not None  # noqa: S101
-        found["dead tuples", "PostgreSQL"], found["live tuples", "PostgreSQL"] = tuples["dead"], tuples["live"]
+        sample["dead tuples", "PostgreSQL"], sample["live tuples", "PostgreSQL"] = tuples["dead"], tuples["live"]
     finally:
         await connection.close()
-    clickhouse = await connect_clickhouse(scene.servers.clickhouse)
-    found["ClickHouse tables", "ClickHouse"] = (await clickhouse.read_text(TABLES)).to_pylist()[0]["n"]
-    found["logs", "of everybody"] = await asyncio.to_thread(_log_bytes, scene.directory) / 1e6
-    return found
+    clickhouse = await connect_clickhouse(environment.servers.clickhouse)
+    sample["ClickHouse tables", "ClickHouse"] = (await clickhouse.read_text(TABLES)).to_pylist()[0]["n"]
+    sample["logs", "all"] = await asyncio.to_thread(_log_bytes, environment.directory) / 1e6
+    return sample
 
 
-def _of_processes(scene: Scene) -> Sample:
-    """Of each that is there throughout, and of each role on average: one that is replaced midway counts in that."""
-    found: Sample = {}
+def _sample_processes(environment: ChaosEnvironment) -> Sample:
+    """Return metrics of each process, and the mean of each role, which also covers replaced processes."""
+    sample: Sample = {}
     roles: dict[tuple[str, str], list[float]] = {}
-    for role, name, processes in _processes(scene):
+    for role, name, processes in _list_processes(environment):
         figures: list[tuple[int, int]] = []
-        for each in processes:
-            with contextlib.suppress(psutil.Error):  # a server's child may have ended by now
-                figures.append((anonymous_bytes(each), each.num_fds()))
+        for process in processes:
+            with contextlib.suppress(psutil.Error):  # a child process may have ended
+                figures.append((anonymous_bytes(process), process.num_fds()))
         if figures:
-            found["memory", name] = sum(memory for memory, _ in figures) / 1e6
-            found["file handles", name] = sum(handles for _, handles in figures)
-            for kind in ("memory", "file handles") if role else ():
-                roles.setdefault((kind, role), []).append(found[kind, name])
-    return {(kind, f"each {role}"): statistics.fmean(figures) for (kind, role), figures in roles.items()} | found
+            sample["memory", name] = sum(memory for memory, _ in figures) / 1e6
+            sample["file handles", name] = sum(handles for _, handles in figures)
+            for metric in ("memory", "file handles") if role else ():
+                roles.setdefault((metric, role), []).append(sample[metric, name])
+    return {(metric, f"each {role}"): statistics.fmean(figures) for (metric, role), figures in roles.items()} | sample
 
 
-def _processes(scene: Scene) -> list[tuple[str, str, list[psutil.Process]]]:
-    """Role, name and processes. Ours one by one: those that are there throughout have the same name each time. A
-    database's together, which keeps its name.
+def _list_processes(environment: ChaosEnvironment) -> list[tuple[str, str, list[psutil.Process]]]:
+    """Return role, name and processes.
+
+    aaiclick processes are listed one by one, so that long-lived ones keep their name; those of a database together.
     """
-    found: list[tuple[str, str, list[psutil.Process]]] = []
-    for program in (*scene.workers, scene.server):
-        for n, process in enumerate(program.processes()):
-            part = "process" if n else "supervisor" if program in scene.workers else "itself"
-            found.append(
+    processes: list[tuple[str, str, list[psutil.Process]]] = []
+    for program in (*environment.workers, environment.server):
+        for index, process in enumerate(program.processes()):
+            part = "process" if index else "supervisor" if program in environment.workers else "itself"
+            processes.append(
                 (f"{program.name} {part}", f"{program.name} {program.number}, {part} {process.pid}", [process])
             )
-    for name, pid in scene.servers.pids().items():
+    for name, pid in environment.servers.pids().items():
         with contextlib.suppress(psutil.Error):
             server = psutil.Process(pid)
-            found.append(("", name, [server, *server.children(recursive=True)]))
-    return found
+            processes.append(("", name, [server, *server.children(recursive=True)]))
+    return processes
 
 
 def _log_bytes(directory: Path) -> int:
-    """Of tasks and of the databases; what programs say on their streams is kept by whoever starts them."""
+    """Return the size of the logs of tasks and databases; output of programs belongs to their starter."""
     total = 0
     for path in (*directory.glob("logs of */*.log*"), *directory.glob("home/logs/*.log*")):
         with contextlib.suppress(OSError):
@@ -233,18 +240,19 @@ def _log_bytes(directory: Path) -> int:
     return total
 
 
-def _said(sample: Sample) -> str:
+def _format_sample(sample: Sample) -> str:
     sums: dict[str, float] = {}
-    for (kind, of), figure in sample.items():
-        if not of.startswith("each "):
-            sums[kind] = sums.get(kind, 0.0) + figure
-    return ", ".join(f"{kind} {figure:,.0f}" for kind, figure in sums.items())
+    for (metric, subject), figure in sample.items():
+        if not subject.startswith("each "):
+            sums[metric] = sums.get(metric, 0.0) + figure
+    return ", ".join(f"{metric} {figure:,.0f}" for metric, figure in sums.items())
 
 
 def anonymous_bytes(process: psutil.Process) -> int:
-    """What a process has allocated, shared with those forked from it or not. Not what it has mapped of files: how much
-    of a library is its own depends on who else has it mapped.
+    """Return the memory that a process has allocated, including memory shared with forked processes.
+
+    Mapped files are left out, since their share depends on other processes.
     """
-    known = process.memory_info()
-    shared = getattr(known, "shared", None)
-    return process.memory_full_info().uss if shared is None else known.rss - shared
+    info = process.memory_info()
+    shared = getattr(info, "shared", None)
+    return process.memory_full_info().uss if shared is None else info.rss - shared

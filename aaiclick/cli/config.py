@@ -1,4 +1,4 @@
-"""`aaiclick config`: every setting, its value and where it came from; and where the databases are, if asked."""
+"""`aaiclick config`: settings with value and source, and the URLs of the databases."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import shlex
 import click
 
 from aaiclick.cli.output import output_option, print_records
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.settings import Settings, describe_settings, get_settings
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 
 @click.command()
-@click.option("--urls", is_flag=True, help="Print the URLs of both databases instead, passwords included, for a shell.")
+@click.option("--urls", is_flag=True, help="Print the URLs of both databases, including passwords, for a shell.")
 @output_option
 def config(urls: bool, output: str) -> None:
-    """List every setting, its value and its source. Secrets are hidden, unless --urls asks for two of them."""
+    """List every setting with its value and source. Secrets are hidden, except with --urls."""
     if urls:
         _print_urls(get_settings(), output)
         return
@@ -29,14 +29,16 @@ def config(urls: bool, output: str) -> None:
 
 
 def _print_urls(settings: Settings, output: str) -> None:
-    """As assignments for `eval`, not exported: `aaiclick` itself goes on to use what it used before."""
+    """Print assignments for `eval`; they are not exported, so that `aaiclick` keeps its own settings."""
     if settings.server is not None:
         raise SettingsError(
-            "AAICLICK_SERVER names a server, which does not tell where its databases are.",
-            remedy="Unset AAICLICK_SERVER where the databases are.",
+            "AAICLICK_SERVER is set, and a server does not expose the URLs of its databases.",
+            remedy="Unset AAICLICK_SERVER on a machine with access to the databases.",
         )
-    found: tuple[PostgresTarget, ClickHouseTarget] = importlib.import_module("aaiclick.local").find_both(settings)
-    postgres, clickhouse = found
+    endpoints: tuple[PostgresEndpoint, ClickHouseEndpoint] = importlib.import_module("aaiclick.local").find_both(
+        settings
+    )
+    postgres, clickhouse = endpoints
     values = {
         "AAICLICK_DATABASE_URL": postgres.dsn,
         "AAICLICK_CLICKHOUSE_URL": clickhouse.url,

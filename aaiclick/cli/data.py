@@ -1,4 +1,4 @@
-"""`aaiclick data`: which Objects there are, who holds them, what they contain; and dropping what nobody needs."""
+"""`aaiclick data`: list, show and export Objects, and drop unused tables."""
 
 from __future__ import annotations
 
@@ -11,95 +11,104 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment
-from aaiclick.cli.kinds import ID, Number
-from aaiclick.cli.output import Row, named, note, output_option, print_record, print_records, print_rows
-from aaiclick.client import calls
+from aaiclick.cli.database import format_time
+from aaiclick.cli.output import (
+    Row,
+    output_option,
+    print_message,
+    print_record,
+    print_records,
+    print_rows,
+    select_fields,
+)
+from aaiclick.cli.param_types import ID, Number
+from aaiclick.client import requests
 from aaiclick.data import DataContext, Object, open_object, open_reference
-from aaiclick.data.client import Client
-from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.data.export import write_file, write_s3
-from aaiclick.data.formats import FORMATS
-from aaiclick.data.inspect_values import to_json
-from aaiclick.data.s3 import SCHEME
-from aaiclick.data.tables import NAMED
+from aaiclick.data.io.export import write_file, write_s3
+from aaiclick.data.io.formats import FORMATS
+from aaiclick.data.io.json_values import to_json
+from aaiclick.data.io.s3 import SCHEME
+from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.data.runtime.tables import NAMED
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import NotFoundError
 from aaiclick.local import find_both
-from aaiclick.orchestration.inventory import Entry, forget_missing_names, inventory
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper, made_at_ms, orphans, tenant_clients
+from aaiclick.orchestration.loops.sweeper import TableSweeper, created_at_ms, find_orphans, tenant_clients
+from aaiclick.orchestration.table_audit import TableEntry, forget_missing_names, list_tables
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import connect
-from aaiclick.store.migrate import prepare
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
+from aaiclick.store.connections import connect
+from aaiclick.store.migrate import prepare_schema
 
 if TYPE_CHECKING:
     from aaiclick.client import Client as RemoteClient
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
 
-ROWS = 10
-NOTHING = "There are no such Objects."
+PREVIEW_ROWS = 10
+NO_OBJECTS = "No Objects found."
 
 
 @click.group()
 def data() -> None:
-    """List, show and export Objects; drop what nobody needs."""
+    """List, show and export Objects; drop unused tables."""
 
 
-@data.command()
-@click.option("--job", "job_id", type=ID, default=None, help="Only what this job holds.")
-@click.option("--named", "only_named", is_flag=True, help="Only Objects that have a name.")
+@data.command("ls")
+@click.option("--job", "job_id", type=ID, default=None, help="Only Objects referenced by this job.")
+@click.option("--named", "only_named", is_flag=True, help="Only named Objects.")
 @click.option("--state", type=click.Choice(["named", "live", "unused", "unknown", "missing"]), default=None,
               help="Only Objects in this state.")  # fmt: skip
 @output_option
-def ls(job_id: int | None, only_named: bool, state: str | None, output: str) -> None:
-    """List Objects with their size and who holds them."""
+def list_objects(job_id: int | None, only_named: bool, state: str | None, output: str) -> None:
+    """List Objects with their size and references."""
     if remote.is_remote():
         if job_id is not None or state is not None:
-            remote.refuse("--job or --state")
+            remote.refuse_remote("--job or --state")
         with remote.open_client() as client:
-            found = list(client.pages(calls.get("/v1/objects", limit=1_000)))
-        kept = [remote.times(each) for each in found if each["name"] is not None or not only_named]
-        print_rows(kept, output, _far_line, _far_facts, nothing=NOTHING)
+            objects = list(client.pages(requests.get("/v1/objects", limit=1_000)))
+        shown_objects = [remote.parse_times(item) for item in objects if item["name"] is not None or not only_named]
+        print_rows(shown_objects, output, _remote_table_row, _remote_json_record, empty_message=NO_OBJECTS)
         return
-    entries = with_servers(lambda connection, client: inventory(connection, client, job_id=job_id))
+    entries = with_servers(lambda connection, client: list_tables(connection, client, job_id=job_id))
     if only_named:
         entries = [entry for entry in entries if entry.name is not None]
     if state is not None:
         entries = [entry for entry in entries if entry.state == state]
-    print_rows([_row(entry) for entry in entries], output, _line, _facts, nothing=NOTHING)
+    print_rows([_entry_row(entry) for entry in entries], output, _table_row, _json_record, empty_message=NO_OBJECTS)
 
 
-@data.command()
+@data.command("show")
 @click.argument("name")
 @output_option
-def show(name: str, output: str) -> None:
-    """Show an Object, by its name or its table: columns, size, who holds it, the first rows."""
-
+def show_object(name: str, output: str) -> None:
+    """Show an Object, by its name or table: columns, size, references and first rows."""
     if remote.is_remote():
-        _show_from_afar(name, output)
+        _show_remote(name, output)
         return
 
-    async def work(connection: Connection, client: Client) -> tuple[Entry, list[Row], list[Row]]:
-        entry = await _find(connection, client, name)
-        async with DataContext(client.target):
-            found = await _open(entry)
-            columns = [{"name": column, "type": str(kind)} for column, kind in found.schema.items()]
-            return entry, columns, [to_json(row) for row in await found.head(ROWS).rows()]
+    async def show_local(connection: Connection, client: Client) -> tuple[TableEntry, list[Row], list[Row]]:
+        entry = await _find_entry(connection, client, name)
+        async with DataContext(client.endpoint):
+            opened = await _open_entry(entry)
+            columns = [{"name": column, "type": str(column_type)} for column, column_type in opened.schema.items()]
+            return entry, columns, [to_json(row) for row in await opened.head(PREVIEW_ROWS).rows()]
 
-    entry, columns, rows = with_servers(work)
-    line = _facts if output == "json" else _line
-    _print_object(line(_row(entry)), columns, rows, output)
+    entry, columns, rows = with_servers(show_local)
+    line = _json_record if output == "json" else _table_row
+    _print_object(line(_entry_row(entry)), columns, rows, output)
 
 
-def _show_from_afar(name: str, output: str) -> None:
+def _show_remote(name: str, output: str) -> None:
     with remote.open_client() as client:
-        found = _find_from_afar(client, name)
-        rows = client.call(calls.get(calls.named("objects", found["table_id"], "rows"), limit=ROWS))["rows"]
-    line = _far_facts if output == "json" else _far_line
-    _print_object(line(remote.times(found)), found["columns"], rows, output)
+        details = _find_remote(client, name)
+        rows = client.call(
+            requests.get(requests.build_path("objects", details["table_id"], "rows"), limit=PREVIEW_ROWS)
+        )["rows"]
+    line = _remote_json_record if output == "json" else _remote_table_row
+    _print_object(line(remote.parse_times(details)), details["columns"], rows, output)
 
 
 def _print_object(line: Row, columns: list[Row], rows: list[Row], output: str) -> None:
@@ -108,26 +117,26 @@ def _print_object(line: Row, columns: list[Row], rows: list[Row], output: str) -
         return
     print_record(line, output)
     click.echo()
-    print_records([{"column": each["name"], "type": each["type"]} for each in columns], output)
+    print_records([{"column": column["name"], "type": column["type"]} for column in columns], output)
     click.echo()
-    print_records(rows, output, nothing="It has no rows.")
+    print_records(rows, output, empty_message="No rows.")
 
 
-@data.command()
-@click.option("--dry-run", is_flag=True, help="Say what would be dropped, and drop nothing.")
+@data.command("gc")
+@click.option("--dry-run", is_flag=True, help="Only show what would be dropped.")
 @click.option("--max-age-seconds", type=Number(0), default=3600.0, show_default=True,
-              help="How long a table which nobody knows must have existed.")  # fmt: skip
+              help="Minimum age of an orphaned table.")  # fmt: skip
 @output_option
-def gc(dry_run: bool, max_age_seconds: float, output: str) -> None:
-    """Drop tables that nobody refers to, and old ones that nobody knows: one pass of cleanup and sweeper."""
+def collect_garbage(dry_run: bool, max_age_seconds: float, output: str) -> None:
+    """Drop unreferenced tables and old orphaned tables: one pass of cleanup and sweeper."""
     if remote.is_remote():
-        remote.refuse("'data gc'")
+        remote.refuse_remote("'data gc'")
     if dry_run:
-        doomed = with_servers(lambda connection, client: _doomed(connection, client, max_age_seconds))
-        print_records(doomed, output, nothing="Nothing would be dropped.")
+        droppable = with_servers(lambda connection, client: _find_droppable(connection, client, max_age_seconds))
+        print_records(droppable, output, empty_message="Nothing would be dropped.")
         return
 
-    async def work(connection: Connection, client: Client) -> dict[str, int]:
+    async def collect_local(connection: Connection, client: Client) -> dict[str, int]:
         postgres, clickhouse = find_both(get_settings())
         return {
             "released": await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once(),
@@ -135,115 +144,123 @@ def gc(dry_run: bool, max_age_seconds: float, output: str) -> None:
             "lost_names": await forget_missing_names(connection, client),
         }
 
-    print_record(with_servers(work), output)
+    print_record(with_servers(collect_local), output)
 
 
-@data.command()
+@data.command("export")
 @click.argument("name")
 @click.argument("path", type=click.Path(dir_okay=False))
-@click.option("--format", "chosen", type=click.Choice(sorted(FORMATS)), default=None, help="[default: by the name]")
-def export(name: str, path: str, chosen: str | None) -> None:
-    """Write an Object, by its name or its table, to a file (or s3://bucket/key)."""
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice(sorted(FORMATS)),
+    default=None,
+    help="File format [default: by the file name].",
+)
+def export_object(name: str, path: str, chosen: str | None) -> None:
+    """Write an Object, by its name or table, to a file (or s3://bucket/key)."""
     if remote.is_remote():
-        note(f"{asyncio.run(_export_from_afar(name, path, chosen))} rows are in {path}.")
+        print_message(f"{asyncio.run(_export_remote(name, path, chosen))} rows written to {path}.")
         return
 
-    async def work(connection: Connection, client: Client) -> int:
-        entry = await _find(connection, client, name)
-        async with DataContext(client.target):
-            found = await _open(entry)
-            await found.export(path, format=chosen)
-            return await found.count()
+    async def export_local(connection: Connection, client: Client) -> int:
+        entry = await _find_entry(connection, client, name)
+        async with DataContext(client.endpoint):
+            opened = await _open_entry(entry)
+            await opened.export(path, format=chosen)
+            return await opened.count()
 
-    note(f"{with_servers(work)} rows are in {path}.")
+    print_message(f"{with_servers(export_local)} rows written to {path}.")
 
 
-async def _export_from_afar(name: str, path: str, chosen: str | None) -> int:
-    """The server sends what ClickHouse writes; what is compressed, and where it goes, is decided here."""
+async def _export_remote(name: str, path: str, chosen: str | None) -> int:
+    """Stream the export from the server; compression and destination are handled here."""
     with remote.open_client() as client:
-        found = await asyncio.to_thread(_find_from_afar, client, name)
+        details = await asyncio.to_thread(_find_remote, client, name)
     async with remote.open_async_client() as sender:
-        table: str = found["table_id"]
+        table: str = details["table_id"]
         if path.startswith(SCHEME):
             await write_s3(path, chosen, None, lambda kind: sender.export_object(table, kind))
         else:
             await write_file(path, chosen, lambda kind: sender.export_object(table, kind))
-        return (await sender.call(calls.get(calls.named("objects", table))))["rows"]
+        return (await sender.call(requests.get(requests.build_path("objects", table))))["rows"]
 
 
-def _find_from_afar(client: RemoteClient, name: str) -> dict[str, Any]:
-    """By name first: a name may look like a table's."""
+def _find_remote(client: RemoteClient, name: str) -> dict[str, Any]:
+    """Find an Object by name, then by table: a name may look like a table's."""
     try:
-        return client.call(calls.get(calls.named("objects", NAMED + name)))
+        return client.call(requests.get(requests.build_path("objects", NAMED + name)))
     except NotFoundError:
-        return client.call(calls.get(calls.named("objects", name)))
+        return client.call(requests.get(requests.build_path("objects", name)))
 
 
-def _far_facts(row: Row) -> Row:
-    return named(row, ("table_id", "name", "rows", "bytes", "changed_at"))
+def _remote_json_record(row: Row) -> Row:
+    return select_fields(row, ("table_id", "name", "rows", "bytes", "changed_at"))
 
 
-def _far_line(row: Row) -> Row:
+def _remote_table_row(row: Row) -> Row:
     return {
         "name": row["name"] or row["table_id"],
         "rows": row["rows"],
         "bytes": row["bytes"],
-        "changed": moment(row["changed_at"]),
+        "changed": format_time(row["changed_at"]),
     }
 
 
-def with_servers(work: Callable[[Connection, Client], Awaitable[T]]) -> T:
-    """Do something with both servers."""
+def with_servers(operation: Callable[[Connection, Client], Awaitable[T]]) -> T:
+    """Run an operation with connections to both servers."""
     settings = get_settings()
     postgres, clickhouse = find_both(settings)
 
-    async def run(postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> T:
-        await prepare(postgres, embedded=settings.postgres is None)
+    async def run_connected(postgres: PostgresEndpoint, clickhouse: ClickHouseEndpoint) -> T:
+        await prepare_schema(postgres, embedded=settings.postgres is None)
         connection = await connect(postgres)
         try:
-            return await work(connection, await connect_clickhouse(clickhouse))
+            return await operation(connection, await connect_clickhouse(clickhouse))
         finally:
             await connection.close()
 
-    return asyncio.run(run(postgres, clickhouse))
+    return asyncio.run(run_connected(postgres, clickhouse))
 
 
-async def _doomed(connection: Connection, client: Client, max_age_seconds: float) -> list[dict[str, Any]]:
-    doomed: list[dict[str, Any]] = []
-    for org_id, of_org in (await tenant_clients(client)).items():
+async def _find_droppable(connection: Connection, client: Client, max_age_seconds: float) -> list[dict[str, object]]:
+    droppable: list[dict[str, Any]] = []
+    for org_id, org_client in (await tenant_clients(client)).items():
         unused = [
-            entry.table for entry in await inventory(connection, of_org, org_id=org_id) if entry.state == "unused"
+            entry.table for entry in await list_tables(connection, org_client, org_id=org_id) if entry.state == "unused"
         ]
-        why = dict.fromkeys(unused, "nothing refers to it") | dict.fromkeys(
-            await orphans(connection, of_org, max_age_seconds), "nobody knows it, and it is old"
+        reasons = dict.fromkeys(unused, "unreferenced") | dict.fromkeys(
+            await find_orphans(connection, org_client, max_age_seconds), "old orphaned table"
         )
-        doomed += [{"database": of_org.target.database, "table": name, "why": words} for name, words in why.items()]
-    return doomed
+        droppable += [
+            {"database": org_client.endpoint.database, "table": name, "why": reason} for name, reason in reasons.items()
+        ]
+    return droppable
 
 
-async def _find(connection: Connection, client: Client, name: str) -> Entry:
-    """By name first: a name may look like a table's."""
-    entries = [entry for entry in await inventory(connection, client) if name in (entry.name, entry.table)]
+async def _find_entry(connection: Connection, client: Client, name: str) -> TableEntry:
+    """Find an Object by name, then by table: a name may look like a table's."""
+    entries = [entry for entry in await list_tables(connection, client) if name in (entry.name, entry.table)]
     if not entries or entries[0].state == "missing":
-        raise NotFoundError(f"There is no Object {name!r}.", remedy="'aaiclick data ls' lists those there are.")
+        raise NotFoundError(f"There is no Object {name!r}.", remedy="'aaiclick data ls' lists the Objects.")
     return min(entries, key=lambda entry: entry.name != name)
 
 
-async def _open(entry: Entry) -> Object:
+async def _open_entry(entry: TableEntry) -> Object:
     if entry.name is not None:
         return await open_object(entry.name)
     return await open_reference({"object_type": "object", "table_id": entry.table})
 
 
-def _row(entry: Entry) -> Row:
-    return asdict(entry) | {"table_id": entry.table, "created_at": entry.created_at or _made(entry.table)}
+def _entry_row(entry: TableEntry) -> Row:
+    return asdict(entry) | {"table_id": entry.table, "created_at": entry.created_at or _created_at(entry.table)}
 
 
-def _facts(row: Row) -> Row:
-    return named(row, ("table_id", "name", "state", "rows", "bytes", "references", "owners", "created_at"))
+def _json_record(row: Row) -> Row:
+    return select_fields(row, ("table_id", "name", "state", "rows", "bytes", "references", "owners", "created_at"))
 
 
-def _line(row: Row) -> Row:
+def _table_row(row: Row) -> Row:
     return {
         "name": row["name"] or row["table_id"],
         "state": row["state"],
@@ -251,10 +268,10 @@ def _line(row: Row) -> Row:
         "bytes": row["bytes"],
         "references": row["references"],
         "owners": "; ".join(row["owners"]),
-        "made": moment(row["created_at"]),
+        "created": format_time(row["created_at"]),
     }
 
 
-def _made(table: str) -> datetime | None:
-    made = made_at_ms(table)
-    return None if made is None else datetime.fromtimestamp(made / 1000, UTC)
+def _created_at(table: str) -> datetime | None:
+    milliseconds = created_at_ms(table)
+    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,68 +1,73 @@
-"""How commands reach PostgreSQL: one connection for one piece of work."""
+"""PostgreSQL connection for commands, and formatting of times."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from aaiclick.errors import SettingsError, headline
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import connect
-from aaiclick.store.migrate import prepare
-from aaiclick.store.orgs import find_org
+from aaiclick.store.connections import connect
+from aaiclick.store.migrate import prepare_schema
+from aaiclick.store.tenancy.orgs import find_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
 
 
-def with_database(work: Callable[[Connection], Awaitable[T]]) -> T:
-    """Do something over a connection of its own; the embedded database is brought up to date first."""
-    settings = get_settings()
-    if settings.server is not None:
-        raise SettingsError(
-            "This command works on the databases themselves, and AAICLICK_SERVER names a server instead.",
-            remedy="Unset AAICLICK_SERVER where the databases are; or use the HTTP API.",
-        )
-    target = find_postgres(settings)
+def with_database(operation: Callable[[Connection], Awaitable[T]]) -> T:
+    """Run an operation on a new connection; the schema of the embedded database is upgraded first."""
 
-    async def run() -> T:
-        await prepare(target, embedded=settings.postgres is None)
-        connection = await connect(target)
+    async def run_connected() -> T:
+        connection = await open_connection()
         try:
-            return await work(connection)
+            return await operation(connection)
         finally:
             await connection.close()
 
-    return asyncio.run(run())
+    return asyncio.run(run_connected())
 
 
-def moment(value: datetime | None) -> str:
-    """A time in a table."""
+async def open_connection() -> Connection:
+    """Open a connection to the configured database; the schema of the embedded one is upgraded first."""
+    settings = get_settings()
+    if settings.server is not None:
+        raise SettingsError(
+            "This command needs direct access to the databases, but AAICLICK_SERVER is set.",
+            remedy="Unset AAICLICK_SERVER on a machine with access to the databases, or use the HTTP API.",
+        )
+    endpoint = await asyncio.to_thread(find_postgres, settings)
+    await prepare_schema(endpoint, embedded=settings.postgres is None)
+    return await connect(endpoint)
+
+
+def format_time(value: datetime | None) -> str:
+    """Format a time for a table."""
     return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def seconds(start: datetime | None, end: datetime | None) -> str:
-    """How long something took, or has taken so far, in a table."""
-    took = took_seconds(start, end)
-    return "" if took is None else f"{took:.1f} s"
+def format_duration(start: datetime | None, end: datetime | None) -> str:
+    """Format the duration so far, or until the end, for a table."""
+    elapsed = elapsed_seconds(start, end)
+    return "" if elapsed is None else f"{elapsed:.1f} s"
 
 
-def took_seconds(start: datetime | None, end: datetime | None) -> float | None:
-    """The same in JSON; None if it has not begun."""
+def elapsed_seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """Return the duration in seconds; None if not started."""
     return None if start is None else ((end or datetime.now(UTC)) - start).total_seconds()
 
 
-def first_line(text: Any) -> str:
-    """The headline of an error, as a table has room for it."""
+def error_headline(text: object) -> str:
+    """Return the headline of an error, shortened for a table."""
     return headline(str(text or ""))[:160]
 
 
-async def org_id_of(connection: Connection, slug: str) -> UUID:
-    """The id of an organisation by its slug."""
+async def find_org_id(connection: Connection, slug: str) -> UUID:
+    """Return the id of an organisation by its slug."""
     return (await find_org(connection, slug))["id"]

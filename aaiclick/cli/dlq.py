@@ -1,4 +1,4 @@
-"""`aaiclick dlq`: tasks that failed too often, by what went wrong; their second chance, or their end."""
+"""`aaiclick dlq`: list, redrive and discard dead letters."""
 
 from __future__ import annotations
 
@@ -11,64 +11,70 @@ import click
 from click.core import ParameterSource
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment
-from aaiclick.cli.deeds import note_deed
-from aaiclick.cli.kinds import ID, Number
-from aaiclick.cli.output import Row, named, note, output_option, print_rows
-from aaiclick.cli.remote import reach
-from aaiclick.client import calls
+from aaiclick.cli.audit import write_audit
+from aaiclick.cli.database import error_headline, format_time
+from aaiclick.cli.output import Row, output_option, print_message, print_rows, select_fields
+from aaiclick.cli.param_types import ID, Number
+from aaiclick.cli.remote import call_local_or_remote
+from aaiclick.client import requests
 from aaiclick.errors import NotFoundError
-from aaiclick.store import control, reads
-from aaiclick.store.revival import AT_ONCE
-from aaiclick.store.words import TaskStatus
+from aaiclick.store.engine import control, queries
+from aaiclick.store.engine.retry import BATCH_SIZE
+from aaiclick.store.enums import TaskStatus
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from aaiclick.client import Client
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-PAGE = 1_000
-NAMES = ("id", "job_id", "type", "queue", "failures", "completed_at", "error_fingerprint", "error")
-NOTHING = "There are no such dead letters."
-TARGET = "dead letters"
-"""In the audit log. There are too many for one transaction, so the record comes first: no deed is without one."""
+PAGE_SIZE = 1_000
+JSON_FIELDS = ("id", "job_id", "type", "queue", "failures", "completed_at", "error_fingerprint", "error")
+NO_DEAD_LETTERS = "No dead letters found."
+AUDIT_TARGET = "dead letters"
+"""Target in the audit log. The change is too large for one transaction, so the audit entry is written first."""
 
 
 @click.group()
 def dlq() -> None:
-    """List dead letters, give them another chance, or give them up."""
+    """List, redrive and discard dead letters."""
 
 
-@dlq.command()
-@click.option("--type", "task_type", default=None, help="Only of this type.")
-@click.option("--fingerprint", default=None, help="Only with this error.")
-@click.option("--group", is_flag=True, help="One line for each kind of error.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many to list, at most."
-)
+@dlq.command("ls")
+@click.option("--type", "task_type", default=None, help="Only tasks of this type.")
+@click.option("--fingerprint", default=None, help="Only tasks with this error.")
+@click.option("--group", is_flag=True, help="Group by error.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
 @output_option
-def ls(task_type: str | None, fingerprint: str | None, group: bool, limit: int, output: str) -> None:
+def list_dead_letters(task_type: str | None, fingerprint: str | None, group: bool, limit: int, output: str) -> None:
     """List dead letters, newest first."""
     if group:
-        _refuse_beside_group("task_type", "fingerprint", "limit")
-        found = reach(_groups, _groups_from_server)
-        print_rows(found, output, _kind, _kind_facts, nothing=NOTHING)
+        _refuse_with_group("task_type", "fingerprint", "limit")
+        groups = call_local_or_remote(_load_groups, _load_groups_remote)
+        print_rows(groups, output, _group_row, _group_json, empty_message=NO_DEAD_LETTERS)
         return
 
-    async def work(connection: Connection) -> list[Row]:
-        letters = await reads.list_dead_letters(connection, type=task_type, fingerprint=fingerprint, limit=limit)
-        return [dict(each) for each in letters]
+    async def list_local(connection: Connection) -> list[Row]:
+        letters = await queries.list_dead_letters(connection, type=task_type, fingerprint=fingerprint, limit=limit)
+        return [dict(letter) for letter in letters]
 
-    def ask(client: Client) -> list[Row]:
-        return remote.rows(client.dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE)), limit)
+    def list_remote(client: Client) -> list[Row]:
+        return remote.parse_rows(
+            client.dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE_SIZE)), limit
+        )
 
-    print_rows(reach(work, ask), output, _letter, lambda row: named(row, NAMES), nothing=NOTHING)
+    print_rows(
+        call_local_or_remote(list_local, list_remote),
+        output,
+        _table_row,
+        lambda row: select_fields(row, JSON_FIELDS),
+        empty_message=NO_DEAD_LETTERS,
+    )
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which dead letters a command is about."""
+class DeadLetterOptions:
+    """Dead letters that a command applies to."""
 
     task_ids: tuple[int, ...]
     everything: bool
@@ -77,103 +83,105 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not (self.task_ids or self.everything or self.task_type or self.fingerprint):
-            raise click.UsageError("Name ids, or give --all, --type or --fingerprint.")
+            raise click.UsageError("Give ids, or --all, --type or --fingerprint.")
         if self.everything and (self.task_ids or self.task_type or self.fingerprint):
-            raise click.UsageError("--all is all of them: it goes with no id, --type or --fingerprint.")
+            raise click.UsageError("--all cannot be combined with ids, --type or --fingerprint.")
 
     async def in_the_database(self, connection: Connection) -> dict[UUID, int]:
-        """How many of each organisation."""
-        named = await reads.dead_letters_by_org(connection, task_ids=self.task_ids)
-        self._refuse_others({task_id for row in named for task_id in row["ids"]})
-        return {row["org_id"]: row["count"] for row in await reads.dead_letters_by_org(connection, **self.chosen)}
+        """Count the selected dead letters per organisation; raises NotFoundError if a given id is none."""
+        named_rows = await queries.count_dead_letters_by_org(connection, task_ids=self.task_ids)
+        self._refuse_others({task_id for row in named_rows for task_id in row["ids"]})
+        return {
+            row["org_id"]: row["count"] for row in await queries.count_dead_letters_by_org(connection, **self.chosen)
+        }
 
     @property
     def chosen(self) -> dict[str, Any]:
         return {"task_ids": self.task_ids or None, "type": self.task_type, "fingerprint": self.fingerprint}
 
     def detail(self, count: int) -> dict[str, Any]:
-        """What the audit log says of it."""
-        named = len(self.task_ids) or None
-        return {"type": self.task_type, "fingerprint": self.fingerprint, "named": named, "tasks": count}
+        """Return the details of the audit entry."""
+        id_count = len(self.task_ids) or None
+        return {"type": self.task_type, "fingerprint": self.fingerprint, "named": id_count, "tasks": count}
 
-    def for_a_server(self, client: Client) -> dict[str, Any]:
+    def for_a_server(self, client: Client) -> dict[str, object]:
         self._refuse_others({task_id for task_id in self.task_ids if _is_dead(client, task_id)})
         ids = [str(task_id) for task_id in self.task_ids] or None
         return {"ids": ids, "type": self.task_type, "fingerprint": self.fingerprint, "all": self.everything}
 
     def _refuse_others(self, dead: set[int]) -> None:
-        """All that are named by their ids have to be dead letters."""
-        others = [str(task_id) for task_id in self.task_ids if task_id not in dead]
-        if others:
+        """Raise NotFoundError unless all given ids are dead letters."""
+        missing = [str(task_id) for task_id in self.task_ids if task_id not in dead]
+        if missing:
             raise NotFoundError(
-                f"Not among the dead letters: {', '.join(others)}. Nothing was changed.",
+                f"Not dead letters: {', '.join(missing)}. Nothing was changed.",
                 remedy="'aaiclick dlq ls' lists them.",
             )
 
 
-def choosing(function: Callable[..., None]) -> Callable[..., None]:
-    """Ids and options that a command gets as its Choice."""
+def selection_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add ids, --all, --type and --fingerprint to a command, which receives them as DeadLetterOptions."""
 
     @click.argument("task_ids", type=ID, nargs=-1)
-    @click.option("--all", "everything", is_flag=True, help="All of them.")
-    @click.option("--type", "task_type", default=None, help="All of this type.")
-    @click.option("--fingerprint", default=None, help="All with this error.")
+    @click.option("--all", "everything", is_flag=True, help="All dead letters.")
+    @click.option("--type", "task_type", default=None, help="All dead letters of this type.")
+    @click.option("--fingerprint", default=None, help="All dead letters with this error.")
     @wraps(function)
-    def chosen(
+    def command(
         task_ids: tuple[int, ...], everything: bool, task_type: str | None, fingerprint: str | None, **options: Any
     ) -> None:
-        function(Choice(task_ids, everything, task_type, fingerprint), **options)
+        function(DeadLetterOptions(task_ids, everything, task_type, fingerprint), **options)
 
-    return chosen
+    return command
 
 
-@dlq.command()
-@choosing
-@click.option("--rate", type=Number(0.001, 100_000), default=None, help="At most so many a second.")
-def redrive(choice: Choice, rate: float | None) -> None:
-    """Start dead letters over, by id or by what they have in common."""
+@dlq.command("redrive")
+@selection_options
+@click.option("--rate", type=Number(0.001, 100_000), default=None, help="Maximum tasks per second.")
+def redrive_dead_letters(choice: DeadLetterOptions, rate: float | None) -> None:
+    """Run dead letters again, by id, type or error."""
 
-    async def work(connection: Connection) -> int:
-        back = behind = 0
+    async def redrive_local(connection: Connection) -> int:
+        redriven = position = 0
         for org_id, count in (await choice.in_the_database(connection)).items():
-            await note_deed(connection, org_id, "dead_letters.redrive", TARGET, choice.detail(count))
-            back += len(
-                await control.redrive(
-                    connection, **choice.chosen, org_id=org_id, per_second=rate, behind=behind, limit=None
+            await write_audit(connection, org_id, "dead_letters.redrive", AUDIT_TARGET, choice.detail(count))
+            redriven += len(
+                await control.redrive_dead_letters(
+                    connection, **choice.chosen, org_id=org_id, per_second=rate, first_position=position, limit=None
                 )
             )
-            behind += count
-        return back
+            position += count
+        return redriven
 
-    def ask(client: Client) -> int:
+    def redrive_remote(client: Client) -> int:
         chosen = choice.for_a_server(client)
         if rate is None:
-            return _until_none_is_left(lambda: client.redrive(**chosen))
+            return _repeat_batches(lambda: client.redrive(**chosen))
         count = client.redrive(**chosen, per_second=rate)
-        if count >= AT_ONCE:
-            note("There may be more: say it again when these have begun.")
+        if count >= BATCH_SIZE:
+            print_message("There may be more. Repeat the command when these have started.")
         return count
 
-    note(f"{reach(work, ask)} tasks start over.")
+    print_message(f"{call_local_or_remote(redrive_local, redrive_remote)} tasks redriven.")
 
 
-@dlq.command()
-@choosing
-def discard(choice: Choice) -> None:
-    """Give dead letters up, by id or by what they have in common: they have failed for good."""
+@dlq.command("discard")
+@selection_options
+def discard_dead_letters(choice: DeadLetterOptions) -> None:
+    """Discard dead letters, by id, type or error: they count as failed for good."""
 
-    async def work(connection: Connection) -> int:
-        gone = 0
+    async def discard_local(connection: Connection) -> int:
+        discarded = 0
         for org_id, count in (await choice.in_the_database(connection)).items():
-            await note_deed(connection, org_id, "dead_letters.discard", TARGET, choice.detail(count))
-            gone += len(await control.discard(connection, **choice.chosen, org_id=org_id, limit=None))
-        return gone
+            await write_audit(connection, org_id, "dead_letters.discard", AUDIT_TARGET, choice.detail(count))
+            discarded += len(await control.discard_dead_letters(connection, **choice.chosen, org_id=org_id, limit=None))
+        return discarded
 
-    def ask(client: Client) -> int:
+    def discard_remote(client: Client) -> int:
         chosen = choice.for_a_server(client)
-        return _until_none_is_left(lambda: client.discard(**chosen))
+        return _repeat_batches(lambda: client.discard(**chosen))
 
-    note(f"{reach(work, ask)} tasks have failed for good.")
+    print_message(f"{call_local_or_remote(discard_local, discard_remote)} tasks discarded.")
 
 
 def _is_dead(client: Client, task_id: int) -> bool:
@@ -183,53 +191,55 @@ def _is_dead(client: Client, task_id: int) -> bool:
         return False
 
 
-def _until_none_is_left(change: Callable[[], int]) -> int:
-    """A server changes so many at a time."""
-    total = count = change()
-    while count >= AT_ONCE:
-        count = change()
+def _repeat_batches(change_batch: Callable[[], int]) -> int:
+    """Repeat a change until a batch is not full: the server limits the size of a batch."""
+    total = count = change_batch()
+    while count >= BATCH_SIZE:
+        count = change_batch()
         total += count
     return total
 
 
-def _refuse_beside_group(*names: str) -> None:
-    """Groups are of all dead letters: an option that chooses some is not passed over."""
+def _refuse_with_group(*names: str) -> None:
+    """Refuse options that select dead letters together with --group, which counts all of them."""
     context = click.get_current_context()
     for parameter in context.command.params:
         if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{parameter.opts[0]} chooses dead letters; --group counts them all.")
+            raise click.UsageError(f"{parameter.opts[0]} cannot be combined with --group.")
 
 
-async def _groups(connection: Connection) -> list[Row]:
-    groups = await reads.group_dead_letters(connection)
+async def _load_groups(connection: Connection) -> list[Row]:
+    groups = await queries.group_dead_letters(connection)
     return [dict(group) | {"fingerprint": group["error_fingerprint"]} for group in groups]
 
 
-def _groups_from_server(client: Client) -> list[Row]:
-    return remote.rows(client.call(calls.get("/v1/dead-letters/groups")))
+def _load_groups_remote(client: Client) -> list[Row]:
+    return remote.parse_rows(client.call(requests.get("/v1/dead-letters/groups")))
 
 
-def _letter(row: Row) -> Row:
+def _table_row(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "type": row["type"],
         "failures": row["failures"],
-        "died": moment(row["completed_at"]),
+        "dead since": format_time(row["completed_at"]),
         "fingerprint": row["error_fingerprint"],
-        "error": first_line(row["error"]),
+        "error": error_headline(row["error"]),
     }
 
 
-def _kind_facts(row: Row) -> Row:
-    return named(row, ("fingerprint", "count", "first", "last", "type", "error")) | {"example": str(row["example"])}
+def _group_json(row: Row) -> Row:
+    return select_fields(row, ("fingerprint", "count", "first", "last", "type", "error")) | {
+        "example": str(row["example"])
+    }
 
 
-def _kind(row: Row) -> Row:
+def _group_row(row: Row) -> Row:
     return {
         "fingerprint": row["fingerprint"],
         "count": row["count"],
-        "first": moment(row["first"]),
-        "last": moment(row["last"]),
+        "first": format_time(row["first"]),
+        "last": format_time(row["last"]),
         "example": str(row["example"]),
-        "error": first_line(row["error"]),
+        "error": error_headline(row["error"]),
     }

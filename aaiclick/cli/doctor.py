@@ -1,8 +1,7 @@
-"""`aaiclick doctor`: is everything there, does it answer, and if not, what to do.
+"""`aaiclick doctor`: check the installation and suggest fixes.
 
-It only reads, unless it is told to repair. It then does first what the loops of workers and of `aaiclick background`
-do anyway: what ran out is taken back, what is due begins, what nobody needs is dropped. Nothing else is safe to repair
-without knowing how it came about.
+Read-only unless --repair is given. A repair runs the passes of the background loops: expired leases are taken back, due
+tasks start, unused tables are dropped. Other problems are not safe to repair without knowing their cause.
 """
 
 from __future__ import annotations
@@ -21,53 +20,55 @@ import asyncpg
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.data import client as clickhouse_client
+from aaiclick.cli.output import output_option, print_message, print_records
+from aaiclick.data.runtime import clickhouse_client
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import EXIT_FAILED, AaiclickError
-from aaiclick.local import clickhouse_target, postgres_target
-from aaiclick.orchestration.inventory import disagreements, forget_missing_names
+from aaiclick.local import clickhouse_endpoint, postgres_endpoint
 from aaiclick.orchestration.loops import promoter, reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.table_audit import find_inconsistencies, forget_missing_names
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
-from aaiclick.store import engine, migrate, org_secrets, outbox
-from aaiclick.store.doctor import INVARIANTS, check_invariant
+from aaiclick.store import connections, migrate
+from aaiclick.store.catalog import outbox
+from aaiclick.store.engine.invariants import INVARIANTS, check_invariant
 from aaiclick.store.migrations import HEAD
-from aaiclick.store.secret_keys import missing_key
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
+from aaiclick.store.tenancy import secrets
+from aaiclick.store.tenancy.secret_encryption import missing_key_error
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-SHOWN = 3
-SMALL_DISK_BYTES = 1_000_000_000
-CLOCK_SECONDS = 2.0
-ANSWER_SECONDS = 10.0
-"""A ClickHouse that takes longer to say its version does not answer."""
+MAX_EXAMPLES = 3
+LOW_DISK_BYTES = 1_000_000_000
+MAX_CLOCK_SKEW_SECONDS = 2.0
+PING_TIMEOUT_SECONDS = 10.0
+"""A ClickHouse that takes longer to report its version counts as unreachable."""
 ORPHAN_SECONDS = 3600.0 + 2 * 300.0
-"""A table that nobody knows should be gone by then: the sweeper's threshold and two of its passes."""
+"""Age by which an orphaned table should be dropped: the sweeper's threshold plus two of its passes."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one check found."""
+class DoctorFinding:
+    """Result of one check."""
 
     state: str
     detail: str
     remedy: str = ""
 
 
-Check = Callable[[Settings], Awaitable[Finding]]
+Check = Callable[[Settings], Awaitable[DoctorFinding]]
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Mend what is safe to mend first: leases, due tasks, tables, lost names.")
+@click.option("--repair", is_flag=True, help="First repair leases, due tasks, tables and lost names.")
 @output_option
 def doctor(repair: bool, output: str) -> int:
-    """Check the installation and say how to mend it. Exit code 1 if anything failed."""
+    """Check the installation and suggest fixes. Exit code 1 if a check fails."""
     if remote.is_remote():
-        remote.refuse("'doctor'")
+        remote.refuse_remote("'doctor'")
     findings = asyncio.run(_run_all(get_settings(), repair=repair))
     print_records(
         [
@@ -78,70 +79,74 @@ def doctor(repair: bool, output: str) -> int:
     )
     failed = [name for name, finding in findings.items() if finding.state == "failed"]
     if failed:
-        note(f"Failed: {', '.join(failed)}.")
+        print_message(f"Failed: {', '.join(failed)}.")
     return EXIT_FAILED if failed else 0
 
 
-async def _run_all(settings: Settings, *, repair: bool) -> dict[str, Finding]:
-    findings: dict[str, Finding] = {}
+async def _run_all(settings: Settings, *, repair: bool) -> dict[str, DoctorFinding]:
+    findings: dict[str, DoctorFinding] = {}
     for name, (check, needs) in CHECKS.items():
         if name == "repair" and not repair:
             continue
-        missing = [each for each in needs if findings[each].state in ("failed", "skipped")]
-        findings[name] = Finding("skipped", f"needs {missing[0]}") if missing else await _guarded(check, settings)
+        missing = [dependency for dependency in needs if findings[dependency].state in ("failed", "skipped")]
+        findings[name] = (
+            DoctorFinding("skipped", f"needs {missing[0]}") if missing else await _run_check(check, settings)
+        )
     return findings
 
 
-def reach(target: PostgresTarget | ClickHouseTarget) -> Finding:
-    """Whether a server answers: one check by itself, for `aaiclick status`."""
-    check = _reach_postgres if isinstance(target, PostgresTarget) else _reach_clickhouse
-    return asyncio.run(_guarded(lambda _: check(target), get_settings()))  # pyright: ignore[reportArgumentType]
+def check_endpoint(endpoint: PostgresEndpoint | ClickHouseEndpoint) -> DoctorFinding:
+    """Check one server, for `aaiclick status`."""
+    check = _ping_postgres if isinstance(endpoint, PostgresEndpoint) else _ping_clickhouse
+    return asyncio.run(_run_check(lambda _: check(endpoint), get_settings()))  # pyright: ignore[reportArgumentType]
 
 
-async def _guarded(check: Check, settings: Settings) -> Finding:
+async def _run_check(check: Check, settings: Settings) -> DoctorFinding:
     try:
         return await check(settings)
     except AaiclickError as error:
-        return Finding("failed", error.what, error.remedy)
+        return DoctorFinding("failed", error.what, error.remedy)
     except asyncpg.PostgresError as error:
-        return Finding(
+        return DoctorFinding(
             "failed", f"PostgreSQL refused: {error}", "Check the rights of the user that aaiclick connects as."
         )
 
 
-async def _home(settings: Settings) -> Finding:
+async def _check_home(settings: Settings) -> DoctorFinding:
     if settings.postgres and settings.clickhouse:
-        return Finding("ok", f"{settings.home}, not used: both servers are remote")
-    await asyncio.gather(*(find(settings) for find in (postgres_target, clickhouse_target)))
+        return DoctorFinding("ok", f"{settings.home}, not used: both servers are remote")
+    await asyncio.gather(*(find(settings) for find in (postgres_endpoint, clickhouse_endpoint)))
     free = shutil.disk_usage(settings.home).free
     detail = f"{settings.home}, {free / 1e9:.1f} GB free"
-    if free < SMALL_DISK_BYTES:
-        return Finding("warning", detail, "Free some space: both servers stop taking writes on a full disk.")
-    return Finding("ok", detail)
+    if free < LOW_DISK_BYTES:
+        return DoctorFinding(
+            "warning", detail, "Free some disk space: both servers refuse writes when the disk is full."
+        )
+    return DoctorFinding("ok", detail)
 
 
-async def _postgres(settings: Settings) -> Finding:
-    return await _reach_postgres(await postgres_target(settings))
+async def _check_postgres(settings: Settings) -> DoctorFinding:
+    return await _ping_postgres(await postgres_endpoint(settings))
 
 
-async def _reach_postgres(target: PostgresTarget) -> Finding:
+async def _ping_postgres(endpoint: PostgresEndpoint) -> DoctorFinding:
     started = time.perf_counter()
-    server = await engine.check_server(target)
+    server = await connections.check_server(endpoint)
     milliseconds = (time.perf_counter() - started) * 1000
-    return Finding("ok", f"{target}: {server.description.split(' on ')[0]}, answered in {milliseconds:.0f} ms")
+    return DoctorFinding("ok", f"{endpoint}: {server.description.split(' on ')[0]}, answered in {milliseconds:.0f} ms")
 
 
-async def _schema(settings: Settings) -> Finding:
-    target = await postgres_target(settings)
+async def _check_schema(settings: Settings) -> DoctorFinding:
+    endpoint = await postgres_endpoint(settings)
     if settings.postgres is None:
-        await migrate.ensure_current(target)  # as every command does that needs the embedded database
-    await migrate.require_current(target)
-    return Finding("ok", f"at revision {HEAD}")
+        await migrate.upgrade_if_needed(endpoint)  # like every command that uses the embedded database
+    await migrate.require_current(endpoint)
+    return DoctorFinding("ok", f"at revision {HEAD}")
 
 
-async def _repair(settings: Settings) -> Finding:
-    postgres, clickhouse = await postgres_target(settings), await clickhouse_target(settings)
-    connection = await engine.connect(postgres)
+async def _repair_all(settings: Settings) -> DoctorFinding:
+    postgres, clickhouse = await postgres_endpoint(settings), await clickhouse_endpoint(settings)
+    connection = await connections.connect(postgres)
     try:
         reaped = await _reap_all(connection)
         due = await promoter.run_once(connection)
@@ -150,127 +155,133 @@ async def _repair(settings: Settings) -> Finding:
         names = await forget_missing_names(connection, await clickhouse_client.connect(clickhouse))
     finally:
         await connection.close()
-    return Finding(
+    return DoctorFinding(
         "ok",
-        f"{reaped['tasks']} leases taken back, {reaped['workers']} dead workers, {sum(due.values())} due tasks begun, "
-        f"{dropped} tables dropped, {names} lost names forgotten",
+        f"{reaped['tasks']} leases reclaimed, {reaped['workers']} dead workers, {sum(due.values())} due tasks started, "
+        f"{dropped} tables dropped, {names} lost names removed",
     )
 
 
 async def _reap_all(connection: Connection) -> Counter[str]:
-    """Pass after pass, each of which takes so many, until one finds nothing more."""
+    """Run reaper passes until one finds nothing."""
     total: Counter[str] = Counter()
-    while any((found := await reaper.run_once(connection)).values()):
-        total.update(found)
+    while any((counts := await reaper.run_once(connection)).values()):
+        total.update(counts)
     return total
 
 
-async def _invariant(name: str, settings: Settings) -> Finding:
-    connection = await engine.connect(await postgres_target(settings))
+async def _check_invariant(name: str, settings: Settings) -> DoctorFinding:
+    connection = await connections.connect(await postgres_endpoint(settings))
     try:
         checked = await check_invariant(connection, name)
     finally:
         await connection.close()
-    says = INVARIANTS[name].says
+    description = INVARIANTS[name].description
     if not checked.count:
-        return Finding("ok", f"holds: {says}")
-    examples = [f"{each.kind} {each.id}: {each.finding}" for each in checked.findings[:SHOWN]]
-    more = ["…"] if checked.count > SHOWN else []
-    detail = f"{checked.count:,} violations of '{says}': {'; '.join([*examples, *more])}"
-    return Finding("failed", detail, INVARIANTS[name].remedy)
+        return DoctorFinding("ok", f"holds: {description}")
+    examples = [
+        f"{violation.kind} {violation.id}: {violation.finding}" for violation in checked.findings[:MAX_EXAMPLES]
+    ]
+    more = ["…"] if checked.count > MAX_EXAMPLES else []
+    detail = f"{checked.count:,} violations of '{description}': {'; '.join([*examples, *more])}"
+    return DoctorFinding("failed", detail, INVARIANTS[name].remedy)
 
 
-async def _events(settings: Settings) -> Finding:
-    connection = await engine.connect(await postgres_target(settings))
+async def _check_events(settings: Settings) -> DoctorFinding:
+    connection = await connections.connect(await postgres_endpoint(settings))
     try:
         counts = await outbox.count_events_by_status(connection)
         failed = await outbox.list_events(connection, status="Failed", limit=1) if counts["Failed"] else []
     finally:
         await connection.close()
-    detail = f"{counts['Pending']:,} wait for the router, {counts['Failed']:,} could not be routed"
+    detail = f"{counts['Pending']:,} pending, {counts['Failed']:,} failed"
     if not failed:
-        return Finding("ok", detail)
+        return DoctorFinding("ok", detail)
     error = (failed[0]["last_error"] or "").partition("\n")[0]
-    return Finding(
+    return DoctorFinding(
         "failed",
         f"{detail}; the last one is {failed[0]['id']}: {error:.200}",
-        "'aaiclick events ls --status Failed' lists them. Mend what the error names, then: aaiclick events retry --all",
+        "List them with: aaiclick events ls --status Failed. Fix the cause, then run: aaiclick events retry --all",
     )
 
 
-async def _secrets(settings: Settings) -> Finding:
-    connection = await engine.connect(await postgres_target(settings))
+async def _check_secrets(settings: Settings) -> DoctorFinding:
+    connection = await connections.connect(await postgres_endpoint(settings))
     try:
-        missing = await org_secrets.missing_keys(connection, settings)
+        missing = await secrets.find_missing_keys(connection, settings)
     finally:
         await connection.close()
     if not missing:
-        return Finding("ok", "the keys of all stored secrets are here")
-    error = missing_key(missing[0])
-    return Finding("failed", error.what, error.remedy)
+        return DoctorFinding("ok", "the keys of all stored secrets are available")
+    error = missing_key_error(missing[0])
+    return DoctorFinding("failed", error.what, error.remedy)
 
 
-async def _clickhouse(settings: Settings) -> Finding:
-    return await _reach_clickhouse(await clickhouse_target(settings))
+async def _check_clickhouse(settings: Settings) -> DoctorFinding:
+    return await _ping_clickhouse(await clickhouse_endpoint(settings))
 
 
-async def _reach_clickhouse(target: ClickHouseTarget) -> Finding:
+async def _ping_clickhouse(endpoint: ClickHouseEndpoint) -> DoctorFinding:
     started = time.perf_counter()
-    version = await clickhouse_client.ping(target, seconds=ANSWER_SECONDS)
+    version = await clickhouse_client.ping(endpoint, seconds=PING_TIMEOUT_SECONDS)
     milliseconds = (time.perf_counter() - started) * 1000
-    return Finding("ok", f"{target}: version {version}, answered in {milliseconds:.0f} ms")
+    return DoctorFinding("ok", f"{endpoint}: version {version}, answered in {milliseconds:.0f} ms")
 
 
-async def _tables(settings: Settings) -> Finding:
-    connection = await engine.connect(await postgres_target(settings))
+async def _check_tables(settings: Settings) -> DoctorFinding:
+    connection = await connections.connect(await postgres_endpoint(settings))
     try:
-        client = await clickhouse_client.connect(await clickhouse_target(settings))
-        found = await disagreements(connection, client, orphan_seconds=ORPHAN_SECONDS)
+        client = await clickhouse_client.connect(await clickhouse_endpoint(settings))
+        inconsistencies = await find_inconsistencies(connection, client, orphan_seconds=ORPHAN_SECONDS)
     finally:
         await connection.close()
-    if not found:
-        return Finding("ok", "I7, I8 hold: every table that is needed exists, every other one is dropped")
-    first = found[0]
-    detail = f"{len(found)} tables, first {first.invariant}: {first.table} {first.finding}"
-    if any(each.invariant == "I7" for each in found):
-        return Finding("failed", detail, "Somebody else dropped it, or PostgreSQL is newer; 'aaiclick data ls' tells.")
-    return Finding("warning", detail, "Run 'aaiclick data gc', or keep 'aaiclick background start' running.")
+    if not inconsistencies:
+        return DoctorFinding("ok", "I7, I8 hold: every referenced table exists, every other table is dropped")
+    first = inconsistencies[0]
+    detail = f"{len(inconsistencies)} tables, first {first.invariant}: {first.table} {first.finding}"
+    if any(inconsistency.invariant == "I7" for inconsistency in inconsistencies):
+        return DoctorFinding(
+            "failed",
+            detail,
+            "The table was dropped outside of aaiclick, or ClickHouse has an older state; see 'aaiclick data ls'.",
+        )
+    return DoctorFinding("warning", detail, "Run 'aaiclick data gc', or keep 'aaiclick background start' running.")
 
 
-async def _clocks(settings: Settings) -> Finding:
-    connection = await engine.connect(await postgres_target(settings))
+async def _check_clocks(settings: Settings) -> DoctorFinding:
+    connection = await connections.connect(await postgres_endpoint(settings))
     try:
-        theirs: datetime = await connection.fetchval("SELECT clock_timestamp()")
+        database_time: datetime = await connection.fetchval("SELECT clock_timestamp()")
     finally:
         await connection.close()
-    seconds = (datetime.now(UTC) - theirs).total_seconds()
+    seconds = (datetime.now(UTC) - database_time).total_seconds()
     detail = f"this machine and PostgreSQL differ by {seconds:+.3f} s"
-    if abs(seconds) > CLOCK_SECONDS:
-        return Finding("warning", detail, "Run a time service on both; leases go by PostgreSQL's clock.")
-    return Finding("ok", detail)
+    if abs(seconds) > MAX_CLOCK_SKEW_SECONDS:
+        return DoctorFinding("warning", detail, "Synchronise both clocks with NTP; leases use PostgreSQL's clock.")
+    return DoctorFinding("ok", detail)
 
 
-async def _ids(settings: Settings) -> Finding:
+async def _check_machine_id(settings: Settings) -> DoctorFinding:
     first, last = settings.machine_ids
-    return Finding("ok", f"leased machine id {extract_machine_id(get_snowflake_id())} of {first} to {last}")
+    return DoctorFinding("ok", f"leased machine id {extract_machine_id(get_snowflake_id())} of {first} to {last}")
 
 
-async def _logs(settings: Settings) -> Finding:
-    return Finding("ok", str(get_logs_dir(settings)))
+async def _check_logs(settings: Settings) -> DoctorFinding:
+    return DoctorFinding("ok", str(get_logs_dir(settings)))
 
 
 CHECKS: dict[str, tuple[Check, tuple[str, ...]]] = {
-    "home": (_home, ()),
-    "postgres": (_postgres, ("home",)),
-    "schema": (_schema, ("postgres",)),
-    "clickhouse": (_clickhouse, ("home",)),
-    "repair": (_repair, ("schema", "clickhouse")),
-    **{name: (partial(_invariant, name), ("schema",)) for name in INVARIANTS},
-    "events": (_events, ("schema",)),
-    "secrets": (_secrets, ("schema",)),
-    "clocks": (_clocks, ("postgres",)),
-    "tables": (_tables, ("schema", "clickhouse")),
-    "machine id": (_ids, ()),
-    "task logs": (_logs, ()),
+    "home": (_check_home, ()),
+    "postgres": (_check_postgres, ("home",)),
+    "schema": (_check_schema, ("postgres",)),
+    "clickhouse": (_check_clickhouse, ("home",)),
+    "repair": (_repair_all, ("schema", "clickhouse")),
+    **{name: (partial(_check_invariant, name), ("schema",)) for name in INVARIANTS},
+    "events": (_check_events, ("schema",)),
+    "secrets": (_check_secrets, ("schema",)),
+    "clocks": (_check_clocks, ("postgres",)),
+    "tables": (_check_tables, ("schema", "clickhouse")),
+    "machine id": (_check_machine_id, ()),
+    "task logs": (_check_logs, ()),
 }
-"""Name → (check, what must hold for it to make sense)."""
+"""Checks by name, with the checks that they depend on."""

@@ -1,41 +1,39 @@
-"""`aaiclick jobs`: what was submitted and how far it is."""
+"""`aaiclick jobs`: list and manage jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import first_line, moment, seconds, took_seconds
-from aaiclick.cli.deeds import note_deed, recorded
-from aaiclick.cli.kinds import ID, PLACE
+from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
+from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
     Row,
-    cancellation_text,
-    named,
-    note,
+    describe_cancellation,
     output_option,
+    print_message,
     print_record,
     print_records,
     print_rows,
+    select_fields,
 )
-from aaiclick.cli.remote import reach
-from aaiclick.client import calls
+from aaiclick.cli.param_types import CURSOR_ID, ID
+from aaiclick.cli.remote import call_local_or_remote
+from aaiclick.client import requests
 from aaiclick.errors import EXIT_FAILED, NotFoundError
-from aaiclick.store import control, reads
-from aaiclick.store.tables import release_jobs
-from aaiclick.store.words import Cancellation, JobStatus
+from aaiclick.store.engine import queries
+from aaiclick.store.enums import Cancellation, JobStatus
 
 if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.client import Client
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-PAGE = 1_000
-NAMES = (
+PAGE_SIZE = 1_000
+JSON_FIELDS = (
     "id", "name", "status", "total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds",
     "created_at", "started_at", "restarted_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at",
     "error",
@@ -47,173 +45,146 @@ def jobs() -> None:
     """List, show, cancel, retry and release jobs."""
 
 
-@jobs.command()
+@jobs.command("ls")
 @click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False),
               help="Only jobs in this state.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
-@click.option("--before", type=PLACE, default=None, help="Continue a listing: the last id of the page before.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of rows.")
+@click.option("--before", type=CURSOR_ID, default=None, help="Continue a listing after this id.")
 @output_option
-def ls(status: str | None, limit: int, before: int | None, output: str) -> None:
+def list_jobs(status: str | None, limit: int, before: int | None, output: str) -> None:
     """List jobs, newest first."""
-    wanted = status.upper() if status else None
+    wanted_status = status.upper() if status else None
 
-    async def work(connection: Connection) -> list[Row]:
-        found = await reads.list_jobs(connection, status=wanted, before=before or reads.LAST_ID, limit=limit)
-        return [dict(each) for each in found]
+    async def list_local(connection: Connection) -> list[Row]:
+        job_rows = await queries.list_jobs(
+            connection, status=wanted_status, before=before or queries.LAST_ID, limit=limit
+        )
+        return [dict(row) for row in job_rows]
 
-    query = calls.get("/v1/jobs", status=wanted, limit=min(limit, PAGE), cursor=calls.cursor(before or None))
-    rows = reach(work, lambda client: remote.rows(client.pages(query), limit))
-    nothing = "There are no such jobs." if wanted or before else "There are no jobs."
-    print_rows(rows, output, job_line, job_facts, nothing=nothing)
+    query = requests.get(
+        "/v1/jobs", status=wanted_status, limit=min(limit, PAGE_SIZE), cursor=requests.encode_cursor(before or None)
+    )
+    rows = call_local_or_remote(list_local, lambda client: remote.parse_rows(client.pages(query), limit))
+    nothing = "No matching jobs found." if wanted_status or before else "No jobs found."
+    print_rows(rows, output, job_row, job_json, empty_message=nothing)
     if len(rows) == limit:
-        note(f"More: --before {rows[-1]['id']}")
+        print_message(f"More: --before {rows[-1]['id']}")
 
 
-@jobs.command()
+@jobs.command("show")
 @click.argument("job_id", type=ID)
 @output_option
-def show(job_id: int, output: str) -> None:
-    """Show a job and how far each of its groups is."""
+def show_job(job_id: int, output: str) -> None:
+    """Show a job and the progress of its groups."""
 
-    async def work(connection: Connection) -> tuple[Row, list[Row]]:
-        progress = await reads.job_progress(connection, job_id)
-        return dict(await find_job(connection, job_id)), [dict(each) for each in progress]
+    async def show_local(connection: Connection) -> tuple[Row, list[Row]]:
+        progress = await queries.load_job_progress(connection, job_id)
+        return dict(await find_job(connection, job_id)), [dict(row) for row in progress]
 
-    def ask(client: Client) -> tuple[Row, list[Row]]:
-        progress = client.call(calls.get(calls.named("jobs", job_id, "progress")))
-        return remote.row(client.get_job(job_id)), [each | {"name": each["group"]} for each in progress]
+    def show_remote(client: Client) -> tuple[Row, list[Row]]:
+        progress = client.call(requests.get(requests.build_path("jobs", job_id, "progress")))
+        return remote.parse_row(client.get_job(job_id)), [row | {"name": row["group"]} for row in progress]
 
-    job, progress = reach(work, ask)
+    job, progress = call_local_or_remote(show_local, show_remote)
     if output == "json":
-        print_record(job_facts(job) | {"groups": [_group_facts(row) for row in progress]}, output)
+        print_record(job_json(job) | {"groups": [_group_json(row) for row in progress]}, output)
         return
-    print_record(job_line(job), output)
+    print_record(job_row(job), output)
     click.echo()
-    print_records([{"group": row["name"] or "-", **_counts(row), "rows": pace(row)} for row in progress], output)
-    note(f"Its tasks: aaiclick tasks ls {job_id}. What one returned: aaiclick tasks show TASK.")
+    print_records(
+        [{"group": row["name"] or "-", **_group_counts(row), "rows": format_row_rate(row)} for row in progress], output
+    )
+    print_message(f"List its tasks with: aaiclick tasks ls {job_id}. Show a result with: aaiclick tasks show TASK.")
 
 
-@jobs.command()
+@jobs.command("cancel")
 @click.argument("job_ids", type=ID, nargs=-1, required=True)
-def cancel(job_ids: tuple[int, ...]) -> int:
-    """Cancel jobs: waiting tasks end at once, running ones are told to stop."""
-
-    async def end(connection: Connection, job_id: int) -> str:
-        async with recorded(connection):
-            job = await find_job(connection, job_id)
-            outcome = await control.cancel_job(connection, job_id)
-            await note_deed(connection, job["org_id"], "job.cancel", str(job_id))
-        return outcome
-
-    async def work(connection: Connection) -> list[str]:
-        return [await end(connection, job_id) for job_id in job_ids]
-
-    outcomes = reach(work, lambda client: [client.cancel_job(job_id) for job_id in job_ids])
+def cancel_jobs(job_ids: tuple[int, ...]) -> int:
+    """Cancel jobs: waiting tasks are cancelled at once, running ones are asked to stop."""
+    with open_operations() as operations:
+        outcomes = [operations.cancel_job(job_id).outcome for job_id in job_ids]
     for job_id, outcome in zip(job_ids, outcomes, strict=True):
-        note(cancellation_text(f"Job {job_id}", outcome))
+        print_message(describe_cancellation(f"Job {job_id}", outcome))
     return EXIT_FAILED if Cancellation.OVER in outcomes else 0
 
 
-@jobs.command()
+@jobs.command("retry")
 @click.argument("job_id", type=ID)
-def retry(job_id: int) -> None:
-    """Start over what failed in a job, and what was cancelled because of it."""
-
-    async def work(connection: Connection) -> int:
-        async with recorded(connection):
-            job = await find_job(connection, job_id)
-            back = await control.retry_failed_tasks(connection, job_id)
-            await note_deed(connection, job["org_id"], "job.retry", str(job_id), {"tasks": len(back)})
-        return len(back)
-
-    count = reach(work, lambda client: client.retry_job(job_id))
-    note(f"{count} tasks of job {job_id} start over." if count else f"Nothing in job {job_id} has failed.")
+def retry_job(job_id: int) -> None:
+    """Retry the failed tasks of a job and the tasks cancelled because of them."""
+    with open_operations() as operations:
+        count = operations.retry_job(job_id).count
+    print_message(
+        f"{count} tasks of job {job_id} will be retried." if count else f"No task of job {job_id} has failed."
+    )
 
 
-@jobs.command()
+@jobs.command("release")
 @click.argument("job_ids", type=ID, nargs=-1, required=True)
-def release(job_ids: tuple[int, ...]) -> None:
-    """Let go of the results of jobs that are over: their tables are dropped unless somebody else needs them."""
-
-    async def let_go(connection: Connection, job_id: int) -> int:
-        async with recorded(connection):
-            job = await find_job(connection, job_id)
-            tables = await release_jobs(connection, [job_id])
-            await note_deed(connection, job["org_id"], "job.release", str(job_id), {"tables": tables})
-        return tables
-
-    async def work(connection: Connection) -> int:
-        return sum([await let_go(connection, job_id) for job_id in job_ids])
-
-    tables = reach(work, lambda client: sum(client.release_job(job_id) for job_id in job_ids))
-    note(f"Released {tables} tables.")
+def release_results(job_ids: tuple[int, ...]) -> None:
+    """Release the results of finished jobs: their tables are dropped unless they are referenced elsewhere."""
+    with open_operations() as operations:
+        tables = sum(operations.release_job(job_id).tables for job_id in job_ids)
+    print_message(f"Released {tables} tables.")
 
 
-@jobs.command()
+@jobs.command("pause")
 @click.argument("job_id", type=ID)
-def pause(job_id: int) -> None:
-    """Let nothing more of a job begin."""
-    _do(job_id, "job.pause", control.pause_job, lambda client: client.pause_job(job_id))
-    note(f"Job {job_id} is paused: aaiclick jobs resume {job_id}")
+def pause_job(job_id: int) -> None:
+    """Pause a job: no further tasks start."""
+    with open_operations() as operations:
+        operations.pause_job(job_id)
+    print_message(f"Job {job_id} paused. Resume it with: aaiclick jobs resume {job_id}")
 
 
-@jobs.command()
+@jobs.command("resume")
 @click.argument("job_id", type=ID)
-def resume(job_id: int) -> None:
-    """Let a paused job go on."""
-    _do(job_id, "job.resume", control.resume_job, lambda client: client.resume_job(job_id))
-    note(f"Job {job_id} goes on.")
-
-
-def _do(
-    job_id: int, action: str, near: Callable[[Connection, int], Awaitable[object]], afar: Callable[[Client], object]
-) -> None:
-    async def work(connection: Connection) -> None:
-        async with recorded(connection):
-            job = await find_job(connection, job_id)
-            await near(connection, job_id)
-            await note_deed(connection, job["org_id"], action, str(job_id))
-
-    reach(work, afar)
+def resume_job(job_id: int) -> None:
+    """Resume a paused job."""
+    with open_operations() as operations:
+        operations.resume_job(job_id)
+    print_message(f"Job {job_id} resumed.")
 
 
 async def find_job(connection: Connection, job_id: int) -> asyncpg.Record:
-    row = await reads.get_job(connection, job_id)
+    row = await queries.get_job(connection, job_id)
     if row is None:
-        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs.")
     return row
 
 
-def job_line(row: Row) -> dict[str, Any]:
-    """A job in a table."""
+def job_row(row: Row) -> dict[str, object]:
+    """Format a job as a table row."""
     return {
         "id": str(row["id"]),
         "name": row["name"],
         "status": row["status"],
         "tasks": f"{row['total_tasks'] - row['open_tasks']}/{row['total_tasks']}",
         "failed": row["failed_tasks"],
-        "created": moment(row["created_at"]),
-        "took": seconds(reads.began(row), row["completed_at"]),
-        "error": first_line(row["error"]),
+        "created": format_time(row["created_at"]),
+        "duration": format_duration(queries.last_run_started_at(row), row["completed_at"]),
+        "error": error_headline(row["error"]),
     }
 
 
-def job_facts(row: Row) -> dict[str, Any]:
-    """A job in JSON."""
-    return named(row, NAMES) | {"took_seconds": took_seconds(reads.began(row), row["completed_at"])}
+def job_json(row: Row) -> dict[str, Any]:
+    """Format a job as JSON."""
+    return select_fields(row, JSON_FIELDS) | {
+        "took_seconds": elapsed_seconds(queries.last_run_started_at(row), row["completed_at"])
+    }
 
 
-def _group_facts(row: Row) -> dict[str, Any]:
-    """How far a group is, in JSON; what is in none has no name."""
-    return {"name": row["name"] or None, **_counts(row), "rows": row["rows"], "seconds": row["seconds"]}
+def _group_json(row: Row) -> dict[str, object]:
+    """Format the progress of a group as JSON; tasks without a group have no name."""
+    return {"name": row["name"] or None, **_group_counts(row), "rows": row["rows"], "seconds": row["seconds"]}
 
 
-def _counts(row: Row) -> dict[str, Any]:
+def _group_counts(row: Row) -> dict[str, object]:
     return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
 
 
-def pace(row: Any) -> str:
-    """How many rows the chunks of a group have done, and how fast; nothing where there are no chunks."""
+def format_row_rate(row: Any) -> str:
+    """Format the processed rows and rate of a group's chunks; empty if it has no chunks."""
     if row["rows"] is None:
         return ""
     rate = f" ({row['rows'] / row['seconds']:,.0f}/s)" if row["seconds"] else ""

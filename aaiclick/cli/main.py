@@ -1,4 +1,4 @@
-"""The entry of the command line: which command lives where, and how an error leaves it.
+"""Entry point of the command line: command registry and error reporting.
 
 Commands are imported when they are called, so that `aaiclick --help` loads click and nothing heavier.
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unauthorised, 5 unreachable.
@@ -25,47 +25,47 @@ EXIT_INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Where a command is, and the line it gets in the overview."""
+class CommandEntry:
+    """Module of a command and its help line."""
 
     module: str
     help: str
 
 
 COMMANDS = {
-    "up": Entry("stack", "Start the whole stack and keep it running."),
-    "down": Entry("stack", "Stop the embedded stack."),
-    "status": Entry("stack", "Show what runs and where."),
-    "run": Entry("run", "Run a job and watch it."),
-    "jobs": Entry("jobs", "List, show, cancel, retry and release jobs."),
-    "tasks": Entry("tasks", "List, show, cancel and clear tasks."),
-    "logs": Entry("tasks", "Print what a task said."),
-    "dlq": Entry("dlq", "List dead letters, give them another chance, or give them up."),
-    "events": Entry("events", "List events that could not be routed, and retry them."),
-    "queues": Entry("queues", "Show, pause and resume queues."),
-    "types": Entry("types", "Show, pause and resume types of tasks; set when they are tried again."),
-    "dag": Entry("dag", "Check, compare, deploy, start and roll back DAGs."),
-    "datasets": Entry("datasets", "List, show, query and remake datasets."),
-    "worker": Entry("worker", "Run tasks."),
-    "server": Entry("server", "Serve the HTTP API."),
-    "workers": Entry("queues", "Show workers."),
-    "key": Entry("key", "Make, list and revoke API keys."),
-    "secrets": Entry("secrets", "Set, list and remove secrets that an organisation's tasks use."),
-    "org": Entry("org", "List, make and limit organisations."),
-    "user": Entry("user", "Add, list, change and remove users."),
-    "role": Entry("role", "Make, list and remove roles; give them to users and take them away."),
-    "data": Entry("data", "List, show and export Objects; drop what nobody needs."),
-    "background": Entry("background", "Drop tables that nobody needs, beside or without workers."),
-    "chaos": Entry("chaos", "Break an installation of its own on purpose, and check that nothing is lost."),
-    "doctor": Entry("doctor", "Check the installation and say how to mend it."),
-    "config": Entry("config", "List every setting, its value and its source."),
-    "migrate": Entry("migrate", "Bring the PostgreSQL schema up to date."),
-    "version": Entry("version", "Show the versions of aaiclick and what it runs on."),
+    "up": CommandEntry("stack", "Start the whole stack and keep it running."),
+    "down": CommandEntry("stack", "Stop the embedded stack."),
+    "status": CommandEntry("stack", "Show the state of the stack."),
+    "run": CommandEntry("run", "Run a job and wait for it."),
+    "jobs": CommandEntry("jobs", "List, show, cancel, retry and release jobs."),
+    "tasks": CommandEntry("tasks", "List, show, cancel and clear tasks."),
+    "logs": CommandEntry("tasks", "Print the log of a task."),
+    "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
+    "events": CommandEntry("outbox_events", "List pending and failed dataset events; retry failed ones."),
+    "queues": CommandEntry("queues", "Show, pause and resume queues."),
+    "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),
+    "dag": CommandEntry("dag", "Validate, diff, deploy, run and roll back DAGs."),
+    "datasets": CommandEntry("datasets", "List, show, query and rematerialize datasets."),
+    "worker": CommandEntry("worker", "Run tasks."),
+    "server": CommandEntry("server", "Serve the HTTP API."),
+    "workers": CommandEntry("queues", "List and drain workers."),
+    "key": CommandEntry("api_keys", "Create, list and revoke API keys."),
+    "secrets": CommandEntry("secrets", "Set, list and remove secrets of an organisation."),
+    "org": CommandEntry("org", "List, create and limit organisations."),
+    "user": CommandEntry("user", "Add, list, change and remove users."),
+    "role": CommandEntry("role", "Create, list and remove roles; grant and revoke them."),
+    "data": CommandEntry("data", "List, show and export Objects; drop unused tables."),
+    "background": CommandEntry("background", "Drop unused ClickHouse tables in a separate process."),
+    "chaos": CommandEntry("chaos", "Test a separate installation with injected faults or steady load."),
+    "doctor": CommandEntry("doctor", "Check the installation and suggest fixes."),
+    "config": CommandEntry("config", "List every setting with its value and source."),
+    "migrate": CommandEntry("migrate", "Upgrade the PostgreSQL schema."),
+    "version": CommandEntry("version", "Show the versions of aaiclick and its dependencies."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported on use; the overview needs none of them."""
+    """Command group that imports its commands on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -86,32 +86,34 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aaiclick", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Durable data processing: data in ClickHouse, work in PostgreSQL, one machine or many."""
+    """Durable data processing: data in ClickHouse, jobs in PostgreSQL, one machine or many."""
 
 
 def main() -> NoReturn:
-    """Run the command line; every error leaves as one message on standard error and an exit code."""
-    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  (closed by whoever called us)
+    """Run the command line; report errors as one message on standard error and an exit code."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  (closed by the caller)
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
-    code = run(sys.argv[1:])
+    code = run_command(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except OSError as error:  # what was printed may still be in the buffer when the disk is full
-        code = _refused(error)
+    except OSError as error:  # buffered output fails to flush when the disk is full
+        code = _report_os_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:
-    for word in arguments:
-        if any("\ud800" <= letter <= "\udfff" for letter in word):
-            return _say(f"{word!a} is not UTF-8.", "Check the encoding of the terminal, or of the script.", EXIT_USAGE)
+def run_command(arguments: list[str]) -> int:
+    for argument in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in argument):
+            return _print_error(
+                f"{argument!a} is not UTF-8.", "Check the encoding of the terminal or the script.", EXIT_USAGE
+            )
     try:
         outcome = cli.main(arguments, prog_name="aaiclick", standalone_mode=False)
     except AaiclickError as error:
-        return _say(error.what, error.remedy, error.exit_code)
+        return _print_error(error.what, error.remedy, error.exit_code)
     except click.Abort:
-        return _say("Interrupted.", "", EXIT_INTERRUPTED)
+        return _print_error("Interrupted.", "", EXIT_INTERRUPTED)
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
@@ -119,44 +121,44 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except OSError as error:
-        return _refused(error)
-    except Exception as error:  # noqa: BLE001  (the last wall: a user never sees a traceback unasked)
-        return _unexpected(error)
+        return _report_os_error(error)
+    except Exception as error:  # noqa: BLE001  (users see a traceback only with AAICLICK_DEBUG)
+        return _report_unexpected(error)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _say(what: str, remedy: str, code: int) -> int:
+def _print_error(what: str, remedy: str, code: int) -> int:
     click.echo(click.style("error: ", fg="red", bold=True) + what, err=True)
     if remedy:
         click.echo(remedy, err=True)
     return code
 
 
-def _show_where(error: Exception) -> None:
-    """If AAICLICK_DEBUG asks for it. Settings are loaded only now, and may be what is wrong."""
+def _print_traceback(error: Exception) -> None:
+    """Print the traceback if AAICLICK_DEBUG is set; loading the settings may itself fail."""
     with suppress(AaiclickError, OSError):
         if importlib.import_module("aaiclick.settings").get_settings().debug:
             traceback.print_exception(error)
 
 
-def _refused(error: OSError) -> int:
-    """The system itself said no: a full disk, a directory that is gone, too many open files."""
-    _show_where(error)
-    where = f" ({error.filename})" if error.filename else ""
+def _report_os_error(error: OSError) -> int:
+    """Report an operating system error: full disk, missing directory, too many open files."""
+    _print_traceback(error)
+    filename = f" ({error.filename})" if error.filename else ""
     remedies = {
-        errno.ENOSPC: "Make room on the disk.",
+        errno.ENOSPC: "Free some disk space.",
         errno.ENOENT: "If the current directory has been deleted, change to another.",
         errno.EMFILE: "Raise the limit of open files: ulimit -n 4096",
-        errno.EACCES: "Check whose file or directory that is.",
+        errno.EACCES: "Check the permissions of the file or directory.",
     }
-    remedy = remedies.get(error.errno or 0, "AAICLICK_DEBUG=1 shows where it happened.")
-    return _say(f"The system refused: {error.strerror or error}{where}.", remedy, EXIT_FAILED)
+    remedy = remedies.get(error.errno or 0, "Set AAICLICK_DEBUG=1 to see a traceback.")
+    return _print_error(f"Operating system error: {error.strerror or error}{filename}.", remedy, EXIT_FAILED)
 
 
-def _unexpected(error: Exception) -> int:
-    _show_where(error)
-    return _say(
+def _report_unexpected(error: Exception) -> int:
+    _print_traceback(error)
+    return _print_error(
         f"Unexpected {type(error).__name__}: {error}",
-        "This is a defect of aaiclick. AAICLICK_DEBUG=1 shows where it happened; please report it.",
+        "This is a bug in aaiclick. Set AAICLICK_DEBUG=1 to see a traceback, and please report it.",
         EXIT_FAILED,
     )

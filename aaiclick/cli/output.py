@@ -1,4 +1,4 @@
-"""How commands print: data on standard output, messages on standard error; a table for people, JSON for programs."""
+"""Output of commands: data on standard output as a table or JSON, messages on standard error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 Row = dict[str, Any]
-Shape = Callable[[Row], Row]
+RowFormat = Callable[[Row], Row]
 
-UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""Controls, and what Unicode has to turn or hide text."""
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+"""Control, invisible and bidirectional characters."""
 
 STATE_STYLES = {
     "ok": "green",
@@ -31,7 +31,7 @@ STATE_STYLES = {
 
 
 def output_option(function: Command) -> Command:
-    """`-o table|json` for a command that prints data."""
+    """Add `-o table|json` to a command that prints data."""
     return click.option(
         "-o",
         "--output",
@@ -43,63 +43,72 @@ def output_option(function: Command) -> Command:
 
 
 def print_record(record: dict[str, Any], output: str) -> None:
-    """Print what a command has made or shows: one object as JSON, else as a list of one."""
+    """Print one record: as a JSON object, or as a table with one row."""
     if output == "json":
         click.echo(json.dumps(record, indent=2, default=str))
     else:
         print_records([record], output)
 
 
-def print_records(records: Sequence[dict[str, Any]], output: str, *, nothing: str = "Nothing to show.") -> None:
+def print_records(records: Sequence[dict[str, Any]], output: str, *, empty_message: str = "No results.") -> None:
     """Print records that share their keys: as JSON, as a table on a terminal, as tab-separated lines into a pipe.
 
-    For people, `nothing` says that there are none, beside the data.
+    Without records, `empty_message` is printed on standard error.
     """
     if output == "json":
         click.echo(json.dumps(list(records), indent=2, default=str))
     elif not records:
-        note(nothing)
+        print_message(empty_message)
     elif sys.stdout.isatty():
         _print_table(records)
     else:
         for row in [list(records[0]), *(list(record.values()) for record in records)]:
-            click.echo("\t".join(_text(value) for value in row))
+            click.echo("\t".join(_cell_text(value) for value in row))
 
 
 def print_rows(
-    rows: Iterable[Row], output: str, line: Shape, facts: Shape, *, nothing: str = "Nothing to show."
+    rows: Iterable[Row],
+    output: str,
+    to_table_row: RowFormat,
+    to_json_record: RowFormat,
+    *,
+    empty_message: str = "No results.",
 ) -> None:
-    """Print what the databases or the API have said: by `line` for people, by `facts` as JSON."""
-    print_records([(facts if output == "json" else line)(row) for row in rows], output, nothing=nothing)
+    """Print rows of the database or the API, formatted for a table or as JSON."""
+    print_records(
+        [(to_json_record if output == "json" else to_table_row)(row) for row in rows],
+        output,
+        empty_message=empty_message,
+    )
 
 
-def print_row(row: Row, output: str, line: Shape, facts: Shape) -> None:
-    """The same of one thing."""
-    print_record((facts if output == "json" else line)(row), output)
+def print_row(row: Row, output: str, to_table_row: RowFormat, to_json_record: RowFormat) -> None:
+    """Print one row, formatted for a table or as JSON."""
+    print_record((to_json_record if output == "json" else to_table_row)(row), output)
 
 
-def named(row: Row, names: Iterable[str]) -> Row:
-    """Some of what is known of a thing as it is in JSON, by the names that the API has for it."""
-    return {name: _plain(name, row[name]) for name in names}
+def select_fields(row: Row, names: Iterable[str]) -> Row:
+    """Select fields of a row, with values converted for JSON."""
+    return {name: _json_value(name, row[name]) for name in names}
 
 
-def note(message: str) -> None:
-    """A message to the person at the terminal; never part of the data."""
+def print_message(message: str) -> None:
+    """Print a message on standard error, apart from the data."""
     click.echo(message, err=True)
 
 
-def cancellation_text(name: str, outcome: str) -> str:
+def describe_cancellation(name: str, outcome: str) -> str:
     match outcome:
         case "cancelled":
-            return f"{name} is cancelled."
+            return f"{name} cancelled."
         case "requested":
             return f"Cancellation of {name[0].lower()}{name[1:]} requested."
         case _:
-            return f"{name} was over already."
+            return f"{name} has already finished."
 
 
-def _print_table(records: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console  # heavy: only a terminal needs it
+def _print_table(records: Sequence[dict[str, object]]) -> None:
+    from rich.console import Console  # slow import, only needed on a terminal
     from rich.table import Table
     from rich.text import Text
 
@@ -107,22 +116,28 @@ def _print_table(records: Sequence[dict[str, Any]]) -> None:
     for name in records[0]:
         table.add_column(name, overflow="fold")
     for record in records:
-        table.add_row(*(Text(_text(value), style=STATE_STYLES.get(_text(value), "")) for value in record.values()))
+        table.add_row(
+            *(Text(_cell_text(value), style=STATE_STYLES.get(_cell_text(value), "")) for value in record.values())
+        )
     Console().print(table)
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Times with their zone; ids as texts, which no program rounds."""
+def _json_value(name: str, value: object) -> object:
+    """Convert times to ISO 8601 and ids to strings, since JSON parsers round large numbers."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     is_id = isinstance(value, UUID) or (isinstance(value, int) and (name == "id" or name.endswith("_id")))
     return str(value) if is_id else value
 
 
-def _text(value: object) -> str:
-    """In one line, and without anything that moves the cursor or turns the direction of what follows."""
-    return "" if value is None else UNSEEN.sub(_seen, str(value).replace("\t", " ").replace("\n", " "))
+def _cell_text(value: object) -> str:
+    """Format a value in one line, with control and bidirectional characters escaped."""
+    return (
+        ""
+        if value is None
+        else CONTROL_CHARACTERS.sub(_escape_control, str(value).replace("\t", " ").replace("\n", " "))
+    )
 
 
-def _seen(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _escape_control(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""`aaiclick queues` and `aaiclick workers`: what waits where, and who is there to do it."""
+"""`aaiclick queues` and `aaiclick workers`: list and manage queues and workers."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aaiclick.api.workers import LimitsRequest
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import do, note_deed, recorded
-from aaiclick.cli.key import every_org_option, org_option
-from aaiclick.cli.kinds import ID
-from aaiclick.cli.limits import given, limit_options
-from aaiclick.cli.output import Row, named, note, output_option, print_rows
-from aaiclick.cli.remote import reach
+from aaiclick.cli.api_keys import every_org_option, org_option
+from aaiclick.cli.audit import audited_transaction, write_audit
+from aaiclick.cli.database import find_org_id, format_time
+from aaiclick.cli.limit_options import limit_options, limits_body
+from aaiclick.cli.operations import open_operations
+from aaiclick.cli.output import Row, output_option, print_message, print_rows, select_fields
+from aaiclick.cli.param_types import ID
+from aaiclick.cli.remote import call_local_or_remote
 from aaiclick.settings import get_settings
-from aaiclick.store import control, queue, reads
-from aaiclick.store.orgs import Limits
-from aaiclick.store.words import DEFAULT_ORG_ID, WorkerStatus
-from aaiclick.store.workers import worker_state
+from aaiclick.store.engine import queries, queue
+from aaiclick.store.engine.workers import worker_state
+from aaiclick.store.enums import DEFAULT_ORG_ID, WorkerStatus
+from aaiclick.store.tenancy.orgs import ClaimLimits
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-DEPTHS = ("ready", "scheduled", "blocked", "held", "running")
-LIMITS = ("max_running", "rate_per_second", "rate_burst", "weight")
-WORKER_NAMES = (
+DEPTH_FIELDS = ("ready", "scheduled", "blocked", "held", "running")
+LIMIT_FIELDS = ("max_running", "rate_per_second", "rate_burst", "weight")
+WORKER_FIELDS = (
     "id", "status", "hostname", "pid", "queues", "pool_size", "is_leader", "version", "started_at", "last_heartbeat",
     "drain_requested_at", "stopped_at", "tasks_completed", "tasks_failed",
 )  # fmt: skip
@@ -38,97 +40,95 @@ def queues() -> None:
     """Show, limit, pause and resume queues."""
 
 
-@queues.command()
+@queues.command("ls")
 @every_org_option
 @output_option
-def ls(org: str | None, output: str) -> None:
-    """List queues with what waits in them and why."""
+def list_queues(org: str | None, output: str) -> None:
+    """List queues with the number of tasks per state."""
 
-    async def work(connection: Connection) -> list[Row]:
-        org_id = None if org is None else await org_id_of(connection, org)
-        found = await reads.queue_depths(connection, org_id)
-        return [dict(each) | {"name": each["queue"], "weight": each["weight"] or 1} for each in found]
+    async def list_local(connection: Connection) -> list[Row]:
+        org_id = None if org is None else await find_org_id(connection, org)
+        depth_rows = await queries.load_queue_depths(connection, org_id)
+        return [dict(row) | {"name": row["queue"], "weight": row["weight"] or 1} for row in depth_rows]
 
-    def ask(client: Client) -> list[Row]:
-        own = remote.own_org(client, org)
-        return [each | {"org": own} for each in remote.rows(client.queues())]
+    def list_remote(client: Client) -> list[Row]:
+        own_slug = remote.find_own_org(client, org)
+        return [row | {"org": own_slug} for row in remote.parse_rows(client.queues())]
 
-    nothing = "Nothing waits or runs in any queue, and none has settings of its own."
-    print_rows(reach(work, ask), output, _line, _facts, nothing=nothing)
+    empty_message = "No queues with tasks or settings found."
+    print_rows(
+        call_local_or_remote(list_local, list_remote), output, _table_row, _json_record, empty_message=empty_message
+    )
 
 
 @queues.command("set")
 @click.argument("name")
 @limit_options
 @org_option
-def limit(name: str, limits: Limits, org: str) -> None:
-    """Give a queue its share and its limits; what is left out is lifted."""
-
-    do(
-        org,
-        "queue.limit",
-        name,
-        lambda connection, name, org_id: control.set_queue(connection, name, limits, org_id),
-        lambda client: client.limit_queue(name, **given(limits)),
-        given(limits),
+def set_queue_limits(name: str, limits: ClaimLimits, org: str) -> None:
+    """Set the weight and limits of a queue; limits that are not given are removed."""
+    with open_operations(org) as operations:
+        operations.set_queue_limits(name, LimitsRequest(**limits_body(limits)))
+    print_message(
+        f"Queue {name!r} has " + ", ".join(f"{option} {value}" for option, value in limits_body(limits).items()) + "."
     )
-    note(f"Queue {name!r} has " + ", ".join(f"{what} {value}" for what, value in given(limits).items()) + ".")
 
 
-@queues.command()
+@queues.command("pause")
 @click.argument("name")
 @org_option
-def pause(name: str, org: str) -> None:
-    """Let nothing more of a queue begin."""
+def pause_queue(name: str, org: str) -> None:
+    """Pause a queue: no further tasks start."""
+    with open_operations(org) as operations:
+        operations.pause_queue(name)
+    print_message(f"Queue {name!r} paused. Resume it with: aaiclick queues resume {name}")
 
-    do(org, "queue.pause", name, control.pause_queue, lambda client: client.pause_queue(name))
-    note(f"Queue {name!r} is paused: aaiclick queues resume {name}")
 
-
-@queues.command()
+@queues.command("resume")
 @click.argument("name")
 @org_option
-def resume(name: str, org: str) -> None:
-    """Let a paused queue go on."""
-
-    do(org, "queue.resume", name, control.resume_queue, lambda client: client.resume_queue(name))
-    note(f"Queue {name!r} goes on.")
-
-
-def _facts(row: Row) -> Row:
-    return named(row, ("org", "name", *DEPTHS, *LIMITS, "paused_at"))
+def resume_queue(name: str, org: str) -> None:
+    """Resume a paused queue."""
+    with open_operations(org) as operations:
+        operations.resume_queue(name)
+    print_message(f"Queue {name!r} resumed.")
 
 
-def _line(row: Row) -> Row:
-    figures = {name: row[name] for name in (*DEPTHS, *LIMITS)}
-    return {"org": row["org"], "queue": row["name"], **figures, "paused": moment(row["paused_at"])}
+def _json_record(row: Row) -> Row:
+    return select_fields(row, ("org", "name", *DEPTH_FIELDS, *LIMIT_FIELDS, "paused_at"))
+
+
+def _table_row(row: Row) -> Row:
+    values = {name: row[name] for name in (*DEPTH_FIELDS, *LIMIT_FIELDS)}
+    return {"org": row["org"], "queue": row["name"], **values, "paused": format_time(row["paused_at"])}
 
 
 @click.group()
 def workers() -> None:
-    """Show workers, and send them home."""
+    """List and drain workers."""
 
 
 @workers.command("ls")
-@click.option("--all", "everything", is_flag=True, help="Stopped ones too.")
+@click.option("--all", "everything", is_flag=True, help="Include stopped workers.")
 @output_option
 def list_workers(everything: bool, output: str) -> None:
     """List worker processes."""
 
-    async def work(connection: Connection) -> list[Row]:
-        found = await queue.list_workers(connection)
-        return [asdict(worker) for worker in found if everything or worker.status != WorkerStatus.STOPPED]
+    async def list_local(connection: Connection) -> list[Row]:
+        worker_list = await queue.list_workers(connection)
+        return [asdict(worker) for worker in worker_list if everything or worker.status != WorkerStatus.STOPPED]
 
-    rows = reach(work, lambda client: remote.rows(client.workers(stopped=everything)))
-    nothing = "There are no workers: aaiclick worker start" + ("" if everything else ", or --all for stopped ones.")
-    print_rows(rows, output, _worker, _worker_facts, nothing=nothing)
-
-
-def _worker_facts(row: Row) -> Row:
-    return named(row, WORKER_NAMES)
+    rows = call_local_or_remote(list_local, lambda client: remote.parse_rows(client.workers(stopped=everything)))
+    hint = "" if everything else " Stopped workers are listed with --all."
+    empty_message = f"No workers found. Start one with: aaiclick worker start.{hint}"
+    print_rows(rows, output, _worker_row, _worker_json, empty_message=empty_message)
 
 
-def _worker(row: Row) -> Row:
+def _worker_json(row: Row) -> Row:
+    return select_fields(row, WORKER_FIELDS)
+
+
+def _worker_row(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "status": worker_state(
@@ -137,22 +137,22 @@ def _worker(row: Row) -> Row:
         "host": row["hostname"],
         "pid": row["pid"],
         "slots": row["pool_size"],
-        "leads": "yes" if row["is_leader"] else "",
-        "drains": "yes" if row["drain_requested_at"] and not row["stopped_at"] else "",
-        "heartbeat": moment(row["last_heartbeat"]),
+        "leader": "yes" if row["is_leader"] else "",
+        "draining": "yes" if row["drain_requested_at"] and not row["stopped_at"] else "",
+        "heartbeat": format_time(row["last_heartbeat"]),
         "version": row["version"],
     }
 
 
-@workers.command()
+@workers.command("drain")
 @click.argument("worker_id", type=ID)
-def drain(worker_id: int) -> None:
-    """Have a worker finish what it runs and end."""
+def drain_worker(worker_id: int) -> None:
+    """Drain a worker: it finishes its tasks, then stops."""
 
-    async def work(connection: Connection) -> None:
-        async with recorded(connection):
+    async def drain_local(connection: Connection) -> None:
+        async with audited_transaction(connection):
             await queue.drain_worker(connection, worker_id)
-            await note_deed(connection, DEFAULT_ORG_ID, "worker.drain", str(worker_id))
+            await write_audit(connection, DEFAULT_ORG_ID, "worker.drain", str(worker_id))
 
-    reach(work, lambda client: client.drain_worker(worker_id))
-    note(f"Worker {worker_id} finishes what it runs, then it ends.")
+    call_local_or_remote(drain_local, lambda client: client.drain_worker(worker_id))
+    print_message(f"Worker {worker_id} is draining. It finishes its tasks, then stops.")

@@ -1,4 +1,4 @@
-"""The same commands against a server: AAICLICK_SERVER and AAICLICK_API_KEY instead of databases."""
+"""Remote mode of commands: a server (AAICLICK_SERVER, AAICLICK_API_KEY) instead of the databases."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ import click
 from click.core import ParameterSource
 
 from aaiclick.cli.database import with_database
-from aaiclick.cli.output import Row, note
-from aaiclick.client import calls
+from aaiclick.cli.output import Row, print_message
+from aaiclick.client import requests
 from aaiclick.errors import AaiclickError, NotFoundError, SettingsError
 from aaiclick.settings import get_settings
-from aaiclick.store.words import DEFAULT_ORG_SLUG
+from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
     from aaiclick.client import AsyncClient, Client
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.2
-LINE_SECONDS = 5.0
-LOOKED_AT = 100
-"""Tasks among which one is sought that could run."""
+POLL_SECONDS = 0.2
+MESSAGE_SECONDS = 5.0
+MAX_PENDING = 100
+"""Pending tasks searched for one that could run."""
 
-COMMANDS = {"jobs": "jobs ls", "tasks": "tasks ls JOB", "workers": "workers ls", "orgs": "org ls"}
-"""What lists what a request of that name does."""
+LIST_COMMANDS = {"jobs": "jobs ls", "tasks": "tasks ls JOB", "workers": "workers ls", "orgs": "org ls"}
+"""Commands that list the same items as a request path."""
 
-_LISTED = re.compile(r"GET /v1/(" + "|".join(COMMANDS) + r") lists")
+_LIST_REMEDY = re.compile(r"GET /v1/(" + "|".join(LIST_COMMANDS) + r") lists")
 
-TIMES = ("first", "last", "last_heartbeat", "serving_since")
+TIME_FIELDS = ("first", "last", "last_heartbeat", "serving_since")
 
 
-def reach(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client], T]) -> T:
-    """Ask the server if one is named, else the database."""
+def call_local_or_remote(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client], T]) -> T:
+    """Call the server if AAICLICK_SERVER is set, else the database."""
     if not is_remote():
         return with_database(local)
-    with open_client() as client, in_words_of_commands():
+    with open_client() as client, translate_remedies():
         return remote(client)
 
 
 @contextmanager
-def in_words_of_commands() -> Generator[None]:
-    """A server's remedies speak of requests."""
+def translate_remedies() -> Generator[None]:
+    """Replace HTTP requests in the server's remedies with commands."""
     try:
         yield
     except AaiclickError as error:
-        error.remedy = _LISTED.sub(lambda found: f"'aaiclick {COMMANDS[found[1]]}' lists", error.remedy)
+        error.remedy = _LIST_REMEDY.sub(lambda match: f"'aaiclick {LIST_COMMANDS[match[1]]}' lists", error.remedy)
         if error.remedy.startswith("Send 'Authorization"):
             error.remedy = "Set AAICLICK_API_KEY to a key of that server."
         raise
 
 
 def open_client() -> Client:
-    """The server that AAICLICK_SERVER names."""
-    from aaiclick.client import Client  # heavy: only commands from afar need it
+    """Open a client of the server in AAICLICK_SERVER."""
+    from aaiclick.client import Client  # slow import, only needed in remote mode
 
     return Client()
 
@@ -72,102 +72,102 @@ def open_async_client() -> AsyncClient:
     return AsyncClient()
 
 
-def rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
-    """What the API lists, as the database has it: times are times and ids are numbers."""
-    return [row(item) for item in islice(items, limit)]
+def parse_rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
+    """Convert times and ids of API items to the types of the database."""
+    return [parse_row(item) for item in islice(items, limit)]
 
 
-def row(item: Row) -> Row:
-    return {name: _value(name, value) for name, value in item.items()}
+def parse_row(item: Row) -> Row:
+    return {name: _parse_value(name, value) for name, value in item.items()}
 
 
-def times(item: Row) -> Row:
-    """The same, with ids as they are: a user's subject may look like one of ours."""
-    return {name: value if name.endswith("id") else _value(name, value) for name, value in item.items()}
+def parse_times(item: Row) -> Row:
+    """Convert the times of an API item; ids stay strings, since a user's subject may look like an id."""
+    return {name: value if name.endswith("id") else _parse_value(name, value) for name, value in item.items()}
 
 
-def _value(name: str, value: Any) -> Any:
-    if isinstance(value, str) and (name.endswith("_at") or name in TIMES):
+def _parse_value(name: str, value: Any) -> object:
+    if isinstance(value, str) and (name.endswith("_at") or name in TIME_FIELDS):
         return datetime.fromisoformat(value)
     is_id = isinstance(value, str) and (name == "id" or name.endswith("_id")) and value.isdecimal()
     return int(value) if is_id else value
 
 
 def check_org(client: Client, slug: str) -> None:
-    """Refuse to take another organisation than the key's for the one that was meant."""
-    if is_meant(slug):
-        _insist_on(client, slug)
+    """Raise SettingsError if --org names another organisation than that of the API key."""
+    if is_explicit_org(slug):
+        _require_key_of_org(client, slug)
 
 
-def is_meant(slug: str) -> bool:
-    """Whether somebody named this organisation; else it is what the option stands at."""
+def is_explicit_org(slug: str) -> bool:
+    """Whether --org was given, rather than its default."""
     context = click.get_current_context(silent=True)
-    said = None if context is None else context.get_parameter_source("org")
-    return slug != DEFAULT_ORG_SLUG or said is ParameterSource.COMMANDLINE
+    source = None if context is None else context.get_parameter_source("org")
+    return slug != DEFAULT_ORG_SLUG or source is ParameterSource.COMMANDLINE
 
 
-def _insist_on(client: Client, slug: str) -> None:
-    if org_named(client, slug)["id"] != client.whoami()["org_id"]:
+def _require_key_of_org(client: Client, slug: str) -> None:
+    if find_org_by_slug(client, slug)["id"] != client.whoami()["org_id"]:
         raise SettingsError(
-            f"AAICLICK_API_KEY is not a key of the organisation {slug!r}.",
-            remedy="From afar the organisation is that of the key: use one of that organisation.",
+            f"AAICLICK_API_KEY is not a key of organisation {slug!r}.",
+            remedy="With a remote server the API key determines the organisation: use a key of that organisation.",
         )
 
 
-def of_org(client: Client, slug: str) -> Client:
-    """The same client, if its organisation is the one that was meant."""
+def checked_client(client: Client, slug: str) -> Client:
+    """Return the client if --org matches the organisation of its API key."""
     check_org(client, slug)
     return client
 
 
-def own_org(client: Client, meant: str | None) -> str:
-    """Slug of the key's organisation, which is the one that was meant if any was."""
-    if meant is not None:
-        _insist_on(client, meant)
-    return client.call(calls.get(calls.named("orgs", client.whoami()["org_id"])))["slug"]
+def find_own_org(client: Client, slug: str | None) -> str:
+    """Return the slug of the API key's organisation, after checking it against --org."""
+    if slug is not None:
+        _require_key_of_org(client, slug)
+    return client.call(requests.get(requests.build_path("orgs", client.whoami()["org_id"])))["slug"]
 
 
-def org_named(client: Client, slug: str) -> Row:
-    """An organisation that the key may see."""
-    return one_named(client.pages(calls.get("/v1/orgs")), slug, ("slug",), "org")
+def find_org_by_slug(client: Client, slug: str) -> Row:
+    """Find an organisation that the API key may see."""
+    return find_by_fields(client.pages(requests.get("/v1/orgs")), slug, ("slug",), "org")
 
 
-def one_named(items: Iterable[Row], wanted: str, names: Sequence[str], kind: str) -> Row:
-    """The one that is called so, by the first of these names that any has."""
-    found = list(items)
-    for name in names:
-        for each in found:
-            if each[name] == wanted:
-                return each
-    raise NotFoundError(f"There is no {kind} {wanted!r:.120}.", remedy=f"'aaiclick {kind} ls' lists them.")
+def find_by_fields(items: Iterable[Row], text: str, fields: Sequence[str], noun: str) -> Row:
+    """Return the item with the given text in the first field that matches any."""
+    candidates = list(items)
+    for name in fields:
+        for item in candidates:
+            if item[name] == text:
+                return item
+    raise NotFoundError(f"There is no {noun} {text!r:.120}.", remedy=f"'aaiclick {noun} ls' lists them.")
 
 
 def is_remote() -> bool:
     return get_settings().server is not None
 
 
-def watch(client: Client, job_id: int) -> Row:
-    """A job when it has ended; says why nothing of it runs, if that lasts, and again when the reason is another."""
-    said, looked = "", time.monotonic()
+def watch_job(client: Client, job_id: int) -> Row:
+    """Wait for a job to finish and return it; print why it waits whenever the reason changes."""
+    printed_reason, checked_at = "", time.monotonic()
     while True:
         job = client.get_job(job_id)
-        if job["status"] in calls.ENDED:
-            return row(job)
-        if time.monotonic() - looked >= LINE_SECONDS:
-            looked = time.monotonic()
-            words = _why_nothing_runs(client, job_id)
-            if words not in ("", said):
-                said = words
-                note(words)
-        time.sleep(LOOK_SECONDS)
+        if job["status"] in requests.ENDED:
+            return parse_row(job)
+        if time.monotonic() - checked_at >= MESSAGE_SECONDS:
+            checked_at = time.monotonic()
+            reason = _explain_waiting(client, job_id)
+            if reason not in ("", printed_reason):
+                printed_reason = reason
+                print_message(reason)
+        time.sleep(POLL_SECONDS)
 
 
-def _why_nothing_runs(client: Client, job_id: int) -> str:
-    """What the first task waits for that could run; '' if one runs."""
+def _explain_waiting(client: Client, job_id: int) -> str:
+    """Explain why the first runnable task waits; empty if a task is running."""
     for status in ("RUNNING", "CLAIMED"):
         if next(client.tasks(job_id, status=status, limit=1), None) is not None:
             return ""
-    pending = islice(client.tasks(job_id, status="PENDING", limit=LOOKED_AT), LOOKED_AT)
+    pending = islice(client.tasks(job_id, status="PENDING", limit=MAX_PENDING), MAX_PENDING)
     could_run = [task for task in pending if task["readiness"] in ("READY", "TIME", "HELD")]
     if not could_run:
         return ""
@@ -176,9 +176,9 @@ def _why_nothing_runs(client: Client, job_id: int) -> str:
     return f"{first['type']} waits: {reasons}"
 
 
-def refuse(what: str) -> NoReturn:
-    """For what only works where the databases are."""
+def refuse_remote(feature: str) -> NoReturn:
+    """Raise SettingsError for a feature that needs direct access to the databases."""
     raise SettingsError(
-        f"{what} needs the databases themselves, and AAICLICK_SERVER names a server instead.",
-        remedy="Unset AAICLICK_SERVER where the databases are.",
+        f"{feature} needs direct access to the databases, but AAICLICK_SERVER is set.",
+        remedy="Unset AAICLICK_SERVER on a machine with access to the databases.",
     )

@@ -1,4 +1,4 @@
-"""`aaiclick run`: submit a job and watch it to its end."""
+"""`aaiclick run`: submit a job and wait for it."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.graphs import graph_of
-from aaiclick.cli.jobs import find_job, job_facts, job_line
-from aaiclick.cli.output import Row, note, output_option, print_record
-from aaiclick.cli.watching import left, see_through
-from aaiclick.data.forms import annotations_of
+from aaiclick.cli.job_request import build_job_graph
+from aaiclick.cli.jobs import find_job, job_json, job_row
+from aaiclick.cli.output import Row, output_option, print_message, print_record
+from aaiclick.cli.watch import describe_unwatched, watch_job
+from aaiclick.data.io.annotations import annotations_of
 from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
-from aaiclick.store import reads
-from aaiclick.store.words import JobStatus
+from aaiclick.store.engine import queries
+from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
 
-RESULTS = 5
+MAX_RESULTS = 5
 
 
 @click.command()
 @click.argument("entrypoint")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument; VALUE is JSON or plain text.")
 @click.option("--name", default=None, help="Name of the job [default: the function's].")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Watch it to its end.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the job has finished.")
 @output_option
 def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, output: str) -> int:
     """Run a job: ENTRYPOINT is package.module.function, a @job, a @task or a plain function.
@@ -47,146 +47,151 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     """
     sys.path.insert(0, str(Path.cwd()))
     if remote.is_remote():
-        return _run_from_afar(entrypoint, dict(_argument(pair) for pair in pairs), name, wait, output)
-    job, results = asyncio.run(_run(entrypoint, dict(_argument(pair) for pair in pairs), name, wait))
-    return _print(job, results, output)
+        return _run_remote(entrypoint, dict(_parse_argument(pair) for pair in pairs), name, wait, output)
+    job, results = asyncio.run(_run_local(entrypoint, dict(_parse_argument(pair) for pair in pairs), name, wait))
+    return _print_result(job, results, output)
 
 
-def _print(job: Row, results: dict[str, str], output: str) -> int:
-    """How the job ended, what it came to, and the code to exit with."""
+def _print_result(job: Row, results: dict[str, str], output: str) -> int:
+    """Print the job and its results; return the exit code."""
     if output == "json":
-        values = {function: _value(words) for function, words in results.items()}
-        print_record(job_facts(job) | {"results": values}, output)
+        values = {function: _parse_result(text) for function, text in results.items()}
+        print_record(job_json(job) | {"results": values}, output)
     else:
-        print_record(job_line(job), output)
-        for function, words in results.items():
-            click.echo(f"{function}: {words}")
+        print_record(job_row(job), output)
+        for function, text in results.items():
+            click.echo(f"{function}: {text}")
     return EXIT_FAILED if job["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
 
 
-def _value(words: str) -> Any:
-    """What a result in words stands for, if JSON has it; else the words."""
+def _parse_result(text: str) -> object:
+    """Parse a result's text into a JSON value; return the text if that is not possible."""
     try:
-        value = ast.literal_eval(words)
+        value = ast.literal_eval(text)
         json.dumps(value)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return words
+        return text
     return value
 
 
-def _run_from_afar(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool, output: str) -> int:
-    """A @job that is importable here is sent as the graph that it builds; anything else by its name."""
-    module, attribute = _split(entrypoint)
+def _run_remote(entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool, output: str) -> int:
+    """Submit a locally importable @job as the graph it builds, anything else by its entry point."""
+    module, attribute = _split_entrypoint(entrypoint)
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except ImportError:  # the code is where the workers are
-        found = None
+        target = getattr(importlib.import_module(module), attribute, None)
+    except ImportError:  # the module is only on the workers
+        target = None
     with remote.open_client() as client:
-        if isinstance(found, JobFunction):
-            made = found  # pyright: ignore[reportUnknownVariableType]
-            graph = graph_of(_built(made, arguments, entrypoint))
-            job_id = client.create_job(name or made.name, **graph)
+        if isinstance(target, JobFunction):
+            job_function = target  # pyright: ignore[reportUnknownVariableType]
+            graph = build_job_graph(_build_tasks(job_function, arguments, entrypoint))
+            job_id = client.create_job(name or job_function.name, **graph)
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
-        note(f"Job {job_id} is submitted to {get_settings().server}.")
-        job = _watch_from_afar(client, job_id) if wait else remote.row(client.get_job(job_id))
-        results = {each["name"].rpartition(".")[2]: each["value"] for each in client.job_results(job_id)}
-    return _print(job, results, output)
+        print_message(f"Job {job_id} submitted to {get_settings().server}.")
+        job = _watch_remote(client, job_id) if wait else remote.parse_row(client.get_job(job_id))
+        results = {result["name"].rpartition(".")[2]: result["value"] for result in client.job_results(job_id)}
+    return _print_result(job, results, output)
 
 
-def _watch_from_afar(client: Client, job_id: int) -> Row:
-    """The job when it has ended; who does not wait for that is told what becomes of it."""
+def _watch_remote(client: Client, job_id: int) -> Row:
+    """Wait for the job and return it; on Ctrl-C, print how to follow or cancel it."""
     try:
-        return remote.watch(client, job_id)
+        return remote.watch_job(client, job_id)
     except KeyboardInterrupt:
-        note(left(job_id, worked_on=not _lacks_a_worker(client, job_id)))
+        print_message(describe_unwatched(job_id, has_worker=not _lacks_worker(client, job_id)))
         raise
 
 
-def _lacks_a_worker(client: Client, job_id: int) -> bool:
+def _lacks_worker(client: Client, job_id: int) -> bool:
     try:
         first = next(client.tasks(job_id, status="PENDING", limit=1), None)
         reasons = [] if first is None else client.why(int(first["id"]))
     except AaiclickError:
-        return False  # nobody can tell
+        return False  # unknown
     return any(reason["code"] == "no_worker" for reason in reasons)
 
 
-async def _run(entrypoint: str, arguments: dict[str, Any], name: str | None, wait: bool) -> tuple[Row, dict[str, str]]:
+async def _run_local(
+    entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool
+) -> tuple[Row, dict[str, str]]:
     async with OrchContext() as context:
-        job = await _submit(entrypoint, arguments, name)
-        note(f"Job {job.id} ({job.name}) is submitted.")
+        job = await _submit_job(entrypoint, arguments, name)
+        print_message(f"Job {job.id} ({job.name}) submitted.")
         if wait:
-            await see_through(context, job.id)
+            await watch_job(context, job.id)
         async with context.connection() as connection:
             row = dict(await find_job(connection, job.id))
-        return row, await _results(context, job.id) if wait else {}
+        return row, await _load_results(context, job.id) if wait else {}
 
 
-async def _results(context: OrchContext, job_id: int) -> dict[str, str]:
-    """What the job came to, by the functions that nothing waits for."""
+async def _load_results(context: OrchContext, job_id: int) -> dict[str, str]:
+    """Load the results of the job's final tasks, by function name."""
     async with context.connection() as connection:
-        rows = await reads.job_results(connection, job_id, RESULTS)
+        rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
     if not rows:
         return {}
-    from aaiclick.data.shown import show  # heavy: only what has a result needs it
+    from aaiclick.data.preview import preview_result  # slow import, only needed for results
 
-    target = await asyncio.to_thread(find_clickhouse, get_settings())
-    return {row["name"].rpartition(".")[2]: await show(json.loads(row["result"]), target) for row in rows}
+    endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
+    return {row["name"].rpartition(".")[2]: await preview_result(json.loads(row["result"]), endpoint) for row in rows}
 
 
-async def _submit(entrypoint: str, arguments: dict[str, Any], name: str | None) -> Job:
-    module, attribute = _split(entrypoint)
+async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None) -> Job:
+    module, attribute = _split_entrypoint(entrypoint)
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        target = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise EntrypointError(
-            f"{entrypoint!r} cannot be imported: {error}.", remedy="Run this where the module is, or install it."
+            f"{entrypoint!r} cannot be imported: {error}.",
+            remedy="Run the command in the directory of the module, or install it.",
         ) from None
-    if isinstance(found, JobFunction):
-        made = found  # pyright: ignore[reportUnknownVariableType]
-        return await create_job(name or made.name, _built(made, arguments, entrypoint))
+    if isinstance(target, JobFunction):
+        job_function = target  # pyright: ignore[reportUnknownVariableType]
+        return await create_job(name or job_function.name, _build_tasks(job_function, arguments, entrypoint))
     return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
 
 
-def _split(entrypoint: str) -> tuple[str, str]:
+def _split_entrypoint(entrypoint: str) -> tuple[str, str]:
     module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
     if not module:
         raise EntrypointError(
-            f"{entrypoint!r} names a module at most.", remedy=f"Say which function of it: {entrypoint}.FUNCTION"
+            f"{entrypoint!r} has no function name.", remedy=f"Add the function: {entrypoint}.FUNCTION"
         )
     return module, attribute
 
 
-def _built(made: JobFunction[...], arguments: dict[str, Any], entrypoint: str) -> list[Node]:
-    """The tasks of a @job, if it takes these arguments."""
+def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], entrypoint: str) -> list[Node]:
+    """Build the tasks of a @job; raises SubmitError if the arguments do not match its signature."""
     try:
-        inspect.signature(made.function).bind(**arguments)
+        inspect.signature(job_function.function).bind(**arguments)
     except TypeError as error:
         raise SubmitError(
-            f"{entrypoint} cannot be called so: {error}.",
-            remedy=f"It is {made.name}{inspect.signature(made.function)}; give --arg NAME=VALUE.",
+            f"Invalid arguments for {entrypoint}: {error}.",
+            remedy=f"Signature: {job_function.name}{inspect.signature(job_function.function)}; use --arg NAME=VALUE.",
         ) from None
-    _check_types(made.function, arguments, entrypoint)
-    return made.build(**arguments)
+    _check_types(job_function.function, arguments, entrypoint)
+    return job_function.build(**arguments)
 
 
-PLAIN: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}
+PLAIN_TYPES: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}
 
 
-def _check_types(function: Any, arguments: dict[str, Any], entrypoint: str) -> None:
-    """A mistyped argument is told of before anything runs, where the annotation is a plain type."""
+def _check_types(function: object, arguments: dict[str, object], entrypoint: str) -> None:
+    """Check arguments against annotations of plain types before anything runs."""
     annotations = annotations_of(function)
     for name, value in arguments.items():
-        wanted = PLAIN.get(annotations.get(name))
-        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
+        expected_types = PLAIN_TYPES.get(annotations.get(name))
+        if expected_types and (
+            not isinstance(value, expected_types) or (isinstance(value, bool) and bool not in expected_types)
+        ):
             raise SubmitError(
-                f"{entrypoint} takes {name!r} as {annotations[name].__name__}, and was given {value!r:.60}.",
-                remedy=f"Give --arg {name}=VALUE; VALUE is JSON.",
+                f"{entrypoint} expects {name!r} as {annotations[name].__name__}, got {value!r:.60}.",
+                remedy=f"Use --arg {name}=VALUE; VALUE is JSON.",
             )
 
 
-def _argument(pair: str) -> tuple[str, Any]:
+def _parse_argument(pair: str) -> tuple[str, object]:
     name, equals, text = pair.partition("=")
     if not equals or not name.isidentifier():
         raise click.UsageError(f"--arg {pair!r}: write NAME=VALUE.")

@@ -1,4 +1,4 @@
-"""`aaiclick server`: the HTTP API in the foreground."""
+"""`aaiclick server`: run the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from socket import socket
 
 import click
 
-from aaiclick.cli.output import note
+from aaiclick.cli.output import print_message
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_postgres
-from aaiclick.server.address import open_socket, url_of
+from aaiclick.server.listen_address import open_socket, socket_url
 from aaiclick.settings import Settings, get_settings
-from aaiclick.targets import PostgresTarget
 
 
 @click.group()
@@ -22,60 +22,67 @@ def server() -> None:
     """Serve the HTTP API."""
 
 
-@server.command()
-@click.option("--host", default=None, help="Address to listen at. [AAICLICK_SERVER_HOST]")
-@click.option("--port", type=click.IntRange(0, 65535), default=None, help="0: any free one. [AAICLICK_SERVER_PORT]")
-@click.option("--no-auth", is_flag=True, help="Let everybody on this machine do everything. Loopback only.")
-@click.option("--inherited", type=int, default=None, hidden=True, help="The socket that 'aaiclick up' opened.")
-def start(host: str | None, port: int | None, no_auth: bool, inherited: int | None) -> None:
+@server.command("start")
+@click.option("--host", default=None, help="Address to listen on [default: AAICLICK_SERVER_HOST].")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    help="Port to listen on; 0: any free port [default: AAICLICK_SERVER_PORT].",
+)
+@click.option("--no-auth", is_flag=True, help="Disable authentication. Loopback only.")
+@click.option(
+    "--inherited", type=int, default=None, hidden=True, help="File descriptor of the socket opened by 'aaiclick up'."
+)
+def start_server(host: str | None, port: int | None, no_auth: bool, inherited: int | None) -> None:
     """Serve the HTTP API until Ctrl-C."""
     settings = get_settings()
     if inherited is None:
-        chosen = settings.server_port if port is None else port
-        opened = open_socket(host or settings.server_host, chosen, auth=not no_auth)
+        chosen_port = settings.server_port if port is None else port
+        listener = open_socket(host or settings.server_host, chosen_port, auth=not no_auth)
     else:
-        opened = socket(fileno=inherited)
+        listener = socket(fileno=inherited)
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    with opened:
-        _run(settings, opened, auth=not no_auth)
+    with listener:
+        _run_server(settings, listener, auth=not no_auth)
 
 
-def _run(settings: Settings, opened: socket, *, auth: bool) -> None:
+def _run_server(settings: Settings, listener: socket, *, auth: bool) -> None:
     import uvloop
 
-    from aaiclick.server.run import log_to_stderr  # heavy: an address that cannot be used is said first
+    from aaiclick.server.serve import log_to_stderr  # slow import, after errors of the address
 
-    target = find_postgres(settings)
+    endpoint = find_postgres(settings)
     log_to_stderr()
-    uvloop.run(_serve(settings, target, opened, auth=auth))
+    uvloop.run(_prepare_and_serve(settings, endpoint, listener, auth=auth))
 
 
 def _end_with_parent() -> None:
-    """Our standard input is a pipe from `aaiclick up`: its end is the end of us, however that one ended."""
+    """Stop when standard input, a pipe from `aaiclick up`, is closed."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def _serve(settings: Settings, target: PostgresTarget, opened: socket, *, auth: bool) -> None:
-    from aaiclick.server.run import serve
-    from aaiclick.store.migrate import prepare
+async def _prepare_and_serve(settings: Settings, endpoint: PostgresEndpoint, listener: socket, *, auth: bool) -> None:
+    from aaiclick.server.serve import serve
+    from aaiclick.store.migrate import prepare_schema
 
-    await prepare(target, embedded=settings.postgres is None)
-    first = await first_key(target) if auth else None
+    await prepare_schema(endpoint, embedded=settings.postgres is None)
+    first = await create_first_admin_key(endpoint) if auth else None
     if first is not None:
-        note(f"The first admin key, shown this once: {first}")
-    note(f"aaiclick serves at {url_of(opened)}" + ("." if auth else " WITHOUT authentication."))
-    await serve(settings, target, opened, auth=auth)
+        print_message(f"First admin API key (shown only once): {first}")
+    print_message(f"aaiclick is listening on {socket_url(listener)}" + ("." if auth else " WITHOUT authentication."))
+    await serve(settings, endpoint, listener, auth=auth)
 
 
-async def first_key(target: PostgresTarget) -> str | None:
-    """An admin key, if there is no key yet."""
-    from aaiclick.store.engine import connect
-    from aaiclick.store.keys import create_first_key
+async def create_first_admin_key(endpoint: PostgresEndpoint) -> str | None:
+    """Create an admin API key if none exists."""
+    from aaiclick.store.connections import connect
+    from aaiclick.store.tenancy.api_keys import create_first_key
 
-    connection = await connect(target)
+    connection = await connect(endpoint)
     try:
-        made = await create_first_key(connection)
+        created = await create_first_key(connection)
     finally:
         await connection.close()
-    return None if made is None else made.text
+    return None if created is None else created.text

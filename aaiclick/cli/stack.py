@@ -1,4 +1,4 @@
-"""`aaiclick up`, `down` and `status`: the whole stack in the foreground, in the background, and what it does."""
+"""`aaiclick up`, `down` and `status`: start, stop and show the stack."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from aaiclick.cli.output import note, output_option, print_records
-from aaiclick.cli.single import Single
+from aaiclick.cli.output import output_option, print_message, print_records
+from aaiclick.cli.pidfile import PidFile
 from aaiclick.errors import StackError
 from aaiclick.local import stack_status, stop_stack
 from aaiclick.local.home import Home
@@ -20,110 +20,108 @@ from aaiclick.settings import Settings, get_settings
 
 
 @click.command()
-@click.option("--detach", is_flag=True, help="Return when the stack is up; 'aaiclick down' stops it.")
-@click.option("--background", is_flag=True, hidden=True, help="What --detach starts.")
+@click.option("--detach", is_flag=True, help="Run in the background; stop with 'aaiclick down'.")
+@click.option("--background", is_flag=True, hidden=True, help="Started by --detach.")
 def up(detach: bool, background: bool) -> None:
     """Start the whole stack and keep it running until Ctrl-C.
 
-    Embedded PostgreSQL and ClickHouse are started where no server is set, the schema is brought up to date, and the
-    HTTP API is served.
+    Starts embedded PostgreSQL and ClickHouse unless servers are configured, upgrades the schema, and serves the web UI
+    and HTTP API.
     """
-    settings = _settings("'up'")
+    settings = _local_settings("'up'")
     home = Home(settings.home)
     home.prepare()
     if detach:
-        _detach(home)
+        _start_detached(home)
         return
     if background and os.fork():
         os._exit(0)
-    with _single(home).be() as running:
+    with _pid_file(home).hold() as running:
         if running is not None:
-            note(f"aaiclick is up already (pid {running}).")
+            print_message(f"aaiclick is already running (pid {running}).")
             return
 
-        def told(url: str) -> None:
-            _single(home).write(server=url)
+        def write_url(url: str) -> None:
+            _pid_file(home).write_facts(server=url)
 
-        importlib.import_module("aaiclick.cli.foreground").stay_up(settings, background, told)
+        importlib.import_module("aaiclick.cli.up").run_stack(settings, background, write_url)
 
 
 @click.command()
 def down() -> None:
-    """Stop the embedded stack and whatever keeps it up."""
-    settings = _settings("'down'")
-    stopped_up = _single(Home(settings.home)).end()
-    users = _users(settings)
+    """Stop the embedded stack and 'aaiclick up'."""
+    settings = _local_settings("'down'")
+    stopped_up = _pid_file(Home(settings.home)).stop_process()
+    users = _stack_users(settings)
     stopped_stack = stop_stack(settings)
-    note("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
+    print_message("Stopped." if stopped_up or stopped_stack else "Nothing was running.")
     if users and stopped_stack:
         pids = ", ".join(map(str, users))
-        note(
-            f"Programs that use it, such as workers, still run: {pids}. They may start it again, and use it when it is."
-        )
-        note("End them before you copy files.")
+        print_message(f"Programs that use it, such as workers, are still running: {pids}. They may start it again.")
+        print_message("Stop them before copying files.")
 
 
 @click.command()
 @output_option
 def status(output: str) -> None:
-    """Show what runs and where. Starts nothing."""
+    """Show the state of the stack, without starting anything."""
     settings = get_settings()
     keeper = stack_status(settings)
-    facts = _single(Home(settings.home)).facts()
+    facts = _pid_file(Home(settings.home)).read_facts()
     pid = facts.get("pid")
-    records = [_line("up", "running" if pid else "stopped", pid, str(settings.home))]
+    records = [_status_row("up", "running" if pid else "stopped", pid, str(settings.home))]
     if "server" in facts:
-        records.append(_line("server", "running", None, facts["server"]))
+        records.append(_status_row("server", "running", None, facts["server"]))
     if keeper is not None:
-        records.append(_line("keeper", "running", keeper["pid"], f"users: {keeper['leases']}"))
-    for name, target in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):
-        if target is None:
-            records.append(_embedded_line(name, keeper))
+        records.append(_status_row("keeper", "running", keeper["pid"], f"users: {keeper['connections']}"))
+    for name, endpoint in (("postgres", settings.postgres), ("clickhouse", settings.clickhouse)):
+        if endpoint is None:
+            records.append(_embedded_row(name, keeper))
         else:
-            found = importlib.import_module("aaiclick.cli.doctor").reach(target)
-            records.append(_line(name, found.state, None, f"{found.detail} {found.remedy}".rstrip()))
+            result = importlib.import_module("aaiclick.cli.doctor").check_endpoint(endpoint)
+            records.append(_status_row(name, result.state, None, f"{result.detail} {result.remedy}".rstrip()))
     print_records(records, output)
 
 
-def _users(settings: Settings) -> list[int]:
-    """Programs that hold the stack up; none if there is no telling."""
+def _stack_users(settings: Settings) -> list[int]:
+    """Return the pids of programs that use the stack; empty if unknown."""
     with contextlib.suppress(StackError):
         keeper = stack_status(settings)
         return [] if keeper is None else keeper["users"]
     return []
 
 
-def _settings(command: str) -> Settings:
-    """For a command that works where the stack is."""
+def _local_settings(command: str) -> Settings:
+    """Return the settings; raises SettingsError if AAICLICK_SERVER is set."""
     settings = get_settings()
     if settings.server is not None:
-        importlib.import_module("aaiclick.cli.remote").refuse(command)
+        importlib.import_module("aaiclick.cli.remote").refuse_remote(command)
     return settings
 
 
-def _single(home: Home) -> Single:
-    return Single(home.path / "up.lock")
+def _pid_file(home: Home) -> PidFile:
+    return PidFile(home.path / "up.lock")
 
 
-def _detach(home: Home) -> None:
-    """Run `aaiclick up` in the background and pass on what it says until it leaves our standard error."""
+def _start_detached(home: Home) -> None:
+    """Run `aaiclick up` in the background and forward its messages until it closes standard error."""
     command = [sys.executable, "-m", "aaiclick", "up", "--background"]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/", start_new_session=True, text=True
     ) as process:
-        said = process.communicate()[1].strip()
-    if _single(home).pid() is None:
-        raise StackError(said.removeprefix("error: ") or "'aaiclick up' ended at once.", remedy=f"See {home.logs}.")
-    note(said)
+        output = process.communicate()[1].strip()
+    if _pid_file(home).read_pid() is None:
+        raise StackError(output.removeprefix("error: ") or "'aaiclick up' exited.", remedy=f"See {home.logs}.")
+    print_message(output)
 
 
-def _line(name: str, state: str, pid: int | None, where: str) -> dict[str, Any]:
+def _status_row(name: str, state: str, pid: int | None, where: str) -> dict[str, Any]:
     return {"name": name, "state": state, "pid": pid, "where": where}
 
 
-def _embedded_line(name: str, keeper: dict[str, Any] | None) -> dict[str, Any]:
+def _embedded_row(name: str, keeper: dict[str, Any] | None) -> dict[str, Any]:
     server = keeper["servers"].get(name) if keeper else None
     if server is None:
-        return _line(name, "stopped", None, "embedded")
+        return _status_row(name, "stopped", None, "embedded")
     restarts = f", restarts: {server['restarts']}" if server["restarts"] else ""
-    return _line(name, server["state"], server["pid"], f"embedded{restarts}, log {server['log']}")
+    return _status_row(name, server["state"], server["pid"], f"embedded{restarts}, log {server['log']}")

@@ -1,4 +1,4 @@
-"""`aaiclick user`: people whom an identity provider knows."""
+"""`aaiclick user`: manage users of an identity provider."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.cli import remote
-from aaiclick.cli.database import moment, org_id_of
-from aaiclick.cli.deeds import note_deed, recorded
-from aaiclick.cli.key import org_option
-from aaiclick.cli.kinds import NAME, Words
-from aaiclick.cli.org import EVERYTHING
-from aaiclick.cli.output import Row, named, note, output_option, print_row, print_rows
-from aaiclick.cli.remote import reach
-from aaiclick.client import calls
-from aaiclick.client.calls import Call
-from aaiclick.store import users
-from aaiclick.store.users import PLATFORM_ROLES
+from aaiclick.cli.api_keys import org_option
+from aaiclick.cli.audit import audited_transaction, write_audit
+from aaiclick.cli.database import find_org_id, format_time
+from aaiclick.cli.org import NO_LIMIT
+from aaiclick.cli.output import Row, output_option, print_message, print_row, print_rows, select_fields
+from aaiclick.cli.param_types import NAME, BoundedText
+from aaiclick.cli.remote import call_local_or_remote
+from aaiclick.client import requests
+from aaiclick.client.requests import ApiRequest
+from aaiclick.store.tenancy import users
+from aaiclick.store.tenancy.users import PLATFORM_ROLES
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 
 @click.group()
@@ -29,121 +29,133 @@ def user() -> None:
     """Add, list, change and remove users."""
 
 
-@user.command()
-@click.argument("subject", type=Words(500))
+@user.command("create")
+@click.argument("subject", type=BoundedText(500))
 @click.option("--role", type=click.Choice(PLATFORM_ROLES), default="reader", show_default=True,
-              help="What it may do in the organisation.")  # fmt: skip
-@click.option("--email", type=NAME, default=None, help="Its e-mail address, as lists show it.")
+              help="Role in the organisation.")  # fmt: skip
+@click.option("--email", type=NAME, default=None, help="E-mail address, for display.")
 @org_option
 @output_option
-def create(subject: str, role: str, email: str | None, org: str, output: str) -> None:
-    """Add a user: SUBJECT is what the identity provider's tokens call it."""
+def create_user(subject: str, role: str, email: str | None, org: str, output: str) -> None:
+    """Add a user. SUBJECT is the subject in the identity provider's tokens."""
 
-    async def work(connection: Connection) -> Row:
-        org_id = await org_id_of(connection, org)
-        async with recorded(connection):
-            made = await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
-            await note_deed(connection, org_id, "user.create", str(made["id"]), {"role": role})
-        return dict(made)
+    async def create_local(connection: Connection) -> Row:
+        org_id = await find_org_id(connection, org)
+        async with audited_transaction(connection):
+            created = await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
+            await write_audit(connection, org_id, "user.create", str(created["id"]), {"role": role})
+        return dict(created)
 
-    def ask(client: Client) -> Row:
+    def create_remote(client: Client) -> Row:
         remote.check_org(client, org)
-        return remote.times(
-            client.call(calls.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
+        return remote.parse_times(
+            client.call(requests.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
         )
 
-    print_row(reach(work, ask), output, _line, _facts)
+    print_row(call_local_or_remote(create_local, create_remote), output, _table_row, _json_record)
 
 
-@user.command()
+@user.command("ls")
 @org_option
 @output_option
-def ls(org: str, output: str) -> None:
+def list_users(org: str, output: str) -> None:
     """List users."""
 
-    async def work(connection: Connection) -> list[Row]:
-        rows = await users.list_users(connection, await org_id_of(connection, org), limit=EVERYTHING)
+    async def list_local(connection: Connection) -> list[Row]:
+        rows = await users.list_users(connection, await find_org_id(connection, org), limit=NO_LIMIT)
         return [dict(row) for row in rows]
 
-    def ask(client: Client) -> list[Row]:
+    def list_remote(client: Client) -> list[Row]:
         remote.check_org(client, org)
-        return [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
+        return [remote.parse_times(item) for item in client.pages(requests.get("/v1/users"))]
 
-    print_rows(reach(work, ask), output, _line, _facts, nothing="There are no users.")
+    print_rows(
+        call_local_or_remote(list_local, list_remote),
+        output,
+        _table_row,
+        _json_record,
+        empty_message="No users found.",
+    )
 
 
 @user.command("set")
 @click.argument("user")
-@click.option("--role", type=click.Choice(PLATFORM_ROLES), default=None, help="What it may do [default: as before].")
-@click.option("--email", type=Words(may_be_empty=True), default=None,
-              help="Its e-mail address, '' for none [default: as before].")  # fmt: skip
-@click.option("--disabled/--enabled", default=None, help="Whether it and its keys open nothing [default: as before].")
+@click.option(
+    "--role", type=click.Choice(PLATFORM_ROLES), default=None, help="Role in the organisation [default: unchanged]."
+)
+@click.option("--email", type=BoundedText(allow_empty=True), default=None,
+              help="E-mail address, '' for none [default: unchanged].")  # fmt: skip
+@click.option(
+    "--disabled/--enabled", default=None, help="Disable or enable the user and its API keys [default: unchanged]."
+)
 @org_option
 @output_option
-def change(user: str, role: str | None, email: str | None, disabled: bool | None, org: str, output: str) -> None:
+def update_user(user: str, role: str | None, email: str | None, disabled: bool | None, org: str, output: str) -> None:
     """Change a user, by its subject or id."""
 
-    def wanted(before: Row) -> Row:
+    def build_update(current: Row) -> Row:
         return {
-            "email": before["email"] if email is None else email or None,
-            "role": role or before["role"],
-            "disabled": before["disabled_at"] is not None if disabled is None else disabled,
+            "email": current["email"] if email is None else email or None,
+            "role": role or current["role"],
+            "disabled": current["disabled_at"] is not None if disabled is None else disabled,
         }
 
-    async def work(connection: Connection) -> Row:
-        org_id = await org_id_of(connection, org)
-        async with recorded(connection):
-            found = dict(await users.user_named(connection, org_id, user))
-            after = wanted(found)
-            changed = await users.change_user(connection, org_id, found["id"], **after)
-            detail = {name: after[name] for name in ("role", "disabled")}
-            await note_deed(connection, org_id, "user.change", str(found["id"]), detail)
+    async def update_local(connection: Connection) -> Row:
+        org_id = await find_org_id(connection, org)
+        async with audited_transaction(connection):
+            user_row = dict(await users.get_user_by_name(connection, org_id, user))
+            update = build_update(user_row)
+            changed = await users.update_user(connection, org_id, user_row["id"], **update)
+            detail = {name: update[name] for name in ("role", "disabled")}
+            await write_audit(connection, org_id, "user.change", str(user_row["id"]), detail)
         return dict(changed)
 
-    def ask(client: Client) -> Row:
-        found = user_from_afar(client, org, user)
-        return remote.times(client.call(Call("PUT", calls.named("users", found["id"]), body=wanted(found))))
+    def update_remote(client: Client) -> Row:
+        user_row = find_user_remote(client, org, user)
+        return remote.parse_times(
+            client.call(ApiRequest("PUT", requests.build_path("users", user_row["id"]), body=build_update(user_row)))
+        )
 
-    print_row(reach(work, ask), output, _line, _facts)
+    print_row(call_local_or_remote(update_local, update_remote), output, _table_row, _json_record)
 
 
-@user.command()
+@user.command("rm")
 @click.argument("user")
 @org_option
-def rm(user: str, org: str) -> None:
-    """Remove a user, by its subject or id, with its keys and memberships."""
+def remove_user(user: str, org: str) -> None:
+    """Remove a user, by its subject or id, with its API keys and memberships."""
 
-    async def work(connection: Connection) -> None:
-        org_id = await org_id_of(connection, org)
-        async with recorded(connection):
-            found = await users.user_named(connection, org_id, user)
-            await users.delete_user(connection, org_id, found["id"])
-            await note_deed(connection, org_id, "user.delete", str(found["id"]))
+    async def remove_local(connection: Connection) -> None:
+        org_id = await find_org_id(connection, org)
+        async with audited_transaction(connection):
+            user_row = await users.get_user_by_name(connection, org_id, user)
+            await users.delete_user(connection, org_id, user_row["id"])
+            await write_audit(connection, org_id, "user.delete", str(user_row["id"]))
 
-    def ask(client: Client) -> None:
-        client.call(Call("DELETE", calls.named("users", user_from_afar(client, org, user)["id"])))
+    def remove_remote(client: Client) -> None:
+        client.call(ApiRequest("DELETE", requests.build_path("users", find_user_remote(client, org, user)["id"])))
 
-    reach(work, ask)
-    note(f"User {user} is removed.")
+    call_local_or_remote(remove_local, remove_remote)
+    print_message(f"User {user} removed.")
 
 
-def user_from_afar(client: Client, org: str, named: str) -> Row:
-    """A user by its subject or id."""
+def find_user_remote(client: Client, org: str, text: str) -> Row:
+    """Find a user by its subject or id."""
     remote.check_org(client, org)
-    people = [remote.times(each) for each in client.pages(calls.get("/v1/users"))]
-    return remote.one_named(people, named, ("external_id", "id"), "user")
+    org_users = [remote.parse_times(item) for item in client.pages(requests.get("/v1/users"))]
+    return remote.find_by_fields(org_users, text, ("external_id", "id"), "user")
 
 
-def _facts(row: Row) -> Row:
-    return named(row, ("id", "external_id", "email", "role", "created_at", "disabled_at"))
+def _json_record(row: Row) -> Row:
+    return select_fields(row, ("id", "external_id", "email", "role", "created_at", "disabled_at"))
 
 
-def _line(row: Row) -> Row:
+def _table_row(row: Row) -> Row:
     return {
         "id": str(row["id"]),
         "subject": row["external_id"],
         "email": row["email"],
         "role": row["role"],
-        "created": moment(row["created_at"]),
-        "disabled": moment(row["disabled_at"]),
+        "created": format_time(row["created_at"]),
+        "disabled": format_time(row["disabled_at"]),
     }

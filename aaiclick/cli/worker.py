@@ -13,18 +13,18 @@ from pathlib import Path
 
 import click
 
-from aaiclick.cli.kinds import Number
-from aaiclick.cli.output import note
+from aaiclick.cli.output import print_message
+from aaiclick.cli.param_types import Number
+from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
-from aaiclick.orchestration.structured import json_handler
-from aaiclick.orchestration.worker.orders import Duty, Setup
-from aaiclick.orchestration.worker.supervisor import Plan, Supervisor
-from aaiclick.scratch import scratch_directory
+from aaiclick.orchestration.json_logging import make_json_handler
+from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
+from aaiclick.orchestration.worker.supervisor import Supervisor, SupervisorConfig
 from aaiclick.settings import get_logs_dir, get_settings
-from aaiclick.store.dispatches import queue_of
-from aaiclick.store.migrate import prepare
-from aaiclick.targets import PostgresTarget, RuntimeTarget, ServerTarget
+from aaiclick.store.engine.dispatches import runtime_queue
+from aaiclick.store.migrate import prepare_schema
+from aaiclick.tempdirs import temporary_directory
 
 
 @click.group()
@@ -32,47 +32,55 @@ def worker() -> None:
     """Run tasks."""
 
 
-@worker.command()
-@click.option("--processes", type=click.IntRange(1, 256), default=None, help="Processes to run [default: one a core].")
+@worker.command("start")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), default=16, show_default=True, help="Tasks at once in each."
+    "--processes", type=click.IntRange(1, 256), default=None, help="Worker processes [default: one per core]."
 )
-@click.option("--queue", "queues", multiple=True, help="Queue to serve; may be given several times [default: all].")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), default=16, show_default=True, help="Concurrent tasks per process."
+)
+@click.option("--queue", "queues", multiple=True, help="Queue to serve; may be repeated [default: all].")
 @click.option(
     "--runtime", default=None, metavar="NAME[@ORG]",
-    help="Be a worker of this runtime: take its tasks alone, when a message of its queue (AAICLICK_RUNTIMES) says so.",
+    help="Serve only this runtime, and claim a task for each message of its SQS queue (AAICLICK_RUNTIMES).",
 )  # fmt: skip
 @click.option(
     "--import",
     "imports",
     multiple=True,
-    help="Module to import first, and whose functions and handlers may be tasks; may be given several times.",
+    help="Module to import at start; its functions and handlers may be tasks. May be repeated.",
 )
 @click.option(
     "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
-    help="Whether each task runs in a process of its own.",
+    help="Whether each task runs in a separate process.",
 )  # fmt: skip
 @click.option(
     "--memory-mb", type=click.IntRange(64), default=None,
-    help="Memory for the data of each process: a task that needs more fails, the others go on [default: no limit].",
+    help="Memory limit for the data of each process; a task that needs more fails [default: no limit].",
 )  # fmt: skip
-@click.option("--max-tasks", type=click.IntRange(1), default=None, help="End after that many tasks in each process.")
-@click.option("--drain", is_flag=True, help="End when there is nothing left to do.")
+@click.option("--max-tasks", type=click.IntRange(1), default=None, help="Stop each process after this number of tasks.")
+@click.option("--drain", is_flag=True, help="Stop when no task is left.")
 @click.option(
     "--stop-seconds", type=Number(0), default=30.0, show_default=True,
-    help="How long running tasks may take to finish when told to stop.",
+    help="Seconds that running tasks get to finish on shutdown.",
 )  # fmt: skip
 @click.option(
     "--grace-seconds", type=Number(0), default=5.0, show_default=True,
-    help="How long a task may take to end once it is told to, before its process is killed.",
+    help="Seconds that a cancelled task gets to stop before its process is killed.",
 )  # fmt: skip
-@click.option("--server", default=None, help="Server to work for instead of databases [default: AAICLICK_SERVER].")
-@click.option("--key", default=None, help="Key to that server; rather set AAICLICK_API_KEY, which others do not see.")
+@click.option(
+    "--server", default=None, help="URL of the server to use instead of the databases [default: AAICLICK_SERVER]."
+)
+@click.option(
+    "--key",
+    default=None,
+    help="API key of that server; prefer AAICLICK_API_KEY, which is not visible in the process list.",
+)
 @click.option(
     "--shared-logs", is_flag=True,
-    help="With a server: write logs to AAICLICK_LOG_DIR, which the server reads too, instead of sending them.",
+    help="With a server: write logs to AAICLICK_LOG_DIR, shared with the server, instead of uploading them.",
 )  # fmt: skip
-def start(
+def start_worker(
     processes: int | None,
     concurrency: int,
     queues: tuple[str, ...],
@@ -88,23 +96,23 @@ def start(
     key: str | None,
     shared_logs: bool,
 ) -> None:
-    """Run tasks until told to stop: Ctrl-C finishes what runs, a second one gives it back at once.
+    """Run tasks until stopped. Ctrl-C finishes running tasks; a second Ctrl-C releases them at once.
 
-    With --server or AAICLICK_SERVER it needs no database: the server hands it the work of the key's organisation.
+    With --server or AAICLICK_SERVER no database is needed: the server provides the tasks of the API key's organisation.
     """
     if get_settings().log_format == "json":
-        logging.getLogger().addHandler(json_handler(sys.stderr))
-    work = server_target(server, key)
+        logging.getLogger().addHandler(make_json_handler(sys.stderr))
+    work_endpoint = server_endpoint(server, key)
     called_by = None
     if runtime is not None:
         if queues:
-            raise click.UsageError("--runtime and --queue exclude each other: a runtime has a queue of its own.")
-        target = runtime_target(runtime)
-        queues, called_by = (queue_of(target.name),), target.place
-    sends_logs = work is not None and not shared_logs
-    with scratch_directory("aaiclick-logs-") if sends_logs else contextlib.nullcontext() as spool:
-        plan = make_plan(
-            work=work,
+            raise click.UsageError("--runtime cannot be combined with --queue: a runtime has its own queue.")
+        endpoint = runtime_endpoint(runtime)
+        queues, called_by = (runtime_queue(endpoint.name),), endpoint.address
+    sends_logs = work_endpoint is not None and not shared_logs
+    with temporary_directory("aaiclick-logs-") if sends_logs else contextlib.nullcontext() as spool:
+        supervisor_config = build_supervisor_config(
+            work=work_endpoint,
             spool=spool,
             processes=processes or os.cpu_count() or 1,
             concurrency=concurrency,
@@ -118,36 +126,34 @@ def start(
             stop_seconds=stop_seconds,
             grace_seconds=grace_seconds,
         )
-        asyncio.run(_run(plan))
+        asyncio.run(_run_supervisor(supervisor_config))
 
 
-def server_target(url: str | None, key: str | None) -> ServerTarget | None:
-    """The server to work for, if one is named."""
+def server_endpoint(url: str | None, key: str | None) -> ServerEndpoint | None:
+    """Return the server to work for, if one is configured."""
     settings = get_settings()
     url = url or settings.server
     if url is None:
         return None
     secret = key or (settings.api_key.get_secret_value() if settings.api_key else "")
-    return ServerTarget(url.rstrip("/"), secret)
+    return ServerEndpoint(url.rstrip("/"), secret)
 
 
-def runtime_target(text: str) -> RuntimeTarget:
-    """The runtime that a worker is to be of, by its name and that of its organisation."""
+def runtime_endpoint(text: str) -> RuntimeEndpoint:
+    """Find a runtime by NAME or NAME@ORG in AAICLICK_RUNTIMES."""
     name, _, org = text.partition("@")
     if name == "lambda":
-        raise click.UsageError("Functions of Lambda are not started here: docs/runtimes.md says how they are set up.")
-    for target in get_settings().runtimes:
-        if (target.name, target.org) == (name, org or None):
-            return target
-    raise SettingsError(
-        f"The runtime {text!r:.80} has no queue.", remedy=f"Set AAICLICK_RUNTIMES={text}=SQS_QUEUE_URL."
-    )
+        raise click.UsageError("Lambda functions are not started by this command; see docs/runtimes.md.")
+    for endpoint in get_settings().runtimes:
+        if (endpoint.name, endpoint.org) == (name, org or None):
+            return endpoint
+    raise SettingsError(f"Runtime {text!r:.80} has no queue.", remedy=f"Set AAICLICK_RUNTIMES={text}=SQS_QUEUE_URL.")
 
 
-def make_plan(
+def build_supervisor_config(
     *,
     processes: int,
-    work: ServerTarget | None = None,
+    work: ServerEndpoint | None = None,
     spool: Path | None = None,
     concurrency: int = 16,
     queues: tuple[str, ...] = (),
@@ -159,12 +165,12 @@ def make_plan(
     drain: bool = False,
     stop_seconds: float = 30.0,
     grace_seconds: float = 5.0,
-) -> Plan:
-    """A worker by the settings of this process, on the servers they name or the embedded ones."""
+) -> SupervisorConfig:
+    """Build the supervisor's configuration from the settings and options."""
     settings = get_settings()
     source, clickhouse = (work, None) if work is not None else find_both(settings)
     log_directory = spool or get_logs_dir(settings)
-    duty = Duty(
+    worker_config = WorkerConfig(
         worker_id=0,
         queues=queues,
         concurrency=concurrency,
@@ -175,40 +181,44 @@ def make_plan(
         isolate=isolate,
         max_tasks=max_tasks,
         drain=drain,
-        called_by=called_by,
+        wakeup_queue_url=called_by,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
     setup = Setup(
         source, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory, spool is not None
     )
-    return Plan(
-        processes, duty, setup, settings.worker_heartbeat_interval_seconds, stop_seconds, settings.runtimes,
+    return SupervisorConfig(
+        processes, worker_config, setup, settings.worker_heartbeat_interval_seconds, stop_seconds, settings.runtimes,
         settings.runtime_again_seconds,
     )  # fmt: skip
 
 
-async def _run(plan: Plan) -> None:
-    if isinstance(plan.setup.work, PostgresTarget):
-        await prepare(plan.setup.work, embedded=get_settings().postgres is None)
+async def _run_supervisor(config: SupervisorConfig) -> None:
+    if isinstance(config.setup.work, PostgresEndpoint):
+        await prepare_schema(config.setup.work, embedded=get_settings().postgres is None)
     else:
-        await check_server(plan.setup.work)
-    supervisor = Supervisor(plan)
+        await check_server(config.setup.work)
+    supervisor = Supervisor(config)
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(sign, _stop, supervisor)
-    note(
-        f"Worker of {plan.processes} processes with {plan.duty.concurrency} tasks at once, on "
-        f"{'queues ' + ', '.join(plan.duty.queues) if plan.duty.queues else 'all queues'} of {plan.setup.work}. "
-        "Ctrl-C stops it."
+        loop.add_signal_handler(sign, _handle_stop_signal, supervisor)
+    print_message(
+        f"Worker started: {config.processes} processes with {config.worker.concurrency} concurrent tasks each, "
+        f"{'queues ' + ', '.join(config.worker.queues) if config.worker.queues else 'all queues'} "
+        f"of {config.setup.work}. Press Ctrl-C to stop."
     )
     await supervisor.run()
 
 
-async def check_server(target: ServerTarget) -> None:
-    """Ask whether it is there and takes the key: once it works, a worker never gives up."""
-    await importlib.import_module("aaiclick.orchestration.transport.remote").check(target)
+async def check_server(endpoint: ServerEndpoint) -> None:
+    """Check that the server is reachable and accepts the key; later outages are retried without limit."""
+    await importlib.import_module("aaiclick.orchestration.gateway.http").check_server(endpoint)
 
 
-def _stop(supervisor: Supervisor) -> None:
-    note("Giving back what runs." if supervisor.stopping else "Finishing what runs. Once more to give it back at once.")
+def _handle_stop_signal(supervisor: Supervisor) -> None:
+    print_message(
+        "Releasing running tasks."
+        if supervisor.stopping
+        else "Finishing running tasks. Press Ctrl-C again to release them at once."
+    )
     supervisor.stop()

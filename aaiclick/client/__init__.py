@@ -1,10 +1,16 @@
-"""A small typed client of the HTTP API, synchronous and asynchronous.
+"""Python client of the HTTP API, synchronous and asynchronous.
 
     with Client("https://aaiclick.example.org", key="aai_…") as client:
         job_id = client.create_job("nightly", "myapp.steps.load", {"day": "2026-11-15"})
         job = client.wait_for_job(job_id)
 
-Errors are those of `aaiclick.errors`, by the code of the problem that the server answered.
+Errors are those of `aaiclick.errors`, chosen by the problem code of the response.
+
+- `sync_client`: `Client`: runs the asynchronous client on a background event loop
+- `async_client`: `AsyncClient`
+- `requests`: requests as data, and the errors of responses
+
+Next: aaiclick.server, which receives the requests.
 """
 
 from __future__ import annotations
@@ -13,16 +19,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aaiclick.client.asynchronous import AsyncClient
-    from aaiclick.client.synchronous import Client
+    from aaiclick.client.async_client import AsyncClient
+    from aaiclick.client.sync_client import Client
 
 __all__ = ["AsyncClient", "Client"]
 
-_PLACES = {"AsyncClient": "aaiclick.client.asynchronous", "Client": "aaiclick.client.synchronous"}
+_MODULES = {"AsyncClient": "aaiclick.client.async_client", "Client": "aaiclick.client.sync_client"}
 
 
 def __getattr__(name: str) -> Any:
-    """httpx takes half a second to load: commands that speak to a database do without it."""
-    if name not in _PLACES:
+    """Import the clients lazily: httpx takes half a second to load, and commands on a local database do not need it."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

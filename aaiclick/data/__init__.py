@@ -1,11 +1,33 @@
-"""Objects and Views: data in ClickHouse, worked with from Python.
+"""Objects and Views: lazy tables and columns in ClickHouse.
 
     async with DataContext():
         prices = await create_object_from_value({"item": ["pen", "ink"], "price": [2, 7]})
-        dear = prices.filter(col("price") > 3)
-        print(await dear.data())
+        expensive = prices.filter(col("price") > 3)
+        print(await expensive.data())
 
-Names are imported when they are first used: a program that only mentions this package pays nothing for Arrow and SQL.
+Names are imported lazily, so that importing the package does not load Arrow and sqlglot.
+
+From a value to a result:
+
+- `context`: DataContext: a ClickHouse connection that owns the Objects created in it
+- `create`: creates Objects from Python values, batches and queries; named Objects
+- `types`: ClickHouse data types: parsing, formatting and promotion
+- `io`: conversion of values, Arrow, files, URLs and S3, into ClickHouse and back
+- `object`: Object: lazy rows in ClickHouse
+- `view`: View: a range or filtered part of a table's rows, without a copy
+- `expressions`: expressions over columns
+- `table_methods`: methods of Object: select, filter, sort, group, join
+- `grouping`: GroupBy: rows grouped by keys, before aggregation
+- `stats`: summary statistics of an Object
+- `compile`: compiles a relation to a SELECT statement
+- `runtime`: ClickHouse client, execution of statements, tables of Objects
+- `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
+- `render`: rows as a rich table or an HTML table
+- `preview`: previews of task results
+- `sync`: synchronous version of this package, for notebooks and scripts
+- `errors`: errors of the data API
+
+Next: aaiclick.data.io for values, aaiclick.data.expressions for queries.
 """
 
 from __future__ import annotations
@@ -14,7 +36,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aaiclick.data.column import Column, array, case, coalesce, col, if_else, length, lit, row_index, row_number
     from aaiclick.data.context import DataContext, get_data_context
     from aaiclick.data.create import (
         create_object_from_query,
@@ -24,15 +45,38 @@ if TYPE_CHECKING:
         list_objects,
         open_object,
     )
+    from aaiclick.data.expressions.column import (
+        Column,
+        array,
+        case,
+        coalesce,
+        col,
+        if_else,
+        length,
+        lit,
+        row_index,
+        row_number,
+    )
     from aaiclick.data.grouping import GroupBy
-    from aaiclick.data.ingest import create_object_from_file
-    from aaiclick.data.lifecycle import LifecycleHandler, LocalLifecycleHandler
+    from aaiclick.data.io.ingest import create_object_from_file
+    from aaiclick.data.io.s3 import S3Access
     from aaiclick.data.object import Object
-    from aaiclick.data.s3 import S3Access
+    from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
     from aaiclick.data.view import View, is_reference, open_reference
 
-_HOMES = {
-    "column": ("Column", "array", "case", "coalesce", "col", "if_else", "length", "lit", "row_index", "row_number"),
+_EXPORTS = {
+    "expressions.column": (
+        "Column",
+        "array",
+        "case",
+        "coalesce",
+        "col",
+        "if_else",
+        "length",
+        "lit",
+        "row_index",
+        "row_number",
+    ),
     "context": ("DataContext", "get_data_context"),
     "create": (
         "create_object_from_query",
@@ -42,14 +86,14 @@ _HOMES = {
         "list_objects",
         "open_object",
     ),
-    "ingest": ("create_object_from_file",),
-    "lifecycle": ("LifecycleHandler", "LocalLifecycleHandler"),
+    "io.ingest": ("create_object_from_file",),
+    "runtime.lifecycle": ("LifecycleHandler", "LocalLifecycleHandler"),
     "object": ("Object",),
-    "s3": ("S3Access",),
+    "io.s3": ("S3Access",),
     "grouping": ("GroupBy",),
     "view": ("View", "is_reference", "open_reference"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_BY_NAME = {name: home for home, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "Column",
@@ -83,9 +127,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""DataContext: the connection to ClickHouse, and the life of the Objects made inside it."""
+"""DataContext: a ClickHouse connection that owns the Objects created in it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 from weakref import WeakSet
 
-from aaiclick.data.client import Client, connect, new_query_id
+from aaiclick.data.compile.relation_nodes import Relation, iter_scans
 from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, StaleObjectError
-from aaiclick.data.lifecycle import LifecycleHandler, LocalLifecycleHandler
-from aaiclick.data.relations import Relation, scans
-from aaiclick.data.tables import (
+from aaiclick.data.runtime.clickhouse_client import Client, connect, new_query_id
+from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
+from aaiclick.data.runtime.tables import (
     ENGINES,
     Columns,
     Shape,
@@ -25,20 +25,20 @@ from aaiclick.data.tables import (
     new_table_name,
     read_definition,
 )
+from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, SettingsError
-from aaiclick.local import clickhouse_target
-from aaiclick.targets import ClickHouseTarget
+from aaiclick.local import clickhouse_endpoint
 
 T = TypeVar("T")
 _current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", default=None)
-_unavailable: ContextVar[AaiclickError | None] = ContextVar("aaiclick_data_unavailable", default=None)
-_numbers = itertools.count(1)
+_unavailable_reason: ContextVar[AaiclickError | None] = ContextVar("aaiclick_data_unavailable", default=None)
+_context_numbers = itertools.count(1)
 
-DEFINITIONS = 1_000
-_definitions: dict[tuple[ClickHouseTarget, str], tuple[Columns, Shape]] = {}
-"""What temporary tables look like: the tasks of one process read the same ones again and again."""
+MAX_CACHED_DEFINITIONS = 1_000
+_definition_cache: dict[tuple[ClickHouseEndpoint, str], tuple[Columns, Shape]] = {}
+"""Cache of temporary tables' definitions, which never change; tasks of one process often read the same tables."""
 
-_DEFINITION = (
+_DESCRIBE_TABLE = (
     "SELECT name, type,"
     " (SELECT comment FROM system.tables WHERE database = currentDatabase() AND name = {t:String}) AS note"
     " FROM system.columns WHERE database = currentDatabase() AND table = {t:String} ORDER BY position"
@@ -46,18 +46,17 @@ _DEFINITION = (
 
 
 class DataContext:
-    """Everything done with Objects happens inside one: `async with DataContext() as data:`.
+    """Connection to ClickHouse for all work with Objects: `async with DataContext() as data:`.
 
-    `creds` says which ClickHouse (by default the one of the settings, or the embedded one), `engine` the table engine,
-    `lifecycle` who counts references; without one the context owns a `LocalLifecycleHandler`, which drops every table
-    nothing refers to any more, and all of them at the end. Contexts nest and run concurrently. `query_prefix` begins
-    the id of
-    every query, so that all queries of one piece of work can be found and killed.
+    `creds` is the server (default: the settings, or the embedded server), `engine` the table engine, `lifecycle` the
+    reference counter. Without `lifecycle` the context owns a `LocalLifecycleHandler`, which drops tables that are no
+    longer referenced, and all its tables on exit. Contexts may be nested and used concurrently. `query_prefix` starts
+    every query id, so that all queries of a task can be found and killed.
     """
 
     def __init__(
         self,
-        creds: ClickHouseTarget | None = None,
+        creds: ClickHouseEndpoint | None = None,
         engine: str | None = None,
         lifecycle: LifecycleHandler | None = None,
         *,
@@ -65,40 +64,38 @@ class DataContext:
         query_prefix: str = "aai",
     ) -> None:
         if engine is not None and engine not in ENGINES:
-            raise SettingsError(
-                f"Objects cannot live in the engine {engine!r}.", remedy=f"Use one of {', '.join(ENGINES)}."
-            )
-        self.name = name or f"DataContext #{next(_numbers)}"
+            raise SettingsError(f"Unsupported table engine {engine!r}.", remedy=f"Use one of {', '.join(ENGINES)}.")
+        self.name = name or f"DataContext #{next(_context_numbers)}"
         self.engine = engine or "MergeTree"
         self.query_prefix = query_prefix
         self._creds = creds
-        self._injected = lifecycle
+        self._given_lifecycle = lifecycle
         self._lifecycle: LifecycleHandler | None = None
         self._client: Client | None = None
-        self._tables: WeakSet[Table] | None = None  # made with the first table: most tasks have none
+        self._tables: WeakSet[Table] | None = None  # created with the first table: most tasks have none
         self._token: Token[DataContext | None] | None = None
         self._closed = False
-        self.fences: dict[tuple[str, str], list[int]] = {}
+        self.chunk_index: dict[tuple[str, str], list[int]] = {}
         self.append_locks: dict[str, asyncio.Lock] = {}
 
-    # --- life ----------------------------------------------------------------------------------------------------
+    # --- enter and exit ------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._client is not None or self._closed:
-            raise DataError(f"{self.name} was entered twice.", remedy="Make a new DataContext each time.")
-        self._creds = self._creds or await clickhouse_target()
+            raise DataError(f"{self.name} cannot be entered twice.", remedy="Make a new DataContext each time.")
+        self._creds = self._creds or await clickhouse_endpoint()
         client = await connect(self._creds)
-        if self._injected is None:
+        if self._given_lifecycle is None:
             self._lifecycle = LocalLifecycleHandler(self._creds)
             await self._lifecycle.start()
         else:
-            self._lifecycle = self._injected
+            self._lifecycle = self._given_lifecycle
         self._client = client
         self._token = _current.set(self)
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed = True
         if self._token is not None:
@@ -106,7 +103,7 @@ class DataContext:
             self._token = None
         for table in list(self._tables or ()):
             table.release()
-        if self._injected is None and self._lifecycle is not None:
+        if self._given_lifecycle is None and self._lifecycle is not None:
             await self._lifecycle.stop()
         self._client = None
 
@@ -115,7 +112,7 @@ class DataContext:
         return self._client is not None and not self._closed
 
     @property
-    def target(self) -> ClickHouseTarget:
+    def endpoint(self) -> ClickHouseEndpoint:
         if self._creds is None:
             raise NoContextError(f"{self.name} is not open yet.", remedy="Use it as `async with DataContext():`.")
         return self._creds
@@ -137,61 +134,61 @@ class DataContext:
     async def create_table(
         self, columns: Columns, shape: Shape, fill: Callable[[str], Awaitable[T]], counted: bool = True
     ) -> tuple[Table, T]:
-        """Create a table and fill it; if that fails or is cancelled, nothing of it stays."""
+        """Create a table and fill it; drop it again if that fails or is cancelled."""
         name = new_table_name()
         check_columns(columns)
         client, session = self.client, self.lifecycle.session
         await self.lifecycle.reserve(name)
         try:
-            await client.layout.create(name, columns, shape, self.engine, session, self.query_id())
+            await client.layout.create_table(name, columns, shape, self.engine, session, self.query_id())
             filled = await fill(name)
         except BaseException:
-            await asyncio.shield(self._discard(client, name))
+            await asyncio.shield(self._drop_table(client, name))
             raise
         if not counted:
-            # The handler would drop the table at zero: from here on its name, not a reference, keeps it.
+            # Named tables are not reference-counted: the handler would drop them at zero.
             return Table(name, columns, shape, self, counted=False), filled
-        return self._add(Table(name, columns, shape, self, counted=True)), filled
+        return self._track_table(Table(name, columns, shape, self, counted=True)), filled
 
-    async def _discard(self, client: Client, name: str) -> None:
+    async def _drop_table(self, client: Client, name: str) -> None:
         try:
-            await client.layout.drop(name, self.query_id())
+            await client.layout.drop_table(name, self.query_id())
         finally:
             self.lifecycle.decref(name)
 
     async def open_table(self, name: str) -> Table:
-        """A reference to a table that exists already, made here or elsewhere."""
-        known = next((each for each in self._tables or () if each.name == name), None)
-        if known is not None and known.counted:
-            return known
+        """Open an existing table and count a reference to it."""
+        table = next((open_table for open_table in self._tables or () if open_table.name == name), None)
+        if table is not None and table.counted:
+            return table
         columns, shape = await self.describe_table(name)
         counted = is_temporary(name)
         if counted:
             await self.lifecycle.hold(name)
-        return self._add(Table(name, columns, shape, self, counted=counted))
+        return self._track_table(Table(name, columns, shape, self, counted=counted))
 
-    def _add(self, table: Table) -> Table:
+    def _track_table(self, table: Table) -> Table:
         if self._tables is None:
             self._tables = WeakSet()
         self._tables.add(table)
         return table
 
     async def describe_table(self, name: str) -> tuple[Columns, Shape]:
-        """Columns and shape of an Object's table. Those of a temporary one never change: this process asks once."""
-        known = _definitions.get((self.target, name))
-        if known is not None:
-            return known
-        found = await self.client.read_text(_DEFINITION, {"t": name}, query_id=self.query_id())
-        rows: list[dict[str, str]] = found.to_pylist()
+        """Return the columns and shape of an Object's table; definitions of temporary tables are cached."""
+        cached = _definition_cache.get((self.endpoint, name))
+        if cached is not None:
+            return cached
+        result = await self.client.read_text(_DESCRIBE_TABLE, {"t": name}, query_id=self.query_id())
+        rows: list[dict[str, str]] = result.to_pylist()
         if not rows or not any(row["name"] == "aai_id" for row in rows):
             raise ObjectNotFoundError(
-                f"There is no Object {name!r} in {self.target}.", remedy="It was dropped, or lives on another server."
+                f"There is no Object {name!r} in {self.endpoint}.", remedy="It was dropped, or is on another server."
             )
         definition = read_definition(rows[0]["note"] or "", ((row["name"], row["type"]) for row in rows))
         if is_temporary(name) and definition[0]:
-            while len(_definitions) >= DEFINITIONS:
-                del _definitions[next(iter(_definitions))]
-            _definitions[self.target, name] = definition
+            while len(_definition_cache) >= MAX_CACHED_DEFINITIONS:
+                del _definition_cache[next(iter(_definition_cache))]
+            _definition_cache[self.endpoint, name] = definition
         return definition
 
     # --- queries -------------------------------------------------------------------------------------------------
@@ -199,44 +196,44 @@ class DataContext:
     def query_id(self) -> str:
         return new_query_id(self.query_prefix)
 
-    def check(self, relation: Relation) -> None:
-        """Refuse Objects whose context is closed, and Objects of another server."""
-        for scan in scans(relation):
+    def check_relation(self, relation: Relation) -> None:
+        """Raise if the relation reads Objects of a closed context or of another server."""
+        for scan in iter_scans(relation):
             context = scan.table.context
             if not context.is_open:
                 raise StaleObjectError(
-                    f"This Object came from {context.name}, which is closed; its table {scan.table.name} is gone.",
-                    remedy="Use it inside that context, or give the Object a name= to keep it.",
+                    f"This Object belongs to {context.name}, which is closed; its table {scan.table.name} was dropped.",
+                    remedy="Use it inside that context, or create the Object with name= to keep it.",
                 )
-            if context.target != self.target:
+            if context.endpoint != self.endpoint:
                 raise DataError(
-                    f"This Object lives in {context.target}, not in {self.target}.",
+                    f"This Object is stored in {context.endpoint}, not in {self.endpoint}.",
                     remedy="Read it there and create it here.",
                 )
 
 
 def find_data_context() -> DataContext | None:
-    """The context that this code runs in, if there is one."""
+    """Return the current DataContext, or None."""
     return _current.get()
 
 
 def get_data_context() -> DataContext:
-    """The DataContext this code runs in."""
+    """Return the current DataContext; raise NoContextError if none is open."""
     context = _current.get()
     if context is None or not context.is_open:
-        if (reason := _unavailable.get()) is not None:
-            raise copy(reason)  # a traceback of its own
+        if (reason := _unavailable_reason.get()) is not None:
+            raise copy(reason)  # each raise gets its own traceback
         raise NoContextError("No DataContext is open here.", remedy="Do the work inside `async with DataContext():`.")
     return context
 
 
 def set_unavailable(reason: AaiclickError | None) -> None:
-    """Why there is no DataContext here; `get_data_context` raises it."""
-    _unavailable.set(reason)
+    """Set the error that `get_data_context` raises when no context is open."""
+    _unavailable_reason.set(reason)
 
 
-def current_or(context: DataContext | None) -> DataContext:
-    """The context this code runs in, or else the one an Object came from."""
+def current_context_or(context: DataContext | None) -> DataContext:
+    """Return the current context, or else the context of an Object."""
     running = _current.get()
     if running is not None and running.is_open:
         return running
@@ -244,6 +241,6 @@ def current_or(context: DataContext | None) -> DataContext:
         return context
     if context is not None:
         raise StaleObjectError(
-            f"This Object came from {context.name}, which is closed.", remedy="Use it inside that context."
+            f"This Object belongs to {context.name}, which is closed.", remedy="Use it inside that context."
         )
     return get_data_context()

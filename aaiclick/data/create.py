@@ -1,7 +1,4 @@
-"""Ways in: Python values, batches, queries; and Objects that keep a name."""
-
-# pyarrow and clickhouse-connect ship no types.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportUnknownLambdaType=false
+"""Create Objects from Python values, batches and queries; named Objects."""
 
 from __future__ import annotations
 
@@ -13,24 +10,24 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from aaiclick.data.append import NoLockError, append, count, locked
+from aaiclick.data.compile.join_columns import cast_for_insert
+from aaiclick.data.compile.relation_nodes import Scan
+from aaiclick.data.compile.select_builder import KEY
+from aaiclick.data.compile.statements import compile_insert
 from aaiclick.data.context import DataContext, get_data_context
-from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, nearest
-from aaiclick.data.execute import is_table, prepare, store, strip
-from aaiclick.data.frame import KEY
-from aaiclick.data.matching import taken_as
+from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, suggest_name
+from aaiclick.data.io.to_arrow import Schema, conform_batch, to_arrow_rows
 from aaiclick.data.object import Object
-from aaiclick.data.relations import Scan
-from aaiclick.data.statements import compile_insert
-from aaiclick.data.tables import NAMED, Columns, Table, check_column_names, many, named_table
+from aaiclick.data.runtime.append import NoLockError, append_lock, append_rows, count_rows
+from aaiclick.data.runtime.execute import is_table, prepare_relation, store_table, strip_identity
+from aaiclick.data.runtime.tables import NAMED, Columns, Table, check_column_names, named_table, shape_of_many
 from aaiclick.data.types import parse_type, quote_name
-from aaiclick.data.values import Schema, conform, rows_of
 
 ROWS_PER_INSERT = 500_000
 ROWS_PER_BATCH = 250_000
-"""Smaller batches of an iterator are gathered up to this size: every insert makes a part on disk."""
+"""Batches of an iterator are combined up to this size, since every INSERT creates a part on disk."""
 
-_LIST = (
+_LIST_TABLES = (
     "SELECT name FROM system.tables"
     " WHERE database = currentDatabase() AND startsWith(name, {prefix:String}) ORDER BY name"
 )
@@ -39,12 +36,13 @@ _LIST = (
 async def create_object_from_value(
     value: Any, *, name: str | None = None, schema: Schema | None = None, replace: bool = False
 ) -> Object:
-    """Store a value: a scalar, a list, a dict of columns, a list of dicts, Arrow, pandas, polars, NumPy, or an
-    iterator of these.
+    """Store a value as an Object.
 
-    `schema` gives columns other types than their values suggest. With `name` the Object outlives the context, and is
-    opened again
-    with `open_object(name)`.
+    The value is a scalar, a list, a dict of columns, a list of dicts, Arrow, pandas, polars, NumPy, or an iterator of
+    these.
+
+    `schema` overrides inferred column types. With `name` the Object outlives the context and can be opened with
+    `open_object(name)`.
 
     >>> obj = await create_object_from_value([1, 2, 3])  # doctest: +SKIP
     """
@@ -52,22 +50,26 @@ async def create_object_from_value(
     if name is not None:
         named_table(name)
     if isinstance(value, Object):
-        return await value if name is None else await keep(context, await _copied(context, value), name, replace)
+        return (
+            await value
+            if name is None
+            else await assign_name(context, await _copy_object(context, value), name, replace)
+        )
     if isinstance(value, AsyncIterable | Iterator) or inspect.isgenerator(value):
-        return await _from_batches(context, _batches(value), name, schema, replace)
-    rows = await asyncio.to_thread(rows_of, value, schema) if _is_large(value) else rows_of(value, schema)
+        return await _from_batches(context, _iter_batches(value), name, schema, replace)
+    rows = await asyncio.to_thread(to_arrow_rows, value, schema) if _is_large(value) else to_arrow_rows(value, schema)
 
-    async def fill(table: str) -> int:
+    async def fill_table(table: str) -> int:
         return await append_arrow(context, table, rows.table, 0)
 
-    table, _ = await context.create_table(rows.columns, rows.shape, fill)
-    return await keep(context, Object.from_table(table), name, replace)
+    table, _ = await context.create_table(rows.columns, rows.shape, fill_table)
+    return await assign_name(context, Object.from_table(table), name, replace)
 
 
-async def _copied(context: DataContext, value: Object) -> Object:
-    """A table of its own: the one given stays what and where it is."""
-    context.check(value.relation)
-    return Object.from_table(await store(context, await prepare(context, value.relation), value.shape))
+async def _copy_object(context: DataContext, value: Object) -> Object:
+    """Copy the rows of an Object to a new table."""
+    context.check_relation(value.relation)
+    return Object.from_table(await store_table(context, await prepare_relation(context, value.relation), value.shape))
 
 
 def _is_large(value: Any) -> bool:
@@ -75,33 +77,33 @@ def _is_large(value: Any) -> bool:
 
 
 async def _from_batches(
-    context: DataContext, batches: AsyncIterator[Any], name: str | None, schema: Schema | None, replace: bool
+    context: DataContext, batches: AsyncIterator[object], name: str | None, schema: Schema | None, replace: bool
 ) -> Object:
     first = await anext(batches, None)
     if first is None:
         raise ConversionError(
-            "The iterator gave no batch, so there are no columns.",
+            "The iterator yielded no batch, so the columns are unknown.",
             remedy="Yield at least one, or pass an empty dict of lists.",
         )
-    rows = rows_of(first, schema, streamed=True)
+    rows = to_arrow_rows(first, schema, streamed=True)
 
-    async def fill(table: str) -> int:
+    async def fill_table(table: str) -> int:
         pending, total, number = [rows.table], 0, 0
         async for batch in batches:
             number += 1
-            pending.append(conform(batch, rows.columns, f"Batch {number}"))
-            if sum(each.num_rows for each in pending) >= ROWS_PER_BATCH:
+            pending.append(conform_batch(batch, rows.columns, f"Batch {number}"))
+            if sum(rows.num_rows for rows in pending) >= ROWS_PER_BATCH:
                 total += await append_arrow(context, table, pa.concat_tables(pending), total)
                 pending = []
         if pending:
             total += await append_arrow(context, table, pa.concat_tables(pending), total)
         return total
 
-    table, _ = await context.create_table(rows.columns, many(rows.shape), fill)
-    return await keep(context, Object.from_table(table), name, replace)
+    table, _ = await context.create_table(rows.columns, shape_of_many(rows.shape), fill_table)
+    return await assign_name(context, Object.from_table(table), name, replace)
 
 
-async def _batches(value: Any) -> AsyncIterator[Any]:
+async def _iter_batches(value: Any) -> AsyncIterator[Any]:
     if isinstance(value, AsyncIterable):
         async for batch in value:  # pyright: ignore[reportUnknownVariableType]
             yield batch
@@ -112,19 +114,19 @@ async def _batches(value: Any) -> AsyncIterator[Any]:
 
 
 async def append_arrow(context: DataContext, table: str, rows: pa.Table, start: int) -> int:
-    """Append rows numbered from `start`; returns how many."""
+    """Append rows numbered from `start` and return their number."""
     for offset in range(0, rows.num_rows, ROWS_PER_INSERT):
-        piece = rows.slice(offset, ROWS_PER_INSERT)
+        chunk = rows.slice(offset, ROWS_PER_INSERT)
         body = (
-            await asyncio.to_thread(_encoded, piece, start + offset)
-            if piece.num_rows > 10_000
-            else _encoded(piece, start + offset)
+            await asyncio.to_thread(_encode_arrow, chunk, start + offset)
+            if chunk.num_rows > 10_000
+            else _encode_arrow(chunk, start + offset)
         )
-        await context.client.insert(table, [KEY, *rows.schema.names], body, query_id=context.query_id())
+        await context.client.insert_arrow(table, [KEY, *rows.schema.names], body, query_id=context.query_id())
     return rows.num_rows
 
 
-def _encoded(rows: pa.Table, start: int) -> bytes:
+def _encode_arrow(rows: pa.Table, start: int) -> bytes:
     keys = pa.array(np.arange(start, start + rows.num_rows, dtype=np.uint64))
     numbered = rows.add_column(0, KEY, keys)
     sink = pa.BufferOutputStream()
@@ -134,9 +136,9 @@ def _encoded(rows: pa.Table, start: int) -> bytes:
 
 
 async def create_object_from_query(
-    query: str, parameters: Mapping[str, Any] | None = None, *, name: str | None = None, replace: bool = False
+    query: str, parameters: Mapping[str, object] | None = None, *, name: str | None = None, replace: bool = False
 ) -> Object:
-    """Store the result of a ClickHouse SELECT, in its order; `{p:Type}` in the text takes values from `parameters`."""
+    """Store the result of a ClickHouse SELECT, keeping its order; `{p:Type}` placeholders are bound to `parameters`."""
     context = get_data_context()
     text = query.strip().rstrip(";")
     describe = f"DESCRIBE TABLE (\n{text}\n)"
@@ -144,130 +146,131 @@ async def create_object_from_query(
     columns: Columns = tuple((row["name"], parse_type(row["type"])) for row in described)
     check_column_names(column for column, _ in columns)
 
-    async def fill(table: str) -> None:
+    async def fill_table(table: str) -> None:
         names = ", ".join(quote_name(column) for column, _ in columns)
-        # The text is the user's own statement, with the rights of the user's own credential.
+        # The user's own statement, run with the permissions of the user's credential.
         target = f"{quote_name(table)} ({quote_name(KEY)}, {names})"
         insert = f"INSERT INTO {target} SELECT rowNumberInAllBlocks(), {names} FROM (\n{text}\n)"  # noqa: S608
         settings = {"max_insert_threads": 1, "query_plan_remove_redundant_sorting": 0}
         await context.client.run(insert, parameters, settings, context.query_id())
 
-    table, _ = await context.create_table(columns, "table", fill)
-    return await keep(context, Object.from_table(table), name, replace)
+    table, _ = await context.create_table(columns, "table", fill_table)
+    return await assign_name(context, Object.from_table(table), name, replace)
 
 
-async def insert(target: Object, value: Any) -> int:
-    """Append rows to an Object that is a table: a value of the same columns, or another Object. Returns the new length.
+async def insert(target: Object, value: object) -> int:
+    """Append rows (a value with the same columns, or another Object) to a stored Object; return its new length.
 
-    Any number of writers, in any number of processes, may append at once: each one's rows stay together, in its order.
-    If it fails, the Object is as before.
+    Safe for concurrent writers in any number of processes: the rows of one call stay together and in order. If it
+    fails, the Object is unchanged.
     """
-    relation = strip(target.relation)
+    relation = strip_identity(target.relation)
     if not isinstance(relation, Scan) or not is_table(relation):
         raise DataError(
-            "Rows are appended to a table, and this Object is an expression.", remedy="Use `obj = await obj` first."
+            "Rows can be appended to a table only, and this Object is a lazy expression.",
+            remedy="Use `obj = await obj` first.",
         )
     table = relation.table
     if table.shape == "scalar":
-        raise DataError("Rows are appended to a table or a column, and this Object is one value.")
+        raise DataError("Rows can be appended to a table or a column, not to a scalar.")
     context = target.context
-    context.check(relation)
-    fill = await _filling(context, table, value)
+    context.check_relation(relation)
+    fill = await _prepare_write(context, table, value)
     async with context.append_locks.setdefault(table.name, asyncio.Lock()):
         try:
-            return await append(context, table, fill)
+            return await append_rows(context, table, fill)
         except NoLockError:
-            return await _append_alone(context, table.name, fill)
+            return await _append_without_lock(context, table.name, fill)
 
 
-async def _filling(context: DataContext, table: Table, value: Any) -> Callable[[str, int], Awaitable[None]]:
-    """What writes the value to a table, numbered from a start."""
+async def _prepare_write(context: DataContext, table: Table, value: object) -> Callable[[str, int], Awaitable[None]]:
+    """Validate the value and return a function that writes it to a table, numbered from a start."""
     if isinstance(value, Object):
         names = [name for name, _ in table.columns]
         if len(names) > 1 and sorted(value.columns) != sorted(names):
             raise ConversionError(
                 f"The columns differ: {names} and {value.columns}.", remedy="Select or rename them first."
             )
-        context.check(value.relation)
-        shown = taken_as(value.relation, table.columns)
+        context.check_relation(value.relation)
+        shown = cast_for_insert(value.relation, table.columns)
 
-        async def compute(name: str, start: int) -> None:
-            query = compile_insert(await prepare(context, shown), name, start)
+        async def write_query(name: str, start: int) -> None:
+            query = compile_insert(await prepare_relation(context, shown), name, start)
             await context.client.run(query.text, query.parameters, query.settings, context.query_id())
 
-        return compute
-    rows = conform(value, table.columns, "The value")
+        return write_query
+    rows = conform_batch(value, table.columns, "The value")
 
-    async def send(name: str, start: int) -> None:
+    async def write_rows(name: str, start: int) -> None:
         await append_arrow(context, name, rows, start)
 
-    return send
+    return write_rows
 
 
-async def _append_alone(context: DataContext, table: str, fill: Callable[[str, int], Awaitable[None]]) -> int:
-    """For the engines that have no locks: this process alone may append."""
-    await fill(table, await count(context, table))
-    return await count(context, table)
+async def _append_without_lock(context: DataContext, table: str, fill: Callable[[str, int], Awaitable[None]]) -> int:
+    """Append on an engine without table locks; only one process may append to such a table."""
+    await fill(table, await count_rows(context, table))
+    return await count_rows(context, table)
 
 
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-async def keep(context: DataContext, made: Object, name: str | None, replace: bool) -> Object:
-    """Give a freshly made table its name in one step: nobody ever sees it half filled."""
+async def assign_name(context: DataContext, obj: Object, name: str | None, replace: bool) -> Object:
+    """Rename or exchange a new table to its final name, so that readers never see it partly filled."""
     if name is None:
-        return made
+        return obj
     target = named_table(name)
-    table = cast("Scan", strip(made.relation)).table
+    table = cast("Scan", strip_identity(obj.relation)).table
     exists = name in await list_objects()
     if exists and not replace:
         raise ObjectExistsError(
-            f"There is an Object named {name!r} already.", remedy="Open it, delete it, or pass replace=True."
+            f"An Object named {name!r} already exists.", remedy="Open it, delete it, or pass replace=True."
         )
     if exists:
-        await _exchange(context, table.name, target)
+        await _exchange_tables(context, table.name, target)
     else:
         rename = f"RENAME TABLE {quote_name(table.name)} TO {quote_name(target)}"
         await context.client.run(rename, query_id=context.query_id())
-    await context.lifecycle.name(target, name)
+    await context.lifecycle.name_table(target, name)
     table.release()
     return Object.from_table(await context.open_table(target))
 
 
-async def _exchange(context: DataContext, table: str, target: str) -> None:
-    """Under the lock of appends: rows that were numbered for the old table must not arrive in the new one."""
+async def _exchange_tables(context: DataContext, table: str, target: str) -> None:
+    """Swap two tables under the append lock: rows numbered for the old table must not be added to the new one."""
     exchange = f"EXCHANGE TABLES {quote_name(table)} AND {quote_name(target)}"
     try:
-        async with locked(context, target, table):
+        async with append_lock(context, target, table):
             await context.client.run(exchange, query_id=context.query_id())
     except NoLockError:
         await context.client.run(exchange, query_id=context.query_id())
 
 
 async def open_object(name: str) -> Object:
-    """A named Object."""
+    """Open a named Object."""
     context = get_data_context()
     try:
         return Object.from_table(await context.open_table(named_table(name)))
     except ObjectNotFoundError:
-        raise await _unknown(name) from None
+        raise await _unknown_object_error(name) from None
 
 
 async def list_objects() -> list[str]:
-    """The names of all named Objects."""
+    """List the names of all named Objects."""
     context = get_data_context()
-    rows = await context.client.read_text(_LIST, {"prefix": NAMED}, query_id=context.query_id())
-    return [each.removeprefix(NAMED) for each in rows.column(0).to_pylist()]
+    rows = await context.client.read_text(_LIST_TABLES, {"prefix": NAMED}, query_id=context.query_id())
+    return [table.removeprefix(NAMED) for table in rows.column(0).to_pylist()]
 
 
 async def delete_object(name: str) -> None:
     """Delete a named Object and its rows."""
     if name not in await list_objects():
-        raise await _unknown(name)
+        raise await _unknown_object_error(name)
     context, table = get_data_context(), named_table(name)
-    await context.lifecycle.unname(table, name)
-    await context.client.layout.drop(table, context.query_id())
+    await context.lifecycle.unname_table(table, name)
+    await context.client.layout.drop_table(table, context.query_id())
 
 
-async def _unknown(name: str) -> ObjectNotFoundError:
-    return ObjectNotFoundError(f"There is no Object named {name!r}.", remedy=nearest(name, await list_objects()))
+async def _unknown_object_error(name: str) -> ObjectNotFoundError:
+    return ObjectNotFoundError(f"There is no Object named {name!r}.", remedy=suggest_name(name, await list_objects()))

@@ -1,4 +1,4 @@
-"""What can go wrong with data, as branches of the one error tree.
+"""Errors of the data API.
 
 AaiclickError
 └── DataError
@@ -9,12 +9,12 @@ AaiclickError
     ├── ColumnNotFoundError      there is no such column
     ├── ColumnNameError          a column cannot have this name
     ├── DataTypeError            an operation does not exist for these types
-    ├── ConversionError          a Python value cannot be stored without changing it
+    ├── ConversionError          a Python value cannot be stored without loss
     ├── LengthError              Objects of different lengths were combined row by row
-    ├── WhereError               a `where` text is not one plain condition
+    ├── WhereError               a `where` text is not a valid condition
     ├── ForbiddenAddressError    a URL points into a private network
     ├── IngestError              a file or URL could not be read
-    └── QueryError               ClickHouse refused or failed a query
+    └── QueryError               ClickHouse rejected or failed a query
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
 
 
 class DataError(AaiclickError):
-    """Something about data went wrong."""
+    """Base class of all errors of the data API."""
 
 
 class NoContextError(DataError):
@@ -63,7 +63,7 @@ class DataTypeError(DataError):
 
 
 class ConversionError(DataError):
-    """A Python value cannot be stored without changing it."""
+    """A Python value cannot be stored without loss."""
 
 
 class LengthError(DataError):
@@ -71,7 +71,7 @@ class LengthError(DataError):
 
 
 class WhereError(DataError):
-    """A `where` text is not one plain condition."""
+    """A `where` text is not a valid condition."""
 
     exit_code = EXIT_USAGE
 
@@ -86,51 +86,51 @@ class IngestError(DataError):
     """A file or URL could not be read."""
 
 
-OF_THE_TEXT = frozenset({
+PERMANENT_ERROR_CODES = frozenset({
     8, 10, 15, 16, 20, 34, 35, 42, 43, 44, 46, 47, 50, 53, 62, 63, 70, 80, 115, 179, 184, 207, 215, 258, 352, 386,
 })  # fmt: skip
-"""Numbers of errors that lie in the text of a query and the types of its columns: a name, a function, a type, an
-argument, a setting that is not there or does not fit, syntax, aggregation. Errors of values (a division, a number that
-cannot be read) are not among them, since values change, nor are those of the server: memory, parts, network, time.
+"""ClickHouse error codes caused by the query text or column types: unknown names, functions, types and settings, wrong
+arguments, syntax, aggregation. Errors that depend on values (division, parsing) or on the server (memory, parts,
+network, time-outs) are left out, since a retry may succeed.
 """
 
 
 class QueryError(DataError):
-    """ClickHouse refused or failed a query; `code` is its error number."""
+    """ClickHouse rejected or failed a query; `code` is the ClickHouse error code."""
 
     code: int = 0
 
     @property
     def permanent(self) -> bool:
-        """Whether trying again is no use, whatever the data and however the server fares."""
-        return self.code in OF_THE_TEXT
+        """Whether a retry cannot succeed, whatever the data and the state of the server."""
+        return self.code in PERMANENT_ERROR_CODES
 
 
 MAX_COMPARED = 1_000
 MAX_NAME = 100
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that helps after a misspelling: the closest known name, or all of them."""
-    names = sorted(set(known))
-    # The comparison takes the product of both lengths, for each name.
-    lowered = {each.lower(): each for each in names[:MAX_COMPARED] if len(each) <= MAX_NAME}
-    close = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6) if len(name) <= MAX_NAME else []
-    if close:
-        return f"Did you mean {lowered[close[0]]!r}?"
+def suggest_name(name: str, candidates: Iterable[str]) -> str:
+    """Return a hint for a misspelled name: the closest candidate, or a list of candidates."""
+    names = sorted(set(candidates))
+    # Each comparison takes time proportional to the product of both lengths.
+    lowered = {candidate.lower(): candidate for candidate in names[:MAX_COMPARED] if len(candidate) <= MAX_NAME}
+    matches = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6) if len(name) <= MAX_NAME else []
+    if matches:
+        return f"Did you mean {lowered[matches[0]]!r}?"
     if not names:
         return ""
-    shown = ", ".join(f"{each!r:.{MAX_NAME}}" for each in names[:12])
-    return f"There is: {shown}{', …' if len(names) > 12 else ''}."
+    shown = ", ".join(f"{candidate!r:.{MAX_NAME}}" for candidate in names[:12])
+    return f"Available: {shown}{', …' if len(names) > 12 else ''}."
 
 
-def column_not_found(name: str, known: Iterable[str]) -> ColumnNotFoundError:
-    names = list(known)
-    return ColumnNotFoundError(f"There is no column {name!r}.", remedy=nearest(name, names))
+def column_not_found(name: str, candidates: Iterable[str]) -> ColumnNotFoundError:
+    names = list(candidates)
+    return ColumnNotFoundError(f"There is no column {name!r}.", remedy=suggest_name(name, names))
 
 
-def whole(value: object, what: str) -> int:
-    """A whole number that a caller gave; anything else is told apart by name."""
+def check_integer(value: object, label: str) -> int:
+    """Return the value as an int; raise DataTypeError if it is not an integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise DataTypeError(f"{what} is a whole number, not {value!r:.60}.")
+        raise DataTypeError(f"{label} must be an integer, not {value!r:.60}.")
     return index(value)  # pyright: ignore[reportArgumentType]

@@ -1,12 +1,12 @@
-"""Summaries of a whole table, each computed in one query."""
+"""Summary statistics of an Object, each computed in one query."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.column import Column, col, length
 from aaiclick.data.create import create_object_from_value
 from aaiclick.data.errors import DataTypeError
+from aaiclick.data.expressions.column import Column, col, length
 from aaiclick.data.types import DataType
 
 if TYPE_CHECKING:
@@ -15,27 +15,31 @@ if TYPE_CHECKING:
 STATISTICS = ("count", "null_count", "mean", "std", "min", "25%", "50%", "75%", "max")
 
 
-async def describe(obj: Object) -> Object:
-    """Count, NULLs, mean, deviation, extremes and quartiles of every plain column.
+async def describe_columns(obj: Object) -> Object:
+    """Summarise every column that is not an array, tuple or map.
 
-    Numeric columns are summarised as Float64, all others (which have no mean) as text.
+    Numeric columns are summarised as Float64; other columns have no mean and are summarised as text.
     """
-    kinds = {name: kind for name, kind in obj.schema.items() if not kind.is_structure}
-    if not kinds:
+    dtypes = {name: dtype for name, dtype in obj.schema.items() if not dtype.is_structure}
+    if not dtypes:
         raise DataTypeError("There is no column to describe.", remedy="Arrays and structs have no summary.")
-    asked = {f"{i}/{s}": _statistic(name, kind, s) for i, (name, kind) in enumerate(kinds.items()) for s in STATISTICS}
-    wanted = {label: column for label, column in asked.items() if column is not None}
-    (found,) = await obj.select(**wanted).rows()
-    columns: dict[str, Any] = {"statistic": list(STATISTICS)}
+    columns_by_label = {
+        f"{i}/{statistic}": _statistic_column(name, dtype, statistic)
+        for i, (name, dtype) in enumerate(dtypes.items())
+        for statistic in STATISTICS
+    }
+    selected = {label: column for label, column in columns_by_label.items() if column is not None}
+    (row,) = await obj.select(**selected).rows()
+    columns: dict[str, object] = {"statistic": list(STATISTICS)}
     schema: dict[str, str | type] = {}
-    for i, (name, kind) in enumerate(kinds.items()):
-        values = [found.get(f"{i}/{s}") for s in STATISTICS]
-        columns[name] = [_shown(value, kind) for value in values]
-        schema[name] = "Nullable(Float64)" if kind.is_numeric else "Nullable(String)"
+    for i, (name, dtype) in enumerate(dtypes.items()):
+        values = [row.get(f"{i}/{s}") for s in STATISTICS]
+        columns[name] = [_summary_value(value, dtype) for value in values]
+        schema[name] = "Nullable(Float64)" if dtype.is_numeric else "Nullable(String)"
     return await create_object_from_value(columns, schema=schema)
 
 
-def _statistic(name: str, kind: DataType, statistic: str) -> Column | None:
+def _statistic_column(name: str, dtype: DataType, statistic: str) -> Column | None:
     column = col(name)
     if statistic == "count":
         return column.count()
@@ -43,27 +47,27 @@ def _statistic(name: str, kind: DataType, statistic: str) -> Column | None:
         return length() - column.count()
     if statistic in ("min", "max"):
         return column.min() if statistic == "min" else column.max()
-    if not kind.is_numeric:
+    if not dtype.is_numeric:
         return None
     if statistic in ("mean", "std"):
         return column.mean() if statistic == "mean" else column.std()
     return column.quantile(int(statistic.removesuffix("%")) / 100)
 
 
-def _shown(value: Any, kind: DataType) -> Any:
+def _summary_value(value: Any, dtype: DataType) -> object:
     if value is None:
         return None
-    return float(value) if kind.is_numeric else str(value)
+    return float(value) if dtype.is_numeric else str(value)
 
 
-async def correlation(obj: Object) -> Object:
-    """Pearson correlation of every pair of numeric columns."""
-    names = [name for name, kind in obj.schema.items() if kind.is_numeric]
+async def correlation_matrix(obj: Object) -> Object:
+    """Compute the Pearson correlation of every pair of numeric columns."""
+    names = [name for name, dtype in obj.schema.items() if dtype.is_numeric]
     if not names:
         raise DataTypeError("There is no numeric column.", remedy="Cast one.")
     pairs = [(i, j) for i in range(len(names)) for j in range(i, len(names))]
-    (found,) = await obj.select(**{f"{i}/{j}": col(names[i]).corr(col(names[j])) for i, j in pairs}).rows()
-    columns: dict[str, Any] = {"column": names}
+    (row,) = await obj.select(**{f"{i}/{j}": col(names[i]).corr(col(names[j])) for i, j in pairs}).rows()
+    columns: dict[str, object] = {"column": names}
     for j, name in enumerate(names):
-        columns[name] = [found[f"{min(i, j)}/{max(i, j)}"] for i in range(len(names))]
+        columns[name] = [row[f"{min(i, j)}/{max(i, j)}"] for i in range(len(names))]
     return await create_object_from_value(columns, schema=dict.fromkeys(names, "Nullable(Float64)"))

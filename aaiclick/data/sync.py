@@ -1,4 +1,4 @@
-"""The same without `await`, for notebooks and scripts: an event loop in a background thread does the waiting.
+"""Synchronous version of `aaiclick.data` for notebooks and scripts, run by an event loop in a background thread.
 
     from aaiclick.data import sync
 
@@ -6,8 +6,8 @@
         prices = sync.create_object_from_value({"item": ["pen", "ink"], "price": [2, 7]})
         print(prices.filter(sync.col("price") > 3).data())
 
-Nothing is written twice: whatever is awaited there is waited for here, and Objects come wrapped so that their methods
-are too. Code that runs in an event loop of its own uses `aaiclick.data`.
+Objects are wrapped: a call of a method blocks until the asynchronous method has finished. Code that runs in an event
+loop uses `aaiclick.data` instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aaiclick.data.grouping import GroupBy
 from aaiclick.data.object import Object as _Object
 
 T = TypeVar("T")
-SECONDS_TO_END = 20
+CANCEL_TIMEOUT_SECONDS = 20
 _OPERATORS = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "radd", "rsub",
     "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift",
@@ -35,38 +35,38 @@ _OPERATORS = (
 )  # fmt: skip
 
 
-class _Loop:
-    """An event loop in a thread. The work of a thread runs in the context variables of its innermost open context."""
+class _LoopThread:
+    """Event loop in a background thread. Coroutines run in the contextvars of the caller's innermost open context."""
 
     def __init__(self) -> None:
-        self._here = threading.local()
+        self._thread_state = threading.local()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def contexts(self) -> list[Context]:
-        return self._here.__dict__.setdefault("contexts", [])
+        return self._thread_state.__dict__.setdefault("contexts", [])
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for a coroutine; Ctrl-C cancels it, which ends its query on the server too."""
-        loop, ended = self._started(), threading.Event()
+    def run(self, coroutine: Coroutine[object, object, T]) -> T:
+        """Run a coroutine and wait for it; Ctrl-C cancels it and its query on the server."""
+        loop, finished = self._ensure_started(), threading.Event()
         context = self.contexts[-1] if self.contexts else None
 
-        async def begin() -> T:
+        async def run_in_context() -> T:
             try:
-                return await loop.create_task(work, context=context)
+                return await loop.create_task(coroutine, context=context)
             finally:
-                ended.set()
+                finished.set()
 
-        future = asyncio.run_coroutine_threadsafe(begin(), loop)
+        future = asyncio.run_coroutine_threadsafe(run_in_context(), loop)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
-            ended.wait(SECONDS_TO_END)
+            finished.wait(CANCEL_TIMEOUT_SECONDS)
             raise
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -74,78 +74,80 @@ class _Loop:
             return self._loop
 
 
-_loop = _Loop()
+_loop = _LoopThread()
 
 
 class Wrapped:
-    """An Object, View or grouping whose methods wait. `.inner` is what it wraps."""
+    """Blocking wrapper of an Object, View or GroupBy; `.inner` is the wrapped one."""
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: object) -> None:
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
-        return _wrap(getattr(self.inner, name))
+        return _wrap_result(getattr(self.inner, name))
 
     def __repr__(self) -> str:
         return repr(self.inner)
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def apply(self: Wrapped, *args: Any) -> Any:
-        return _wrap(getattr(self.inner, name)(*(_bare(arg) for arg in args)))
+def _make_operator(name: str) -> Callable[..., Any]:
+    def apply(self: Wrapped, *args: object) -> Any:
+        return _wrap_result(getattr(self.inner, name)(*(_unwrap_value(arg) for arg in args)))
 
     return apply
 
 
 for _name in _OPERATORS:
-    setattr(Wrapped, f"__{_name}__", _operator(f"__{_name}__"))
+    setattr(Wrapped, f"__{_name}__", _make_operator(f"__{_name}__"))
 
 
-def _bare(value: Any) -> Any:
+def _unwrap_value(value: object) -> Any:
     if isinstance(value, Wrapped):
         return value.inner
-    return [_bare(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+    return [_unwrap_value(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _wrap(value: Any) -> Any:
+def _wrap_result(value: object) -> Any:
     if iscoroutine(value):
-        return _wrap(_loop.run(value))
+        return _wrap_result(_loop.run(value))
     if isasyncgen(value):
-        return _iterate(value)
-    if isinstance(value, _Object | GroupBy) or type(value).__module__ == "aaiclick.data.namespaces":
+        return _iterate_sync(value)
+    if isinstance(value, _Object | GroupBy) or type(value).__module__ == "aaiclick.data.expressions.namespaces":
         return Wrapped(value)
     if isinstance(value, list):
-        return [_wrap(each) if isinstance(each, _Object) else each for each in cast("list[Any]", value)]
-    return _waiting(value) if ismethod(value) else value
+        return [_wrap_result(item) if isinstance(item, _Object) else item for item in cast("list[Any]", value)]
+    return _make_sync(value) if ismethod(value) else value
 
 
-def _waiting(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_sync(function: Callable[..., object]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
-        return _wrap(function(*map(_bare, args), **{name: _bare(each) for name, each in named.items()}))
+        return _wrap_result(
+            function(*map(_unwrap_value, args), **{name: _unwrap_value(value) for name, value in named.items()})
+        )
 
     return call
 
 
-def _iterate(stream: AsyncIterator[T]) -> Iterator[T]:
+def _iterate_sync(stream: AsyncIterator[T]) -> Iterator[T]:
     end = object()
 
-    async def following() -> Any:
+    async def next_item() -> Any:
         return await anext(stream, end)
 
     try:
-        while (value := _loop.run(following())) is not end:
+        while (value := _loop.run(next_item())) is not end:
             yield value
     finally:
         _loop.run(cast("Any", stream).aclose())
 
 
 class DataContext:
-    """`with DataContext():`, or `open()` and `close()` in different cells of a notebook. Made like the async one."""
+    """Synchronous DataContext: `with DataContext():`, or `open()` and `close()` in different cells of a notebook."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self.inner = _async.DataContext(*args, **named)
@@ -169,19 +171,19 @@ class DataContext:
         return self.open()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
 
-create_object_from_file = _waiting(_async.create_object_from_file)
-create_object_from_query = _waiting(_async.create_object_from_query)
-create_object_from_value = _waiting(_async.create_object_from_value)
-delete_object = _waiting(_async.delete_object)
-insert = _waiting(_async.insert)
-list_objects = _waiting(_async.list_objects)
-open_object = _waiting(_async.open_object)
-open_reference = _waiting(_async.open_reference)
+create_object_from_file = _make_sync(_async.create_object_from_file)
+create_object_from_query = _make_sync(_async.create_object_from_query)
+create_object_from_value = _make_sync(_async.create_object_from_value)
+delete_object = _make_sync(_async.delete_object)
+insert = _make_sync(_async.insert)
+list_objects = _make_sync(_async.list_objects)
+open_object = _make_sync(_async.open_object)
+open_reference = _make_sync(_async.open_reference)
 
 __all__ = [
     "DataContext", "Wrapped", "array", "case", "coalesce", "col", "create_object_from_file", "create_object_from_query",

@@ -1,7 +1,7 @@
-"""ClickHouse types as values: read from text, written as text, promoted as ClickHouse promotes them.
+"""ClickHouse data types: parsing, formatting and promotion.
 
-`logical` says how Python sees a String: "" as `str`, "bytes" as `bytes`, "json" as the value its JSON text holds.
-LowCardinality is a way of storing, not a type: it is read and forgotten.
+`logical` is the Python type of a String: "" for `str`, "bytes" for `bytes`, "json" for the value of its JSON text.
+LowCardinality is a storage option and is dropped when a type is parsed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DataType:
     logical: str = ""
 
     def __str__(self) -> str:
-        text = self.name + (f"({', '.join(_argument(arg) for arg in self.args)})" if self.args else "")
+        text = self.name + (f"({', '.join(_format_argument(arg) for arg in self.args)})" if self.args else "")
         return f"Nullable({text})" if self.nullable else text
 
     @property
@@ -79,7 +79,7 @@ class DataType:
 
     @property
     def is_unknown(self) -> bool:
-        """The type of a bare NULL."""
+        """Whether it is the type of an untyped NULL."""
         return self.name == "Nothing"
 
     @property
@@ -87,24 +87,24 @@ class DataType:
         return self.args[0] if self.name == "Array" else NOTHING
 
     def as_nullable(self, nullable: bool = True) -> DataType:
-        """The same type with NULLs allowed (or not); arrays, tuples and maps cannot be NULL in ClickHouse."""
+        """Return the type with or without NULLs; arrays, tuples and maps cannot be NULL in ClickHouse."""
         if self.is_structure or self.nullable == nullable:
             return self
         return replace(self, nullable=nullable)
 
-    def required(self) -> DataType:
+    def as_required(self) -> DataType:
         return self.as_nullable(False)
 
 
-def _argument(arg: Any) -> str:
+def _format_argument(arg: object) -> str:
     if isinstance(arg, tuple):
         name, inner = arg  # pyright: ignore[reportUnknownVariableType]
         return f"{quote_name(str(name))} {inner}"  # pyright: ignore[reportUnknownArgumentType]
     return str(arg)
 
 
-def is_text(text: str) -> bool:
-    """Whether a string is Unicode that can be sent: Python's may hold halves of surrogate pairs."""
+def is_encodable(text: str) -> bool:
+    """Whether a string can be encoded as UTF-8; a Python string may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -113,12 +113,12 @@ def is_text(text: str) -> bool:
 
 
 def quote_name(name: str) -> str:
-    """A ClickHouse identifier for any text: backslashes are escapes inside backticks, so both are escaped."""
+    """Quote any text as a ClickHouse identifier; backslashes and backticks are escaped."""
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def quote_text(text: str) -> str:
-    """A ClickHouse string literal for any text."""
+    """Quote any text as a ClickHouse string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -148,68 +148,68 @@ def decimal_type(precision: int, scale: int) -> DataType:
     return DataType("Decimal", (precision, scale))
 
 
-# --- reading type text -------------------------------------------------------------------------------------------
+# --- parsing -----------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\s*(`(?:\\.|``|[^`\\])*`|'(?:\\.|''|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[A-Za-z_][\w.]*|-?\d+|[(),=])")
-_WORDS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
+_DECIMAL_ALIASES = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 _ALIASES = {
     "int": "Int64", "float": "Float64", "str": "String", "string": "String", "bool": "Bool", "Boolean": "Bool",
     "bytes": "String", "date": "Date32", "uuid": "UUID", "TEXT": "String", "Double": "Float64",
 }  # fmt: skip
-KNOWN_NAMES = frozenset(
+TYPE_NAMES = frozenset(
     {
         *INTEGER_BITS, *FLOATS, "Decimal", "Bool", "String", "FixedString", "Date", "Date32", "DateTime", "DateTime64",
         "UUID", "IPv4", "IPv6", "Array", "Tuple", "Map", "Nullable", "LowCardinality", "Enum8", "Enum16", "JSON",
         "Nothing",
-        *_WORDS,
+        *_DECIMAL_ALIASES,
     }
 )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> DataType:
-    """Read a ClickHouse type; a type this layer knows nothing of is kept as its text."""
+    """Parse a ClickHouse type; an unknown type keeps its text as its name."""
     try:
-        tokens = list(_tokens(text))
-        kind, rest = _parse(tokens, 0)
+        tokens = list(_iter_tokens(text))
+        dtype, rest = _parse_tokens(tokens, 0)
     except (IndexError, ValueError):
         return DataType(text)
-    return kind if rest == len(tokens) else DataType(text)
+    return dtype if rest == len(tokens) else DataType(text)
 
 
 def is_type(text: str) -> bool:
-    """Whether a text is one type by its syntax: safe to be part of a query, whether ClickHouse knows it or not."""
+    """Whether a text has the syntax of one type, so that it is safe in a query."""
     try:
-        tokens = list(_tokens(text))
-        return _parse(tokens, 0)[1] == len(tokens)
+        tokens = list(_iter_tokens(text))
+        return _parse_tokens(tokens, 0)[1] == len(tokens)
     except (IndexError, ValueError, RecursionError):
         return False
 
 
 def user_type(text: str | type) -> DataType:
-    """Read a type that a user wrote (`"Int64"`, `int`, `"Nullable(String)"`); unknown names are refused."""
+    """Parse a type given by a user (`"Int64"`, `int`, `"Nullable(String)"`); raise DataTypeError if it is unknown."""
     if isinstance(text, type):
         text = "DateTime64(6)" if text.__name__ == "datetime" else text.__name__
-    kind = parse_type(_ALIASES.get(text, text))
+    dtype = parse_type(_ALIASES.get(text, text))
     if text == "bytes":
-        kind = BYTES
-    unknown = next((each.name for each in _walk(kind) if each.name not in KNOWN_NAMES), None)
+        dtype = BYTES
+    unknown = next((part.name for part in _iter_types(dtype) if part.name not in TYPE_NAMES), None)
     if unknown is not None:
         raise DataTypeError(
             f"{unknown!r} is not a type.", remedy="Write a ClickHouse type, for example Int64 or Nullable(String)."
         )
-    return kind
+    return dtype
 
 
-def _walk(kind: DataType) -> Iterator[DataType]:
-    yield kind
-    for arg in kind.args:
+def _iter_types(dtype: DataType) -> Iterator[DataType]:
+    yield dtype
+    for arg in dtype.args:
         inner = arg[1] if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
         if isinstance(inner, DataType):
-            yield from _walk(inner)
+            yield from _iter_types(inner)
 
 
-def _tokens(text: str) -> Iterator[str]:
+def _iter_tokens(text: str) -> Iterator[str]:
     position = 0
     text = text.strip()
     while position < len(text):
@@ -220,78 +220,78 @@ def _tokens(text: str) -> Iterator[str]:
         position = match.end()
 
 
-def _parse(tokens: list[str], at: int) -> tuple[DataType, int]:
-    name = tokens[at]
+def _parse_tokens(tokens: list[str], position: int) -> tuple[DataType, int]:
+    name = tokens[position]
     if not (name[0].isalpha() or name[0] == "_"):
         raise ValueError(name)
-    args: list[Any] = []
-    at += 1
-    if at < len(tokens) and tokens[at] == "(":
-        at += 1
-        while tokens[at] != ")":
-            arg, at = _parse_argument(tokens, at, name)
+    args: list[object] = []
+    position += 1
+    if position < len(tokens) and tokens[position] == "(":
+        position += 1
+        while tokens[position] != ")":
+            arg, position = _parse_argument(tokens, position, name)
             args.append(arg)
-            if tokens[at] == ",":
-                at += 1
-        at += 1
-    return _build(name, tuple(args)), at
+            if tokens[position] == ",":
+                position += 1
+        position += 1
+    return _build_type(name, tuple(args)), position
 
 
-def _parse_argument(tokens: list[str], at: int, owner: str) -> tuple[Any, int]:
-    token = tokens[at]
+def _parse_argument(tokens: list[str], position: int, owner: str) -> tuple[object, int]:
+    token = tokens[position]
     if token[0] == "'":
         if owner.startswith("Enum"):
-            return f"{token} = {tokens[at + 2]}", at + 3
-        return token, at + 1
+            return f"{token} = {tokens[position + 2]}", position + 3
+        return token, position + 1
     if token.lstrip("-").isdigit():
-        return int(token), at + 1
-    if owner in ("Tuple", "Nested") and tokens[at + 1] not in ("(", ",", ")"):
-        inner, rest = _parse(tokens, at + 1)
-        return (_unquote(token), inner), rest
-    return _parse(tokens, at)
+        return int(token), position + 1
+    if owner in ("Tuple", "Nested") and tokens[position + 1] not in ("(", ",", ")"):
+        inner, rest = _parse_tokens(tokens, position + 1)
+        return (_unquote_name(token), inner), rest
+    return _parse_tokens(tokens, position)
 
 
-def _unquote(token: str) -> str:
+def _unquote_name(token: str) -> str:
     if token[0] not in '`"':
         return token
     return re.sub(r"\\(.)", r"\1", token[1:-1])
 
 
-def _build(name: str, args: tuple[Any, ...]) -> DataType:
+def _build_type(name: str, args: tuple[Any, ...]) -> DataType:
     if name == "Nullable":
         return replace(args[0], nullable=True)
     if name == "LowCardinality":
         return args[0]
-    if name in _WORDS:
-        return decimal_type(_WORDS[name], args[0])
+    if name in _DECIMAL_ALIASES:
+        return decimal_type(_DECIMAL_ALIASES[name], args[0])
     return DataType(name, args, nullable=name == "Nothing")
 
 
 # --- promotion ---------------------------------------------------------------------------------------------------
 
 
-def integer(signed: bool, bits: int) -> DataType:
+def sized_integer_type(signed: bool, bits: int) -> DataType:
     return DataType(f"{'' if signed else 'U'}Int{bits}")
 
 
-def integer_type(value: int) -> DataType:
-    """The smallest integer type that holds a value, unsigned unless it is negative."""
+def smallest_integer_type(value: int) -> DataType:
+    """Return the smallest integer type that holds a value, unsigned unless it is negative."""
     for bits in (8, 16, 32, 64, 128, 256):
         if value >= 0 and value < 1 << bits:
-            return integer(False, bits)
+            return sized_integer_type(False, bits)
         if value < 0 and value >= -(1 << (bits - 1)):
-            return integer(True, bits)
+            return sized_integer_type(True, bits)
     raise ConversionError(f"The integer {value} is too large for ClickHouse.")
 
 
 def supertype(left: DataType, right: DataType) -> DataType | None:
-    """The smallest type that holds every value of both exactly, or None."""
+    """Return the smallest type that holds every value of both types exactly, or None."""
     nullable = left.nullable or right.nullable
-    inner = _supertype(left.required(), right.required())
+    inner = _required_supertype(left.as_required(), right.as_required())
     return None if inner is None else inner.as_nullable(nullable)
 
 
-def _supertype(left: DataType, right: DataType) -> DataType | None:
+def _required_supertype(left: DataType, right: DataType) -> DataType | None:
     if left == right or right.is_unknown:
         return left
     if left.is_unknown:
@@ -312,20 +312,20 @@ def _numeric_supertype(left: DataType, right: DataType) -> DataType | None:
     if left.is_float or right.is_float:
         return FLOAT64
     if left.is_decimal or right.is_decimal:
-        (whole_l, scale_l), (whole_r, scale_r) = _digits(left), _digits(right)
+        (whole_l, scale_l), (whole_r, scale_r) = _decimal_digits(left), _decimal_digits(right)
         scale = max(scale_l, scale_r)
         precision = max(whole_l, whole_r) + scale
-        return decimal_type(next((each for each in DECIMAL_CLASSES if each >= precision), 76), scale)
+        return decimal_type(next((size for size in DECIMAL_CLASSES if size >= precision), 76), scale)
     if left.is_signed == right.is_signed:
-        return integer(left.is_signed, max(left.bits, right.bits))
+        return sized_integer_type(left.is_signed, max(left.bits, right.bits))
     unsigned, signed = (right, left) if left.is_signed else (left, right)
-    return integer(True, max(signed.bits, min(unsigned.bits * 2, 256)))
+    return sized_integer_type(True, max(signed.bits, min(unsigned.bits * 2, 256)))
 
 
-def _digits(kind: DataType) -> tuple[int, int]:
-    if kind.is_decimal:
-        return kind.args[0] - kind.args[1], kind.args[1]
-    return {8: 3, 16: 5, 32: 10, 64: 20}.get(kind.bits, 39), 0
+def _decimal_digits(dtype: DataType) -> tuple[int, int]:
+    if dtype.is_decimal:
+        return dtype.args[0] - dtype.args[1], dtype.args[1]
+    return {8: 3, 16: 5, 32: 10, 64: 20}.get(dtype.bits, 39), 0
 
 
 def _temporal_supertype(left: DataType, right: DataType) -> DataType:
@@ -335,12 +335,12 @@ def _temporal_supertype(left: DataType, right: DataType) -> DataType:
     return datetime_type(max(precision_of(left), precision_of(right)), zone)
 
 
-def zone_of(kind: DataType) -> str:
-    """The time zone a DateTime type names, or ""."""
-    zone = next((arg for arg in kind.args if isinstance(arg, str)), "")
+def zone_of(dtype: DataType) -> str:
+    """Return the time zone of a DateTime type, or ""."""
+    zone = next((arg for arg in dtype.args if isinstance(arg, str)), "")
     return zone.strip("'").replace("\\'", "'")
 
 
-def precision_of(kind: DataType) -> int:
-    """Digits after the second; a Date counts as whole seconds."""
-    return kind.args[0] if kind.name == "DateTime64" else 0
+def precision_of(dtype: DataType) -> int:
+    """Return the number of fractional digits of a second; 0 for Date and DateTime."""
+    return dtype.args[0] if dtype.name == "DateTime64" else 0

@@ -1,36 +1,36 @@
-"""View: a part of an Object's rows, described and not copied. What a task gets to work on."""
+"""View: a range or filtered part of a table's rows, without a copy. Tasks receive Views as chunks."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from aaiclick.data.column import Column
+from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ConversionError, DataError, WhereError
-from aaiclick.data.execute import is_table, strip
-from aaiclick.data.nodes import Node, bind
+from aaiclick.data.expressions.column import Column
+from aaiclick.data.expressions.nodes import ExpressionNode, bind_columns
+from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
-from aaiclick.data.relations import Scan
-from aaiclick.data.tables import Table
-from aaiclick.data.where import parse_where, where_text
+from aaiclick.data.runtime.execute import is_table, strip_identity
+from aaiclick.data.runtime.tables import Table
 
-FORM_KEYS = {"object_type", "table_id", "offset", "limit", "where"}
+REFERENCE_KEYS = {"object_type", "table_id", "offset", "limit", "where"}
 
 
 class View(Object):
-    """Rows `offset` to `offset + limit` of an Object (of those that match `where`), in order.
+    """Rows `offset` to `offset + limit` of a table (or of its rows that match `where`), in order.
 
-    It reads its rows by their keys: a View costs what its rows cost, wherever in the Object they lie.
+    Rows are read by a range of keys, so that the cost depends on the number of rows and not on their position.
     """
 
     def __init__(
         self, table: Table | Object, offset: int = 0, limit: int | None = None, where: str | Column | None = None
     ) -> None:
         source = _table_of(table)
-        offset = _whole("offset", offset, 0)
-        limit = None if limit is None else _whole("limit", limit, 0)
-        condition = _condition(where, source)
-        self._where = None if condition is None else where_text(condition)
+        offset = _check_count("offset", offset, 0)
+        limit = None if limit is None else _check_count("limit", limit, 0)
+        condition = _parse_condition(where, source)
+        self._where = None if condition is None else format_where(condition)
         super().__init__(
             Scan(source, offset, limit, condition),
             "column" if source.shape == "scalar" else source.shape,
@@ -48,7 +48,7 @@ class View(Object):
 
     @property
     def where_condition(self) -> str | None:
-        """The condition as it is serialised."""
+        """The condition in its serialised form."""
         return self._where
 
     @property
@@ -56,7 +56,7 @@ class View(Object):
         return self._scan.table.name
 
     def to_dict(self) -> dict[str, Any]:
-        """The serialised form."""
+        """Serialise to a reference that another process can open with `open_reference`."""
         return {
             "object_type": "view",
             "table_id": self._scan.table.name,
@@ -66,7 +66,7 @@ class View(Object):
         }
 
     def slice(self, offset: int, length: int | None = None) -> View:
-        """A part of this part."""
+        """Return a View of a part of this View."""
         own = self._scan.limit
         rest = None if own is None else max(0, own - offset)
         limit = rest if length is None else length if rest is None else min(length, rest)
@@ -76,52 +76,53 @@ class View(Object):
 def _table_of(source: Table | Object) -> Table:
     if isinstance(source, Table):
         return source
-    relation = strip(source.relation)
+    relation = strip_identity(source.relation)
     if isinstance(relation, Scan) and is_table(relation):
         return relation.table
     raise DataError(
-        "A View is a part of a table, and this Object is an expression.", remedy="Use `obj = await obj` first."
+        "A View needs a table, and this Object is a lazy expression.", remedy="Use `obj = await obj` first."
     )
 
 
-def _whole(name: str, value: Any, least: int) -> int:
+def _check_count(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least or value >= 1 << 63:
-        raise ConversionError(f"A View's {name} is a whole number from {least} on, not {value!r}.")
+        raise ConversionError(f"A View's {name} must be an integer of at least {least}, not {value!r}.")
     return value
 
 
-def _condition(where: str | Column | None, table: Table) -> Node | None:
+def _parse_condition(where: str | Column | None, table: Table) -> ExpressionNode | None:
     if where is None:
         return None
     schema = dict(table.columns)
-    node = bind(where.node, schema) if isinstance(where, Column) else parse_where(where, schema)
+    node = bind_columns(where.node, schema) if isinstance(where, Column) else parse_where(where, schema)
     if not node.type.is_bool:
-        raise WhereError(f"The condition gives {node.type}, not true or false.", remedy="Compare it with something.")
-    # What is serialised is what runs: read the text back.
-    return parse_where(where_text(node), schema)
+        raise WhereError(f"The condition has type {node.type}, not Bool.", remedy="Compare it with a value.")
+    # Parse the serialised text, so that the condition that runs is the one that is sent.
+    return parse_where(format_where(node), schema)
 
 
-async def open_reference(form: Any) -> Object:
-    """The Object or View that a serialised form describes."""
+async def open_reference(form: object) -> Object:
+    """Open the Object or View of a serialised reference."""
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
-    kind, table_id = fields.get("object_type"), fields.get("table_id")
-    if kind not in ("object", "view") or not isinstance(table_id, str):
+    object_type, table_id = fields.get("object_type"), fields.get("table_id")
+    if object_type not in ("object", "view") or not isinstance(table_id, str):
         raise ConversionError(
-            f"{form!r:.200} describes neither an Object nor a View.", remedy='It needs "object_type" and "table_id".'
+            f"{form!r:.200} is not a reference to an Object or View.", remedy='It needs "object_type" and "table_id".'
         )
-    unknown = set(fields) - (FORM_KEYS if kind == "view" else {"object_type", "table_id"})
+    unknown = set(fields) - (REFERENCE_KEYS if object_type == "view" else {"object_type", "table_id"})
     if unknown:
         raise ConversionError(
-            f"A serialised {kind} has no {sorted(unknown)}.", remedy=f"Its keys are {sorted(FORM_KEYS)}."
+            f"A reference to an {object_type} has unknown keys: {sorted(unknown)}.",
+            remedy=f"Allowed keys: {sorted(REFERENCE_KEYS)}.",
         )
     table = await get_data_context().open_table(table_id)
-    if kind == "object":
+    if object_type == "object":
         return Object.from_table(table)
     offset = fields.get("offset")
     return View(table, 0 if offset is None else offset, fields.get("limit"), fields.get("where"))
 
 
-def is_reference(form: Any) -> bool:
-    """Whether a JSON value is a serialised Object or View."""
+def is_reference(form: object) -> bool:
+    """Whether a JSON value is a reference to an Object or View."""
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     return fields.get("object_type") in ("object", "view") and "table_id" in fields

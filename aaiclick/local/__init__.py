@@ -1,7 +1,18 @@
-"""The embedded stack: a real PostgreSQL and a real ClickHouse, with nothing to set up.
+"""The embedded stack: PostgreSQL and ClickHouse servers that need no setup.
 
-`postgres_target()` and `clickhouse_target()` say where to connect: to the servers that the settings name, or to
-embedded ones, which are started if they do not run. Any number of processes share one stack per AAICLICK_HOME.
+`postgres_endpoint()` and `clickhouse_endpoint()` return the servers that the settings name, or else the embedded ones,
+started if they do not run. All processes with the same AAICLICK_HOME share one stack.
+
+- `stack_connection`: connection of a process to the keeper; starts the keeper if none runs
+- `home`: layout of AAICLICK_HOME, and the checks before use
+- `keeper`: background process that owns the servers
+- `supervised_server`: starts, restarts and stops one server
+- `drop_privileges`: drops root privileges before PostgreSQL starts
+- `postgres_cluster`: the PostgreSQL cluster: creation, start command, readiness check
+- `clickhouse_config`: configuration and readiness check of ClickHouse
+- `clickhouse_server`: the ClickHouse child process
+
+Next: aaiclick.store.connections and aaiclick.data.runtime.clickhouse_client, which connect to the servers.
 """
 
 from __future__ import annotations
@@ -9,68 +20,79 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
-from aaiclick.local.lease import ask, close_leases, end_silent_keeper, lease_of
+from aaiclick.local.stack_connection import (
+    ask_keeper,
+    close_stack_connections,
+    get_stack_connection,
+    kill_unresponsive_keeper,
+)
 from aaiclick.settings import Settings, get_settings
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
 
 __all__ = [
-    "clickhouse_target",
-    "close_leases",
+    "clickhouse_endpoint",
+    "close_stack_connections",
     "find_both",
     "find_clickhouse",
     "find_postgres",
-    "postgres_target",
+    "postgres_endpoint",
     "stack_status",
     "stop_stack",
 ]
 
 
-def find_postgres(settings: Settings | None = None) -> PostgresTarget:
-    """Where PostgreSQL is; starts the embedded one if the settings name no server."""
+def find_postgres(settings: Settings | None = None) -> PostgresEndpoint:
+    """Return the PostgreSQL endpoint; start the embedded server if the settings name none."""
     settings = settings or get_settings()
-    return settings.postgres or lease_of(Home(settings.home), settings.local_linger_seconds).postgres()
+    return (
+        settings.postgres
+        or get_stack_connection(Home(settings.home), settings.local_linger_seconds).postgres_endpoint()
+    )
 
 
-def find_clickhouse(settings: Settings | None = None) -> ClickHouseTarget:
-    """Where ClickHouse is; starts the embedded one if the settings name no server."""
+def find_clickhouse(settings: Settings | None = None) -> ClickHouseEndpoint:
+    """Return the ClickHouse endpoint; start the embedded server if the settings name none."""
     settings = settings or get_settings()
-    return settings.clickhouse or lease_of(Home(settings.home), settings.local_linger_seconds).clickhouse()
+    return (
+        settings.clickhouse
+        or get_stack_connection(Home(settings.home), settings.local_linger_seconds).clickhouse_endpoint()
+    )
 
 
-def find_both(settings: Settings | None = None) -> tuple[PostgresTarget, ClickHouseTarget]:
-    """Both of the above; embedded servers start side by side."""
+def find_both(settings: Settings | None = None) -> tuple[PostgresEndpoint, ClickHouseEndpoint]:
+    """Return both endpoints; embedded servers start in parallel."""
     settings = settings or get_settings()
     embedded = [name for name in ("postgres", "clickhouse") if getattr(settings, name) is None]
     if embedded:
-        lease_of(Home(settings.home), settings.local_linger_seconds).require(*embedded)
+        get_stack_connection(Home(settings.home), settings.local_linger_seconds).require_servers(*embedded)
     return find_postgres(settings), find_clickhouse(settings)
 
 
-async def postgres_target(settings: Settings | None = None) -> PostgresTarget:
+async def postgres_endpoint(settings: Settings | None = None) -> PostgresEndpoint:
     """`find_postgres` for asynchronous code."""
     return await asyncio.to_thread(find_postgres, settings)
 
 
-async def clickhouse_target(settings: Settings | None = None) -> ClickHouseTarget:
+async def clickhouse_endpoint(settings: Settings | None = None) -> ClickHouseEndpoint:
     """`find_clickhouse` for asynchronous code."""
     return await asyncio.to_thread(find_clickhouse, settings)
 
 
 def stack_status(settings: Settings | None = None) -> dict[str, Any] | None:
-    """What the keeper says of the embedded servers, or None if none runs. Starts nothing."""
+    """Return the keeper's status report, or None if no keeper runs. Starts nothing."""
     settings = settings or get_settings()
-    answer = ask(Home(settings.home), {"op": "status"})
+    answer = ask_keeper(Home(settings.home), {"op": "status"})
     return answer["status"] if answer else None
 
 
 def stop_stack(settings: Settings | None = None, *, unless_used: bool = False) -> bool:
-    """Stop the embedded servers and their keeper; False if they did not run, or are used and that was to be spared."""
+    """Stop the embedded servers and their keeper; False if none ran, or if `unless_used` and one is in use."""
     settings = settings or get_settings()
     home = Home(settings.home)
     try:
-        answer = ask(home, {"op": "stop", "unless_used": unless_used})
+        answer = ask_keeper(home, {"op": "stop", "unless_used": unless_used})
     except StackError:
-        return not unless_used and end_silent_keeper(home)
+        return not unless_used and kill_unresponsive_keeper(home)
     return answer is not None and answer["event"] == "stopped"

@@ -1,11 +1,11 @@
-"""The directory that holds the embedded stack's state: what lies where, and whether we may use it.
+"""AAICLICK_HOME, the directory with the embedded stack's state: its layout and the checks before use.
 
-format.json      who made it and in which format: a newer one is refused, not guessed at
-secrets.json     passwords of both servers, made once, readable by the owner alone
-secrets.key      keys that organisations' secrets are encrypted with, unless AAICLICK_SECRETS_KEY has them
-keeper.lock      held by the one keeper process
-start.lock       held while somebody starts a keeper
-run/             sockets (moved to a short private directory when the path is too long for one)
+format.json      version of the layout and of aaiclick; a newer layout is refused
+secrets.json     passwords of both servers, created once, readable by the owner only
+secrets.key      keys that encrypt organisations' secrets, unless AAICLICK_SECRETS_KEY is set
+keeper.lock      held by the keeper process
+start.lock       held while a process starts a keeper
+run/             sockets (in a short private directory elsewhere if the path is too long for a socket)
 postgres/        the PostgreSQL cluster
 clickhouse/      ClickHouse's data and the configuration generated for it
 logs/            postgres.log, clickhouse.log, keeper.log
@@ -31,18 +31,18 @@ from aaiclick.errors import HomeError
 
 FORMAT = 1
 SOCKET_PATH_LIMIT = 100
-"""Bytes of a unix socket's path that every system takes (Linux 107, macOS 103)."""
+"""Length of a unix socket's path in bytes that every system accepts (Linux 107, macOS 103)."""
 
 LOCK_SECONDS = 120.0
-TEMPORARY = (".format.json.", ".secrets.json.", ".secrets.key.")
-"""What `write_private` makes for a moment, perhaps in another process."""
+TEMPORARY_PREFIXES = (".format.json.", ".secrets.json.", ".secrets.key.")
+"""Names of the temporary files of `write_private`, which another process may be writing."""
 
 CHOOSE_ANOTHER = "Set AAICLICK_HOME to a directory that you own and can write to."
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What guards the embedded servers from other users of the machine."""
+    """Credentials of the embedded servers, against other users of the machine."""
 
     postgres_password: str
     clickhouse_password: str
@@ -77,7 +77,7 @@ class Home:
 
     @property
     def run(self) -> Path:
-        """Where the sockets are: in the home, or in a short private directory named after it."""
+        """Directory of the sockets: in the home, or a short private directory named by the home's hash."""
         usual = self.path / "run"
         if len(os.fsencode(usual / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
             return usual
@@ -88,51 +88,51 @@ class Home:
     def keeper_socket(self) -> Path:
         return self.run / "keeper.sock"
 
-    def log_of(self, server: str) -> Path:
+    def log_path(self, server: str) -> Path:
         return self.logs / f"{server}.log"
 
     def prepare(self) -> None:
-        """Create what is missing and refuse what is not ours; cheap when all is there."""
+        """Create missing directories and files; refuse a directory of another user or another program."""
         try:
-            self._refuse_foreign()
+            self._check_contents()
             for directory in (self.path, self.run, self.logs, self.postgres, self.clickhouse):
-                _private_directory(directory)
-            with locked(self.start_lock):
+                _make_private_directory(directory)
+            with file_lock(self.start_lock):
                 self._check_format()
-                self._make_secrets()
+                self._create_secrets()
         except OSError as error:
-            raise _unusable(self.path, error) from None
+            raise _unusable_home(self.path, error) from None
 
     def prepare_run(self) -> None:
-        """Create the directory of the sockets alone."""
+        """Create the directory of the sockets."""
         try:
-            _private_directory(self.run)
+            _make_private_directory(self.run)
         except OSError as error:
-            raise _unusable(self.run, error) from None
+            raise _unusable_home(self.run, error) from None
 
-    def is_private(self) -> bool:
-        """Whether the directory of the sockets is ours: in /tmp somebody else may have made it first."""
+    def owns_sockets(self) -> bool:
+        """Whether this user owns the directory of the sockets: in /tmp another user may have created it first."""
         try:
-            found = self.run.lstat()
+            status = self.run.lstat()
         except OSError:
             return False
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
-    def _refuse_foreign(self) -> None:
-        """Make a home of nothing or of an empty directory, never of one that holds something else."""
-        known = {"secrets.json", "secrets.key", "keeper.lock", "start.lock", "up.lock"}
-        known |= {"run", "logs", "postgres", "clickhouse"}
+    def _check_contents(self) -> None:
+        """Refuse a directory that is neither empty nor a home."""
+        own_names = {"secrets.json", "secrets.key", "keeper.lock", "start.lock", "up.lock"}
+        own_names |= {"run", "logs", "postgres", "clickhouse"}
         try:
-            found = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(TEMPORARY)}
+            names = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(TEMPORARY_PREFIXES)}
         except (FileNotFoundError, NotADirectoryError):
             return
-        if "format.json" not in found and found - known:
+        if "format.json" not in names and names - own_names:
             raise HomeError(
-                f"AAICLICK_HOME={self.path} holds something else already ({min(found - known)} …).",
+                f"AAICLICK_HOME={self.path} contains other files ({min(names - own_names)} …).",
                 remedy="Set AAICLICK_HOME to a directory that is empty or does not exist.",
             )
 
-    def secrets(self) -> Secrets:
+    def read_secrets(self) -> Secrets:
         try:
             return Secrets(**json.loads(self._secrets_file.read_text()))
         except (OSError, ValueError, TypeError) as error:
@@ -151,31 +151,31 @@ class Home:
             write_private(file, json.dumps({"format": FORMAT, "made_by": __version__}))
             return
         try:
-            found = json.loads(file.read_text())
-            known = int(found["format"]) <= FORMAT
+            content = json.loads(file.read_text())
+            is_supported = int(content["format"]) <= FORMAT
         except (ValueError, TypeError, KeyError):
             raise HomeError(f"{file} is damaged.", remedy=f"Restore it from a backup. {CHOOSE_ANOTHER}") from None
-        if not known:
+        if not is_supported:
             raise HomeError(
-                f"{self.path} was made by aaiclick {found.get('made_by', '?')} (format {found['format']}); "
-                f"this is aaiclick {__version__}, which knows format {FORMAT}.",
+                f"{self.path} was made by aaiclick {content.get('made_by', '?')} (format {content['format']}); "
+                f"this is aaiclick {__version__}, which supports format {FORMAT}.",
                 remedy="Upgrade aaiclick, or set AAICLICK_HOME to another directory.",
             )
 
-    def _make_secrets(self) -> None:
+    def _create_secrets(self) -> None:
         if self._secrets_file.exists():
             return
         if (self.postgres / "data").exists():
             raise HomeError(
-                f"{self._secrets_file} is gone, and with it the passwords of the servers in {self.path}.",
+                f"{self._secrets_file}, which holds the passwords of the servers in {self.path}, is missing.",
                 remedy="Restore that file from a backup, or set AAICLICK_HOME to a new directory.",
             )
-        made = Secrets(*(secrets.token_urlsafe(32) for _ in range(3)))
-        write_private(self._secrets_file, json.dumps(made.__dict__))
+        new_secrets = Secrets(*(secrets.token_urlsafe(32) for _ in range(3)))
+        write_private(self._secrets_file, json.dumps(new_secrets.__dict__))
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner reads: whole or not at all."""
+    """Write a file atomically, readable by its owner only."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w") as stream:
@@ -186,8 +186,8 @@ def write_private(file: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def locked(file: Path) -> Generator[None]:
-    """Hold a lock between processes; the kernel releases it if we die."""
+def file_lock(file: Path) -> Generator[None]:
+    """Hold an exclusive file lock between processes; the kernel releases it if the process dies."""
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOCK_SECONDS
     try:
@@ -207,20 +207,20 @@ def locked(file: Path) -> Generator[None]:
         os.close(handle)
 
 
-def _private_directory(directory: Path) -> None:
+def _make_private_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.is_symlink():
         raise HomeError(f"{directory} is a symbolic link.", remedy=CHOOSE_ANOTHER)
-    found = directory.stat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = directory.stat()
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
-    if found.st_uid != os.geteuid():
-        raise HomeError(f"{directory} belongs to another user (uid {found.st_uid}).", remedy=CHOOSE_ANOTHER)
-    if found.st_mode & 0o077:
+    if status.st_uid != os.geteuid():
+        raise HomeError(f"{directory} belongs to another user (uid {status.st_uid}).", remedy=CHOOSE_ANOTHER)
+    if status.st_mode & 0o077:
         directory.chmod(0o700)
 
 
-def _unusable(path: Path, error: OSError) -> HomeError:
+def _unusable_home(path: Path, error: OSError) -> HomeError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return HomeError(f"No space is left for {path}.", remedy="Free some space, or set AAICLICK_HOME elsewhere.")
     return HomeError(f"AAICLICK_HOME={path} cannot be used: {error.strerror or error}.", remedy=CHOOSE_ANOTHER)

@@ -1,18 +1,17 @@
 """The keeper: one background process per AAICLICK_HOME that owns the embedded servers.
 
-Servers need an owner that outlives any one script, yet not the last of them. Every process that uses the stack holds
-a *lease*: an open connection to the keeper's socket, which the kernel closes however that process ends. The keeper
+The servers must outlive any one script, but not the last of them. Every process that uses the stack keeps a connection
+to the keeper's socket open; the kernel closes it however that process ends. The keeper
 
-- starts a server when a lease first asks for it, and starts it again if it dies (kill -9 included);
-- tells all leases when an address changed;
-- stops the servers and itself when nobody has held a lease for `linger` seconds, or when told to.
+- starts a server at the first request for it, and restarts it if it dies (kill -9 included);
+- sends changed addresses to all connections;
+- stops the servers and itself when there was no connection for `linger` seconds, or on request.
 
 There is at most one keeper per home: it holds `keeper.lock`, which the kernel releases if it is killed. Its servers
-then end too (ClickHouse sees the end of its standard input, PostgreSQL gets SIGINT from the kernel), and the next
-keeper, started by whoever needs the stack, waits for that and starts them anew. A lease that loses its keeper starts
-one by itself.
+then end too (ClickHouse reads the end of its standard input, PostgreSQL gets SIGINT from the kernel). A process that
+loses the connection starts the next keeper, which waits for that and restarts the servers.
 
-Protocol: lines of JSON. `{"op": "lease", "id": n, "pid": whose, "services": [...]}` →
+Protocol: lines of JSON. `{"op": "connect", "id": n, "pid": PID, "services": [...]}` →
 `{"answer": n, "endpoints": {...}}` or `{"answer": n, "error": {...}}`; at any time `{"endpoints": {...}}` or
 `{"event": "stopped"}`. `{"op": "status"}` → `{"status": {...}}`; `{"op": "stop", "unless_used": bool}` →
 `{"event": "stopped"}` or `{"event": "in use"}`.
@@ -34,140 +33,140 @@ from typing import Any
 
 from aaiclick.errors import AaiclickError, StackError
 from aaiclick.local.home import Home
-from aaiclick.local.servers import ClickHouseServer, PostgresServer, Server
+from aaiclick.local.supervised_server import ClickHouseServer, PostgresServer, SupervisedServer
 
 LOCK_SECONDS = 30.0
-FIRST_LEASE_SECONDS = 10.0
-"""Time for whoever started the keeper to take the first lease, before it counts as unused."""
-LOG_BYTES_KEPT = 10_000_000
+FIRST_CONNECTION_SECONDS = 10.0
+"""Time for the process that started the keeper to connect, before the keeper counts as idle."""
+MAX_LOG_BYTES = 10_000_000
 
 
-class Keeper:
-    """Owns the servers of one home for as long as somebody holds a lease."""
+class StackKeeper:
+    """Runs the servers of one home while any process is connected."""
 
     def __init__(self, home: Home, linger_seconds: float, lock: int) -> None:
         self._home = home
         self._lock = lock
         self._linger_seconds = linger_seconds
-        self._servers: dict[str, Server] = {}
-        self._leases: dict[asyncio.StreamWriter, int | None] = {}
-        self._conversations: set[asyncio.Task[None]] = set()
-        self._idle_since = time.monotonic() + FIRST_LEASE_SECONDS
+        self._servers: dict[str, SupervisedServer] = {}
+        self._connections: dict[asyncio.StreamWriter, int | None] = {}
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._idle_since = time.monotonic() + FIRST_CONNECTION_SECONDS
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until idle or told to stop; the socket goes first, so that late comers look for a new keeper."""
+        """Serve until idle or stopped; the socket is removed first, so that new clients start the next keeper."""
         self._home.keeper_socket.unlink(missing_ok=True)
-        listener = await asyncio.start_unix_server(self._serve, self._home.keeper_socket)
+        listener = await asyncio.start_unix_server(self._handle_connection, self._home.keeper_socket)
         self._home.keeper_socket.chmod(0o600)
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self._stop.set)
-        _announce(self._home)
+        _report_ready(self._home)
         try:
-            await self._until_unused()
+            await self._wait_until_idle()
         finally:
-            if self._is_ours():
+            if self._owns_home():
                 self._home.keeper_socket.unlink(missing_ok=True)
             listener.close()
             await asyncio.gather(*(server.stop() for server in self._servers.values()))
-            self._tell_leases({"event": "stopped"})
-            for writer in list(self._leases):
+            self._broadcast({"event": "stopped"})
+            for writer in list(self._connections):
                 writer.close()
-            if self._conversations:
-                await asyncio.wait(self._conversations, timeout=1)
+            if self._handlers:
+                await asyncio.wait(self._handlers, timeout=1)
             if not self._home.run.is_relative_to(self._home.path):
-                shutil.rmtree(self._home.run, ignore_errors=True)  # it stands in for a directory of the home
+                shutil.rmtree(self._home.run, ignore_errors=True)  # it replaces a directory of the home
 
-    async def _until_unused(self) -> None:
-        while not self._stop.is_set() and self._is_ours():
-            if not self._leases and time.monotonic() - self._idle_since >= self._linger_seconds:
+    async def _wait_until_idle(self) -> None:
+        while not self._stop.is_set() and self._owns_home():
+            if not self._connections and time.monotonic() - self._idle_since >= self._linger_seconds:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), timeout=min(0.5, self._linger_seconds + 0.05))
 
-    def _is_ours(self) -> bool:
-        """Whether the home is still the one we locked: if it was removed, what is there now has another keeper."""
+    def _owns_home(self) -> bool:
+        """Whether the locked file is still in place: a home that was removed and created again has another keeper."""
         try:
             return os.path.samestat(os.fstat(self._lock), self._home.keeper_lock.stat())
         except OSError:
             return False
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = asyncio.current_task()
-        assert conversation is not None  # noqa: S101
-        self._conversations.add(conversation)
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = asyncio.current_task()
+        assert handler is not None  # noqa: S101
+        self._handlers.add(handler)
         try:
             while line := await reader.readline():
-                await self._answer(json.loads(line), writer)
+                await self._handle_request(json.loads(line), writer)
         except (ConnectionError, ValueError):
             pass
         finally:
-            self._conversations.discard(conversation)
-            self._leases.pop(writer, None)
-            if not self._leases:
+            self._handlers.discard(handler)
+            self._connections.pop(writer, None)
+            if not self._connections:
                 self._idle_since = time.monotonic()
             writer.close()
 
-    async def _answer(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        if request["op"] == "lease":
-            self._leases[writer] = request.get("pid")
+    async def _handle_request(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        if request["op"] == "connect":
+            self._connections[writer] = request.get("pid")
             try:
-                await asyncio.gather(*(self._server(name).ready() for name in request["services"]))
+                await asyncio.gather(*(self._get_server(name).wait_until_ready() for name in request["services"]))
             except AaiclickError as error:
                 if self._stop.is_set():
-                    writer.close()  # not the client's trouble: it finds or starts the next keeper
+                    writer.close()  # the client finds or starts the next keeper
                     return
-                said = {"what": error.what, "remedy": error.remedy, "kind": type(error).__name__}
-                _send(writer, {"answer": request["id"], "error": said})
+                details = {"what": error.what, "remedy": error.remedy, "kind": type(error).__name__}
+                _send_message(writer, {"answer": request["id"], "error": details})
             else:
-                _send(writer, {"answer": request["id"], "endpoints": self._endpoints()})
+                _send_message(writer, {"answer": request["id"], "endpoints": self._collect_addresses()})
         elif request["op"] == "status":
-            _send(writer, {"status": self._status()})
+            _send_message(writer, {"status": self._report_status()})
         elif request["op"] == "stop":
-            if request.get("unless_used") and self._leases:
-                _send(writer, {"event": "in use"})
+            if request.get("unless_used") and self._connections:
+                _send_message(writer, {"event": "in use"})
                 return
-            self._leases[writer] = None
+            self._connections[writer] = None
             self._stop.set()
 
-    def _server(self, name: str) -> Server:
+    def _get_server(self, name: str) -> SupervisedServer:
         if name not in self._servers:
-            kinds = {"postgres": PostgresServer, "clickhouse": ClickHouseServer}
-            self._servers[name] = kinds[name](self._home, self._on_change, self._is_ours)
+            server_classes = {"postgres": PostgresServer, "clickhouse": ClickHouseServer}
+            self._servers[name] = server_classes[name](self._home, self._broadcast_addresses, self._owns_home)
         return self._servers[name]
 
-    def _on_change(self) -> None:
-        self._tell_leases({"endpoints": self._endpoints()})
+    def _broadcast_addresses(self) -> None:
+        self._broadcast({"endpoints": self._collect_addresses()})
 
-    def _endpoints(self) -> dict[str, Any]:
-        return {name: server.endpoint for name, server in self._servers.items() if server.endpoint}
+    def _collect_addresses(self) -> dict[str, object]:
+        return {name: server.address for name, server in self._servers.items() if server.address}
 
-    def _status(self) -> dict[str, Any]:
-        servers = {name: server.status() for name, server in self._servers.items()}
-        users = sorted(pid for pid in self._leases.values() if pid is not None)
-        return {"pid": os.getpid(), "leases": len(self._leases), "users": users, "servers": servers}
+    def _report_status(self) -> dict[str, object]:
+        servers = {name: server.report_status() for name, server in self._servers.items()}
+        users = sorted(pid for pid in self._connections.values() if pid is not None)
+        return {"pid": os.getpid(), "connections": len(self._connections), "users": users, "servers": servers}
 
-    def _tell_leases(self, message: dict[str, Any]) -> None:
-        for writer in self._leases:
-            _send(writer, message)
+    def _broadcast(self, message: dict[str, object]) -> None:
+        for writer in self._connections:
+            _send_message(writer, message)
 
 
-def _send(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+def _send_message(writer: asyncio.StreamWriter, message: dict[str, object]) -> None:
     if not writer.is_closing():
         writer.write(json.dumps(message).encode() + b"\n")
 
 
-def _announce(home: Home) -> None:
-    """Tell whoever started us that we listen, and leave its standard output alone from now on."""
+def _report_ready(home: Home) -> None:
+    """Write `ready` to the starter's pipe, then redirect standard output to the log."""
     os.write(1, b"ready\n")
-    log = os.open(home.log_of("keeper"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log = os.open(home.log_path("keeper"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(log, 1)
     os.close(log)
 
 
-def _lock(home: Home) -> int:
-    """Become the keeper, waiting for a predecessor that is just stopping."""
+def _acquire_lock(home: Home) -> int:
+    """Acquire the keeper's lock; wait for a previous keeper that is stopping."""
     handle = os.open(home.keeper_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
@@ -186,10 +185,10 @@ def _lock(home: Home) -> int:
             return handle
 
 
-def _cap_logs(home: Home) -> None:
+def _rotate_logs(home: Home) -> None:
     for name in ("keeper", "postgres", "clickhouse"):
-        log = home.log_of(name)
-        if log.exists() and log.stat().st_size > LOG_BYTES_KEPT:
+        log = home.log_path(name)
+        if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
 
 
@@ -199,10 +198,10 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     home = Home(Path(arguments[0]))
     try:
-        handle = _lock(home)
-        home.prepare_run()  # a predecessor that was just stopping has removed one that is not in the home
-        _cap_logs(home)
-        asyncio.run(Keeper(home, float(arguments[1]), handle).run())
+        handle = _acquire_lock(home)
+        home.prepare_run()  # a previous keeper that was stopping removes it if it lies outside the home
+        _rotate_logs(home)
+        asyncio.run(StackKeeper(home, float(arguments[1]), handle).run())
         os.close(handle)
     except AaiclickError as error:
         sys.stderr.write(f"{error}\n")

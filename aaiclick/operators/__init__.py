@@ -1,11 +1,17 @@
-"""Functions over the rows of Objects, in chunks, by many workers: `map`, `reduce`, `foreach`.
+"""Operators `map`, `reduce` and `foreach`: callbacks over chunks of an Object, run in parallel by workers.
 
     def score(rows: pa.Table) -> pa.Table: ...
 
     scored = map(score, prices)          # a handle: an argument of other tasks, or a task's return value
     job = await create_job("score", scored)
 
-docs/operators.md has the rest.
+See docs/operators.md.
+
+- `handles`: the operators; each returns a Handle, a task that creates the chunk tasks
+- `callbacks`: signatures of callbacks: which parameters take chunks, and in which form
+- `chunk_tasks`: tasks per chunk, and the task that collects their results
+
+Next: aaiclick.orchestration, which submits them; aaiclick.data.runtime.parallel_write stores the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What authors call: each operator is a task that spreads the work when it runs, and stands for its result."""
+"""Public operators. Each returns a Handle: a task that creates the chunk tasks when it runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from aaiclick.data import Object, View, open_reference
-from aaiclick.data.values import types_of
+from aaiclick.data.io.to_arrow import parse_schema
 from aaiclick.errors import SubmitError
-from aaiclick.operators.callbacks import parameters_of
+from aaiclick.operators.callbacks import chunk_parameters
 from aaiclick.orchestration import Task, get_current_context, get_task
-from aaiclick.orchestration.decorators import note_built
-from aaiclick.orchestration.factories import entrypoint_of
-from aaiclick.store.words import TaskStatus
+from aaiclick.orchestration.api import entrypoint_of
+from aaiclick.orchestration.decorators import add_to_built_job
+from aaiclick.store.enums import TaskStatus
 
 CHUNK_ROWS = 100_000
-"""Rows in a chunk unless said otherwise; docs/operators.md has the measurements."""
+"""Default number of rows of a chunk; measurements are in docs/operators.md."""
 
-STEPS = "aaiclick.operators.steps"
-OPTIONS = (
+CHUNK_TASKS_MODULE = "aaiclick.operators.chunk_tasks"
+CHUNK_OPTIONS = (
     "max_attempts",
     "timeout_seconds",
     "retry_policy",
@@ -30,25 +30,25 @@ OPTIONS = (
 
 
 class Handle(Task):
-    """The task that stands for the whole of a `map`, `reduce` or `foreach`: its result is the operator's.
+    """Task of a `map`, `reduce` or `foreach`; its result is the operator's result.
 
-    `await handle` submits it to the job of the current context (inside a task: the task's own) and gives the handle
-    back; what waits for the result takes the handle as an argument.
+    `await handle` submits it to the job of the current context (inside a task: the task's job) and returns the handle.
+    Tasks that need the result take the handle as an argument.
     """
 
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, Handle]:
-        return self._submitted().__await__()
+        return self._ensure_submitted().__await__()
 
-    async def _submitted(self) -> Handle:
+    async def _ensure_submitted(self) -> Handle:
         if not self.submitted:
-            self.kwargs["inputs"] = [await _as_table(each) for each in self.kwargs["inputs"]]
+            self.kwargs["inputs"] = [await _as_table(value) for value in self.kwargs["inputs"]]
             await get_current_context().apply(self)
         return self
 
     async def object(self) -> Object:
-        """The result, once it is there, as an Object of the current DataContext."""
+        """Open the result as an Object of the current DataContext; raise SubmitError before the task has completed."""
         task = await get_task(self.id)
         if task.status is not TaskStatus.COMPLETED:
             raise SubmitError(
@@ -69,16 +69,16 @@ def map(  # noqa: A001  (the word of the requirements)
     options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Handle:
-    """Call `callback` on every chunk of an Object; the result is one Object of all that it returned, in order.
+    """Call `callback` on every chunk of an Object; the result is one Object of all returned rows, in order.
 
-    With several Objects, which must be of equal length, it gets a chunk of each. An Object may be a View, or a task
-    that returns one. Chunks come as the annotations of the callback say (docs/operators.md), and with them `kwargs`.
-    `schema` gives columns of the result other types than the first rows suggest; `options` are those of `create_task`
-    for the tasks of the chunks.
+    With several Objects of equal length, the callback gets a chunk of each. An Object may be a View, or a task that
+    returns one. Chunks are passed in the form of the callback's annotations (docs/operators.md), together with
+    `kwargs`. `schema` overrides inferred column types of the result; `options` are `create_task` options of the chunk
+    tasks.
     """
-    types_of(schema)  # a wrong one is told of at once
-    spec = {"schema": None if schema is None else {name: _type_name(kind) for name, kind in schema.items()}}
-    return _handle("map", callback, objects, chunk_rows, options, kwargs, spec)
+    parse_schema(schema)  # raises for an invalid schema now, not in the tasks
+    spec = {"schema": None if schema is None else {name: _type_name(dtype) for name, dtype in schema.items()}}
+    return _build_handle("map", callback, objects, chunk_rows, options, kwargs, spec)
 
 
 def foreach(
@@ -88,8 +88,8 @@ def foreach(
     options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Handle:
-    """Like `map`, for what the callback does and not for what it returns: the result is None."""
-    return _handle("foreach", callback, objects, chunk_rows, options, kwargs, {})
+    """Call `callback` on every chunk for its side effects; the result is None."""
+    return _build_handle("foreach", callback, objects, chunk_rows, options, kwargs, {})
 
 
 def reduce(
@@ -100,15 +100,15 @@ def reduce(
     options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Handle:
-    """Call `callback` on every chunk, then on chunks of what came out, and so on until one chunk is left; the result
-    is what the callback returns for that one.
+    """Tree reduction: call `callback` on every chunk, then on chunks of the results, until one chunk is left.
 
-    The callback takes rows and returns fewer rows that it can take again, such as sums of sums.
+    The callback must return fewer rows than it gets, in the same columns, such as sums of sums. The result is the
+    value returned for the last chunk.
     """
-    return _handle("reduce", callback, (obj,), chunk_rows, options, kwargs, {})
+    return _build_handle("reduce", callback, (obj,), chunk_rows, options, kwargs, {})
 
 
-def _handle(
+def _build_handle(
     operator: str,
     callback: str | Callable[..., Any],
     objects: tuple[Any, ...],
@@ -118,33 +118,33 @@ def _handle(
     spec: Mapping[str, Any],
 ) -> Handle:
     if not objects:
-        raise SubmitError(f"{operator}() has nothing to work on.", remedy="Give an Object, a View, or a task.")
+        raise SubmitError(f"{operator}() needs at least one Object.", remedy="Pass an Object, a View, or a task.")
     if not isinstance(chunk_rows, int) or isinstance(chunk_rows, bool) or chunk_rows < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SubmitError(
-            f"{operator}() cannot make chunks of {chunk_rows!r} rows.", remedy="Use a whole number, 1 or more."
+            f"{operator}() cannot make chunks of {chunk_rows!r} rows.", remedy="Use an integer of 1 or more."
         )
-    for given in objects:
-        if not isinstance(given, Object | Task):
+    for value in objects:
+        if not isinstance(value, Object | Task):
             raise SubmitError(
-                f"{operator}() works on Objects, and was given {given!r:.60}.",
-                remedy="Store it first (create_object_from_value), or give the task that returns an Object.",
+                f"{operator}() takes Objects, not {value!r:.60}.",
+                remedy="Store it first (create_object_from_value), or pass the task that returns an Object.",
             )
     if not isinstance(callback, str):
-        parameters_of(callback, len(objects), kwargs)
+        chunk_parameters(callback, len(objects), kwargs)
     chosen = dict(options or {})
-    unknown = sorted(set(chosen) - set(OPTIONS))
+    unknown = sorted(set(chosen) - set(CHUNK_OPTIONS))
     if unknown:
-        raise SubmitError(f"{operator}() has no options {unknown}.", remedy=f"There are: {', '.join(OPTIONS)}.")
+        raise SubmitError(f"{operator}() has no options {unknown}.", remedy=f"Options: {', '.join(CHUNK_OPTIONS)}.")
     name = callback if isinstance(callback, str) else entrypoint_of(callback)
     arguments = {
         "callback": name, "inputs": list(objects), "chunk_rows": chunk_rows, "options": chosen,
         "extra": dict(kwargs), **spec,
     }  # fmt: skip
-    place = {key: chosen[key] for key in ("queue", "priority") if key in chosen}
-    made = Handle(f"{STEPS}.{operator}_rows", arguments, name=f"{operator} {name}", **place)
-    note_built(made)
-    return made
+    schedule = {key: chosen[key] for key in ("queue", "priority") if key in chosen}
+    handle = Handle(f"{CHUNK_TASKS_MODULE}.{operator}_rows", arguments, name=f"{operator} {name}", **schedule)
+    add_to_built_job(handle)
+    return handle
 
 
-def _type_name(kind: str | type) -> str:
-    return kind if isinstance(kind, str) else kind.__name__
+def _type_name(dtype: str | type) -> str:
+    return dtype if isinstance(dtype, str) else dtype.__name__

@@ -5,6 +5,46 @@ from aaiclick.orchestration import OrchContext, create_job, create_task
 extract, load = create_task("myapp.extract"), create_task("myapp.load")
 extract >> load
 job = await create_job("nightly", load)
+
+Submit:
+
+- `decorators`: `@task` and `@job`: functions as steps and workflows
+- `handlers`: registry of handlers by task type
+- `graph`: jobs, tasks and groups as Python objects, with their dependencies
+- `retry_policy`: whether and when a failed attempt is retried
+- `api`: functions to create and query tasks, jobs and workers
+- `context`: OrchContext: connection pool to PostgreSQL, and operations on jobs
+- `arguments`: serialises arguments of tasks to JSON
+- `argument_tables`: references to the tables of Objects that are passed to tasks
+- `submit_plan`: converts tasks and groups to the rows of a submit
+- `models`: jobs, tasks, groups, workers and their states, for queries
+
+Next: aaiclick.store.engine, which stores the tasks.
+
+Claim, execute and complete:
+
+- `worker`: supervisor and worker processes that claim and execute tasks
+- `gateway`: interface between a worker and the queue, in PostgreSQL or over HTTP
+- `runtimes`: external runtimes: SQS and Lambda
+- `tenant_databases`: ClickHouse database and user of each organisation
+- `clickhouse_users`: ClickHouse users of HTTP workers
+- `task_context`: the attempt that the current code belongs to
+- `remote_context`: OrchContext of tasks on HTTP workers
+- `secrets`: access to secrets from the code of tasks
+- `redaction`: redaction of secrets in logs and errors
+- `emit_event`: events of datasets, emitted by a running source
+- `lifecycle`: reference counting of tables in PostgreSQL
+
+Around tasks:
+
+- `loops`: background loops: leases, schedules, events, retention, cleanup
+- `cron`: nominal times of cron schedules
+- `background_coroutines`: background coroutines that restart on unexpected errors
+- `health`: `health_check()`: PostgreSQL, ClickHouse, workers and the queue
+- `table_audit`: compares tables in ClickHouse with references in PostgreSQL
+- `json_logging`: logs as one JSON object per line
+- `tracing`: OpenTelemetry traces, one per job
+- `testing`: `run_job_test`: runs a job to its end in this process
 """
 
 from __future__ import annotations
@@ -12,10 +52,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
-from aaiclick.orchestration.decorators import job, task
-from aaiclick.orchestration.events import emit_event
-from aaiclick.orchestration.factories import (
+from aaiclick.orchestration.api import (
     add_task_to_job,
     cancel_job,
     create_job,
@@ -32,13 +69,16 @@ from aaiclick.orchestration.factories import (
     set_retry_policy,
     worker_heartbeat,
 )
+from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
+from aaiclick.orchestration.decorators import job, task
+from aaiclick.orchestration.emit_event import emit_event
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.health import Health, health_check
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
-from aaiclick.orchestration.retry import PermanentError, RetryPolicy
+from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.secrets import get_secret
-from aaiclick.orchestration.trial import run_job_test
+from aaiclick.orchestration.testing import run_job_test
 
 if TYPE_CHECKING:
     from aaiclick.store.models import Dependency

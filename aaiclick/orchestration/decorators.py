@@ -12,9 +12,9 @@
 
     job = await pipeline("data.csv")
 
-Calling a task function runs nothing: it makes a Task, and a Task given as an argument stands for its result, so
-arguments wire dependencies. A type checker sees the value that the function will return, and with that checks
-arguments; `load.task(...)` is the same call for those who want to write `>>`. The function itself is `load.function`.
+Calling a task function returns a Task without running it. A Task passed as an argument represents its result and
+becomes a predecessor. Type checkers see the return type of the function, and so check arguments; `load.task(...)` is
+the same call with the type Task, for use with `>>`. The function itself is `load.function`.
 """
 
 from __future__ import annotations
@@ -27,64 +27,66 @@ from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import found_in
+from aaiclick.orchestration.api import create_job, entrypoint_of
+from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
-from aaiclick.orchestration.factories import create_job, entrypoint_of
 from aaiclick.orchestration.graph import Group, Job, Node, Task
-from aaiclick.orchestration.planning import closure
+from aaiclick.orchestration.submit_plan import collect_unsubmitted
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_RESULTS = 100
-"""Results of a job that a task answers for."""
+MAX_RESULTS = 100
+"""Number of final tasks that can form the result of a job function."""
 
-_building: ContextVar[list[Node] | None] = ContextVar("aaiclick_building", default=None)
+_built_nodes: ContextVar[list[Node] | None] = ContextVar("aaiclick_building", default=None)
 
 
-def note_built(node: Node) -> None:
-    """A node made while a @job is put together belongs to it."""
-    nodes = _building.get()
+def add_to_built_job(node: Node) -> None:
+    """Add a node to the @job that is being built, if any."""
+    nodes = _built_nodes.get()
     if nodes is not None:
         nodes.append(node)
 
 
 class TaskFunction(Generic[P, R]):
-    """A function whose calls are tasks."""
+    """Function decorated with @task: its calls return Tasks."""
 
-    def __init__(self, function: Callable[P, Any], options: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[P, object], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._options = dict(options)
         self._signature = inspect.signature(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """A Task of this call (what a checker sees is the value it will return)."""
+        """Task of this call, typed as the value that the function returns."""
         return cast("R", self.task(*args, **kwargs))
 
     def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
-        """A Task of this call."""
+        """Task of this call."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise SubmitError(f"{self.function.__qualname__}() cannot be called so: {error}.") from None
-        made = Task(entrypoint_of(self.function), self._by_name(bound), name=self.function.__name__, **self._options)
-        note_built(made)
-        return made
+            raise SubmitError(f"{self.function.__qualname__}() has wrong arguments: {error}.") from None
+        task = Task(
+            entrypoint_of(self.function), self._named_arguments(bound), name=self.function.__name__, **self._options
+        )
+        add_to_built_job(task)
+        return task
 
     def options(self, **changes: Any) -> TaskFunction[P, R]:
         """The same function with other options, for some calls."""
         return TaskFunction(self.function, {**self._options, **_options(**changes)})
 
-    def _by_name(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         arguments = dict(bound.arguments)
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(name, {}))
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY) and arguments.get(name):
                 raise SubmitError(
-                    f"{self.function.__qualname__}() takes {name!r} by position.",
-                    remedy="A task's arguments have names.",
+                    f"{self.function.__qualname__}() takes {name!r} by position only.",
+                    remedy="Use named parameters: arguments of tasks are passed by name.",
                 )
         return arguments
 
@@ -132,14 +134,14 @@ def task(
     critical: bool = True,
 ) -> _Decorator: ...
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function's calls tasks, with these options."""
+    """Decorator: calls of the function return Tasks with these options."""
     if function is not None:
         return TaskFunction[Any, Any](function, {})
     return _Decorator(_options(**options))
 
 
 class _Decorator:
-    """`@task(...)` before it meets its function."""
+    """Decorator returned by `@task(...)`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -148,69 +150,73 @@ class _Decorator:
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
-    def __call__(self, function: Callable[..., Any], /) -> Any:
+    def __call__(self, function: Callable[..., object], /) -> Any:
         return TaskFunction[Any, Any](function, self._options)
 
 
 class JobFunction(Generic[P]):
-    """A function that puts tasks together; calling it submits them as a job."""
+    """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
-    def __init__(self, function: Callable[P, Any], name: str | None, timeout_seconds: float | None) -> None:
+    def __init__(self, function: Callable[P, object], name: str | None, timeout_seconds: float | None) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
         self._timeout_seconds = timeout_seconds
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Put the tasks together and submit them."""
+        """Build and submit the job."""
         return await create_job(self.name, self.build(*args, **kwargs), timeout_seconds=self._timeout_seconds)
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
-        """The tasks and groups, not submitted."""
+        """Tasks and groups of the job, without submitting them."""
         nodes: list[Node] = []
-        token = _building.set(nodes)
+        token = _built_nodes.set(nodes)
         try:
             returned = self.function(*args, **kwargs)
         finally:
-            _building.reset(token)
+            _built_nodes.reset(token)
         extra: list[Any] = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
         return [*nodes, *(node for node in extra if isinstance(node, Task | Group))]
 
     def as_task(self) -> Callable[P, Coroutine[Any, Any, Any]]:
-        """For a job that was made by this function's name: puts the tasks together and adds them to that job."""
+        """Function for a job that has this function as its entrypoint: builds the tasks and adds them to that job."""
 
         @functools.wraps(self.function)
-        def work(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
-            return _added(self.build(*args, **kwargs))
+        def build_and_add(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+            return _add_to_running_job(self.build(*args, **kwargs))
 
-        return work
+        return build_and_add
 
 
-async def _added(nodes: Sequence[Node]) -> Any:
-    """Add nodes to the running job; what they come to is what the tasks do that nothing waits for."""
-    everything = closure(nodes)
-    needed = {upstream.id for node in everything for upstream in node.previous}
-    tasks = [node for node in everything if isinstance(node, Task)]
-    needed |= {upstream.id for each in tasks for upstream in found_in(each.kwargs, Task)}
-    last = [each for each in tasks if each.id not in needed and (each.group is None or each.group.id not in needed)]
+async def _add_to_running_job(nodes: Sequence[Node]) -> Any:
+    """Add nodes to the running job; returns the tasks without dependents: their results are its result."""
+    collected = collect_unsubmitted(nodes)
+    required_ids = {upstream.id for node in collected for upstream in node.predecessors}
+    tasks = [node for node in collected if isinstance(node, Task)]
+    required_ids |= {upstream.id for task in tasks for upstream in iter_instances(task.kwargs, Task)}
+    last_tasks = [
+        task
+        for task in tasks
+        if task.id not in required_ids and (task.group is None or task.group.id not in required_ids)
+    ]
     await get_current_context().apply(nodes)
-    return last[0] if len(last) == 1 else last[:MOST_RESULTS] or None
+    return last_tasks[0] if len(last_tasks) == 1 else last_tasks[:MAX_RESULTS] or None
 
 
 @overload
-def job(function: Callable[P, Any], /) -> JobFunction[P]: ...
+def job(function: Callable[P, object], /) -> JobFunction[P]: ...
 @overload
 def job(
     *, name: str | None = None, timeout_seconds: float | None = None
 ) -> Callable[[Callable[P, Any]], JobFunction[P]]: ...
 def job(
-    function: Callable[..., Any] | None = None, /, *, name: str | None = None, timeout_seconds: float | None = None
+    function: Callable[..., object] | None = None, /, *, name: str | None = None, timeout_seconds: float | None = None
 ) -> Any:
-    """Make a function that calls task functions a job."""
+    """Decorator: calls of the function submit the tasks that it creates as a job."""
     if function is not None:
         return JobFunction[Any](function, name, timeout_seconds)
 
-    def decorate(function: Callable[..., Any]) -> JobFunction[Any]:
+    def decorate(function: Callable[..., object]) -> JobFunction[Any]:
         return JobFunction[Any](function, name, timeout_seconds)
 
     return decorate

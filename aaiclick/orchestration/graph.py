@@ -1,9 +1,9 @@
-"""Jobs, tasks and groups in the author's hands: light objects that know what they wait for.
+"""Jobs, tasks and groups as Python objects, with their dependencies.
 
     extract >> transform >> load
     source >> [left, right] >> report
 
-They become rows when they are applied to a job; `get_task` and `get_job` fill the same classes from rows.
+They become rows when a job is submitted; `get_task` and `get_job` return the same classes.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from uuid import UUID
 
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.selectable import Selectable
-from aaiclick.store.words import DEFAULT_ORG_ID, JobStatus, TaskStatus
+from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
+from aaiclick.store.select_metaclass import Selectable
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
 
 
 class Node(metaclass=Selectable):
-    """What can wait and be waited for."""
+    """Base of Task and Group: a node of a job's dependency graph."""
 
-    __slots__ = ("id", "job_id", "name", "previous", "submitted")
+    __slots__ = ("id", "job_id", "name", "predecessors", "submitted")
     kind: ClassVar[str] = "node"
 
     def __init__(self, name: str, id: int | None = None) -> None:  # noqa: A002  (the column's name)
         self.id = get_snowflake_id() if id is None else id
         self.name = name
         self.job_id: int | None = None
-        self.previous: list[Node] = []
+        self.predecessors: list[Node] = []
         self.submitted = False
 
-    def depends_on(self, *others: Node) -> Node:
-        """Wait for `others`; returns itself."""
-        for other in others:
+    def depends_on(self, *predecessors: Node) -> Node:
+        """Add predecessors; returns itself."""
+        for other in predecessors:
             if not isinstance(other, Node):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise SubmitError(
                     f"{self} cannot wait for {other!r}.", remedy="Tasks and Groups wait for Tasks and Groups."
@@ -49,7 +49,7 @@ class Node(metaclass=Selectable):
                     f"{self} is submitted already and cannot be made to wait for more.",
                     remedy="Declare dependencies before submitting what waits.",
                 )
-            self.previous.append(other)
+            self.predecessors.append(other)
         return self
 
     @overload
@@ -58,23 +58,23 @@ class Node(metaclass=Selectable):
     def __rshift__(self, other: Nodes) -> Nodes: ...
     def __rshift__(self, other: Node | Nodes) -> Node | Nodes:
         """`a >> b`: b waits for a; returns b, so that chains read from left to right."""
-        for node in _each(other):
+        for node in _as_nodes(other):
             node.depends_on(self)
         return other
 
     def __lshift__(self: N, other: Node | Nodes) -> N:
         """`a << b`: a waits for b; returns a."""
-        self.depends_on(*_each(other))
+        self.depends_on(*_as_nodes(other))
         return self
 
     def __rrshift__(self: N, other: Nodes) -> N:
         """`[a, b] >> c`: c waits for both; returns c."""
-        self.depends_on(*_each(other))
+        self.depends_on(*_as_nodes(other))
         return self
 
     def __rlshift__(self, other: Nodes) -> Nodes:
         """`[a, b] << c`: both wait for c; returns the list."""
-        for node in _each(other):
+        for node in _as_nodes(other):
             node.depends_on(self)
         return other
 
@@ -82,12 +82,12 @@ class Node(metaclass=Selectable):
         return f"{type(self).__name__}({self.name!r}, id={self.id})"
 
 
-def _each(nodes: Node | Nodes) -> Nodes:
+def _as_nodes(nodes: Node | Nodes) -> Nodes:
     return [nodes] if isinstance(nodes, Node) else nodes
 
 
 class Group(Node):
-    """Tasks and groups that wait, and are waited for, as one. An empty group is complete when it may open."""
+    """Tasks and groups with common dependencies. An empty group completes when its predecessors have."""
 
     __slots__ = ("members", "parent", "parent_group_id")
     kind = "group"
@@ -123,7 +123,7 @@ class Group(Node):
 
 
 class Task(Node):
-    """One call of a function, to be made by some worker."""
+    """One call of a function, executed by a worker."""
 
     __slots__ = (
         "attempt", "claimed_at", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "critical",
@@ -137,7 +137,7 @@ class Task(Node):
     def __init__(
         self,
         entrypoint: str,
-        kwargs: Mapping[str, Any] | None = None,
+        kwargs: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
         group: Group | None = None,
@@ -185,7 +185,7 @@ class Task(Node):
 
     @classmethod
     def from_row(cls, row: Any) -> Task:
-        """The task that a row of `tasks` describes; its kwargs and result are as they were serialised."""
+        """Task of a row of `tasks`; its kwargs and result stay serialised."""
         task = cls(row["entrypoint"] or row["type"], json.loads(row["kwargs"]), id=row["id"])
         for name in (
             "job_id", "group_id", "entrypoint", "type", "queue", "priority", "max_attempts", "timeout_seconds",

@@ -1,4 +1,4 @@
-"""Functions registered in this process: handlers by the type of their items, and those that tasks were made of."""
+"""Registry of this process: handlers by task type, and functions that were used as tasks by entrypoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _local_functions: dict[str, Function] = {}
 
 
 def handler(task_type: str) -> Callable[[F], F]:
-    """Have items of a type done by the decorated function; its parameters are the fields of the payload.
+    """Register the decorated function for items of a type; its parameters are the fields of the payload.
 
     @handler("email:send")
     async def send(to: str, subject: str) -> None: ...
@@ -24,10 +24,11 @@ def handler(task_type: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        known = _handlers.setdefault(task_type, function)
-        if known is not function and _name(known) != _name(function):
+        registered = _handlers.setdefault(task_type, function)
+        if registered is not function and _qualified_name(registered) != _qualified_name(function):
             raise EntrypointError(
-                f"Two handlers for tasks of type {task_type!r}: {_name(known)} and {_name(function)}.",
+                f"Two handlers for tasks of type {task_type!r}: {_qualified_name(registered)} and "
+                f"{_qualified_name(function)}.",
                 remedy="Give one of them another type.",
             )
         return function
@@ -55,5 +56,5 @@ def local_function(entrypoint: str) -> Function | None:
     return _local_functions.get(entrypoint)
 
 
-def _name(function: Function) -> str:
+def _qualified_name(function: Function) -> str:
     return f"{function.__module__}.{function.__qualname__}"

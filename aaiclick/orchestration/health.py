@@ -1,21 +1,21 @@
-"""`health_check()`: whether everything that jobs need is there."""
+"""`health_check()`: checks PostgreSQL, ClickHouse, workers and the queue."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import asyncpg
 
-from aaiclick.data.client import ping
+from aaiclick.data.runtime.clickhouse_client import ping
+from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError
-from aaiclick.local import clickhouse_target
-from aaiclick.orchestration.context import any_context
+from aaiclick.local import clickhouse_endpoint
+from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.settings import get_settings
-from aaiclick.store.health import Check, check_work
-from aaiclick.targets import ClickHouseTarget
+from aaiclick.store.engine.health import HealthCheck, check_health
 
 ANSWER_SECONDS = 5.0
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The results of all checks; true if all of them hold."""
+    """Results of all checks; true if all passed."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
 
     @property
     def ok(self) -> bool:
@@ -43,23 +43,23 @@ async def health_check() -> Health:
     """
     settings = get_settings()
 
-    async def check_database() -> list[Check]:
-        async with any_context() as context, context.connection() as connection:
-            return await check_work(connection, worker_timeout_seconds=settings.worker_timeout_seconds)
+    async def check_database() -> list[HealthCheck]:
+        async with current_or_new_context() as context, context.connection() as connection:
+            return await check_health(connection, worker_timeout_seconds=settings.worker_timeout_seconds)
 
-    clickhouse = await check_clickhouse(lambda: clickhouse_target(settings))
+    clickhouse = await check_clickhouse(lambda: clickhouse_endpoint(settings))
     try:
-        checks = await answer_within(ANSWER_SECONDS, check_database())
+        checks = await run_with_timeout(ANSWER_SECONDS, check_database())
     except (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        checks = [Check("database", False, str(error) or "PostgreSQL does not answer")]
+        checks = [HealthCheck("database", False, str(error) or "PostgreSQL does not answer")]
     return Health((*checks, clickhouse))
 
 
-async def answer_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the coroutine, or TimeoutError in time.
+async def run_with_timeout(seconds: float, work: Coroutine[object, object, T]) -> T:
+    """Result of the coroutine; raises TimeoutError.
 
-    Unlike `asyncio.timeout` this does not wait for the cancelled coroutine: a query of a frozen server gives its
-    connection back only when the server goes on.
+    Unlike `asyncio.timeout` this does not wait for the cancelled coroutine: a query of a frozen server releases its
+    connection only when the server continues.
     """
     task = asyncio.create_task(work)
     try:
@@ -74,13 +74,13 @@ async def answer_within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     raise TimeoutError
 
 
-async def check_clickhouse(find: Callable[[], Coroutine[Any, Any, ClickHouseTarget]]) -> Check:
-    """Whether the ClickHouse that `find` returns answers a query."""
+async def check_clickhouse(find: Callable[[], Coroutine[object, object, ClickHouseEndpoint]]) -> HealthCheck:
+    """Check whether the ClickHouse that `find` returns answers a query."""
     try:
-        target = await answer_within(ANSWER_SECONDS, find())
-        await ping(target, seconds=ANSWER_SECONDS)
+        endpoint = await run_with_timeout(ANSWER_SECONDS, find())
+        await ping(endpoint, seconds=ANSWER_SECONDS)
     except TimeoutError:
-        return Check("clickhouse", False, f"The embedded ClickHouse does not start within {ANSWER_SECONDS:g} s")
+        return HealthCheck("clickhouse", False, f"The embedded ClickHouse does not start within {ANSWER_SECONDS:g} s")
     except (AaiclickError, OSError) as error:
-        return Check("clickhouse", False, str(error))
-    return Check("clickhouse", True, "ClickHouse answers")
+        return HealthCheck("clickhouse", False, str(error))
+    return HealthCheck("clickhouse", True, "ClickHouse answers")

@@ -1,13 +1,12 @@
-"""References to tables, kept in PostgreSQL: what tasks make and read outlives no attempt, and no attempt's end is lost.
+"""Reference counting of tables in PostgreSQL.
 
-`PgLifecycleHandler` takes orders from any thread and writes them from one task over one connection of its own; what
-comes in while a statement runs forms the next batch. It drops nothing: `loops.cleanup` does.
+`PgLifecycleHandler` accepts operations from any thread and writes them in batches from one asyncio task over its own
+connection. It drops no tables: `loops.cleanup` does.
 
-- `for_attempt(lease)` gives the handler of one attempt. Its references belong to the attempt: whoever ends the attempt
-  (a completion, a failure, the reaper, the end of a process) releases them in the same transaction, and an attempt
-  that has lost its lease gets no more. An attempt that touches no table writes nothing.
-- Used by itself, as `DataContext(lifecycle=…)` in a script, its references belong to a session, which lives for as long
-  as it says so.
+- `for_attempt(lease)` returns the handler of one attempt. Its references belong to the attempt: they are released in
+  the transaction that ends it (completion, failure, reaper, end of a process), and an attempt that has lost its lease
+  gets no more. An attempt that uses no table writes nothing.
+- Used as `DataContext(lifecycle=…)` in a script, its references belong to a session, which expires without heartbeats.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from enum import Enum, auto
 import asyncpg
 
 from aaiclick.data.errors import ObjectNotFoundError
-from aaiclick.data.lifecycle import LifecycleHandler
+from aaiclick.data.runtime.lifecycle import LifecycleHandler
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
-from aaiclick.local import postgres_target
-from aaiclick.orchestration.transport import DirectTransport, Line, Transport
-from aaiclick.orchestration.transport.line import patience
+from aaiclick.local import postgres_endpoint
+from aaiclick.orchestration.gateway import GatewayConnection, PostgresGateway, WorkerGateway
+from aaiclick.orchestration.gateway.base import backoff_timeout
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import tables
-from aaiclick.store.leases import Lease
-from aaiclick.targets import PostgresTarget
+from aaiclick.store.engine.leases import Lease
+from aaiclick.store.tables import table_references
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS = 60.0
+HEARTBEAT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
 ANSWER_SECONDS = 15.0
 STOP_SECONDS = 10.0
-"""How long `stop` goes on trying to reach a PostgreSQL that is away."""
+"""How long `stop` retries while PostgreSQL is unreachable."""
 
-AWAY = (
+OUTAGE_ERRORS = (
     UnreachableError,
     OSError,
     asyncpg.InterfaceError,
@@ -53,12 +52,12 @@ AWAY = (
     asyncpg.InsufficientResourcesError,
     asyncpg.IdleInTransactionSessionTimeoutError,
 )
-"""PostgreSQL restarts or is cut off: what was to be written is written later. A driver whose connection was ended in
-the middle of a statement may speak of a state of its own (InternalClientError).
+"""PostgreSQL restarts or is unreachable: the operations are retried. asyncpg raises InternalClientError if a connection
+ends in the middle of a statement.
 """
 
 
-class _Kind(Enum):
+class _Action(Enum):
     RESERVE = auto()
     HOLD = auto()
     RELEASE = auto()
@@ -68,8 +67,8 @@ class _Kind(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class _Order:
-    kind: _Kind
+class _TableOperation:
+    action: _Action
     table: str
     lease: Lease | None = None
     change: int = 0
@@ -80,36 +79,36 @@ class _Order:
 class PgLifecycleHandler(LifecycleHandler):
     """Counts references in PostgreSQL; shared by all tasks of a worker process, or used by itself."""
 
-    def __init__(self, target: PostgresTarget | Transport | None = None) -> None:
-        self._transport = DirectTransport(target, None) if isinstance(target, PostgresTarget) else target
+    def __init__(self, endpoint: PostgresEndpoint | WorkerGateway | None = None) -> None:
+        self._gateway = PostgresGateway(endpoint, None) if isinstance(endpoint, PostgresEndpoint) else endpoint
         self._session_id = 0
-        self._orders: deque[_Order] = deque()
+        self._operations: deque[_TableOperation] = deque()
         self._counts: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
-        self._line: Line | None = None
+        self._connection: GatewayConnection | None = None
         self._stopping = False
 
     async def start(self) -> None:
-        """Begin to write; PostgreSQL is not spoken to before there is something to say."""
+        """Start the writer; it connects when the first operation is submitted."""
         if self._writer is None:
-            self._transport = self._transport or DirectTransport(await postgres_target(), None)
+            self._gateway = self._gateway or PostgresGateway(await postgres_endpoint(), None)
             self._stopping = False
             self._loop = asyncio.get_running_loop()
-            self._writer = asyncio.create_task(self._write())
+            self._writer = asyncio.create_task(self._write_forever())
 
     async def stop(self) -> None:
-        """Write everything that was asked for, and stop."""
+        """Write all submitted operations, and stop."""
         if self._writer is None:
             return
         self._stopping = True
         self._wake.set()
         await self._writer
         self._writer = None
-        if self._line is not None:
-            await self._line.close()
-            self._line = None
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
 
     def for_attempt(self, lease: Lease) -> AttemptTables:
         """The handler of one attempt."""
@@ -118,14 +117,14 @@ class PgLifecycleHandler(LifecycleHandler):
     # --- counting for a session ---------------------------------------------------------------------------------------
 
     def incref(self, table_name: str) -> None:
-        self.order(_Order(_Kind.COUNT, table_name, change=1))
+        self.submit(_TableOperation(_Action.COUNT, table_name, change=1))
 
     def decref(self, table_name: str) -> None:
-        self.order(_Order(_Kind.COUNT, table_name, change=-1))
+        self.submit(_TableOperation(_Action.COUNT, table_name, change=-1))
 
     async def reserve(self, table_name: str) -> None:
         try:
-            await self.carry_out(_Order(_Kind.COUNT, table_name, change=1))
+            await self.submit_and_wait(_TableOperation(_Action.COUNT, table_name, change=1))
         except asyncio.CancelledError:
             self.decref(table_name)
             raise
@@ -133,108 +132,111 @@ class PgLifecycleHandler(LifecycleHandler):
     async def hold(self, table_name: str) -> None:
         await self.reserve(table_name)
 
-    async def name(self, table_name: str, name: str) -> None:
-        await self.carry_out(_Order(_Kind.NAME, table_name, name=name))
+    async def name_table(self, table_name: str, name: str) -> None:
+        await self.submit_and_wait(_TableOperation(_Action.NAME, table_name, name=name))
 
-    async def unname(self, table_name: str, name: str) -> None:
-        await self.carry_out(_Order(_Kind.UNNAME, table_name, name=name))
+    async def unname_table(self, table_name: str, name: str) -> None:
+        await self.submit_and_wait(_TableOperation(_Action.UNNAME, table_name, name=name))
 
-    # --- orders -------------------------------------------------------------------------------------------------------
+    # --- operations ---------------------------------------------------------------------------------------------------
 
-    def order(self, order: _Order) -> None:
-        """Have something written, soon; from any thread."""
-        self._orders.append(order)
+    def submit(self, operation: _TableOperation) -> None:
+        """Submit an operation without waiting for it; thread-safe."""
+        self._operations.append(operation)
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody writes any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake.set)
 
-    async def carry_out(self, order: _Order) -> None:
-        """Have something written, and return when it is."""
+    async def submit_and_wait(self, operation: _TableOperation) -> None:
+        """Submit an operation and wait until it is written."""
         if self._writer is None:
             raise AaiclickError("This PgLifecycleHandler is not started.", remedy="Await its start() first.")
-        self.order(order)
-        await asyncio.wrap_future(order.done)
+        self.submit(operation)
+        await asyncio.wrap_future(operation.done)
 
-    async def _write(self) -> None:
+    async def _write_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), BEAT_SECONDS if self._counts else None)
-            beat = not self._wake.is_set()
+                await asyncio.wait_for(self._wake.wait(), HEARTBEAT_SECONDS if self._counts else None)
+            is_heartbeat = not self._wake.is_set()
             self._wake.clear()
-            orders = [self._orders.popleft() for _ in range(len(self._orders))]
-            self._count(orders)
-            if orders or beat:
-                await self._insist(orders)
-            if self._stopping and not self._orders:
+            operations = [self._operations.popleft() for _ in range(len(self._operations))]
+            self._add_counts(operations)
+            if operations or is_heartbeat:
+                await self._write_with_retry(operations)
+            if self._stopping and not self._operations:
                 return
 
-    def _count(self, orders: list[_Order]) -> None:
-        for order in orders:
-            if order.kind is _Kind.COUNT:
-                self._counts[order.table] += order.change
+    def _add_counts(self, operations: list[_TableOperation]) -> None:
+        for operation in operations:
+            if operation.action is _Action.COUNT:
+                self._counts[operation.table] += operation.change
 
-    async def _insist(self, orders: list[_Order]) -> None:
-        """Every order can be carried out twice, so an answer lost on the way does no harm."""
+    async def _write_with_retry(self, operations: list[_TableOperation]) -> None:
+        """Write operations, and reconnect and repeat them after an outage; all are idempotent."""
         waited, failures = 0.0, 0
         while True:
             try:
-                assert self._transport is not None  # noqa: S101
-                if self._line is None or self._line.closed:
-                    self._line = await self._transport.open()
-                with self._line.answering_within(patience(ANSWER_SECONDS, failures)):
-                    await self._carry_out(self._line, orders)
-            except AWAY as error:
+                assert self._gateway is not None  # noqa: S101
+                if self._connection is None or self._connection.is_closed:
+                    self._connection = await self._gateway.connect()
+                with self._connection.response_deadline(backoff_timeout(ANSWER_SECONDS, failures)):
+                    await self._execute_batch(self._connection, operations)
+            except OUTAGE_ERRORS as error:
                 failures += 1
-                if self._line is not None:
-                    self._line.terminate()
-                    self._line = None
+                if self._connection is not None:
+                    self._connection.terminate()
+                    self._connection = None
                 if self._stopping and waited >= STOP_SECONDS:
-                    self._fail(orders, error)
+                    self._fail_operations(operations, error)
                     return
                 waited += PAUSE_SECONDS
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception as error:  # noqa: BLE001  (told to who waits for it; the writer goes on)
-                self._fail(orders, error)
+            except Exception as error:  # noqa: BLE001  (waiters receive it; the writer continues)
+                self._fail_operations(operations, error)
                 return
             else:
                 return
 
-    def _fail(self, orders: list[_Order], error: Exception) -> None:
-        log.warning("%s orders about tables were not carried out: %s", len(orders), error)
-        for order in orders:
-            _settle(order, error)
+    def _fail_operations(self, operations: list[_TableOperation], error: Exception) -> None:
+        log.warning("%s operations on table references failed: %s", len(operations), error)
+        for operation in operations:
+            _resolve_operation(operation, error)
 
-    async def _carry_out(self, line: Line, orders: list[_Order]) -> None:
-        by_kind: dict[_Kind, list[_Order]] = {}
-        for order in orders:
-            by_kind.setdefault(order.kind, []).append(order)
-        if released := by_kind.get(_Kind.RELEASE):
-            await line.release(_wishes(released))
-        for kind, act in ((_Kind.RESERVE, line.reserve), (_Kind.HOLD, line.hold)):
-            if wanted := by_kind.get(kind):
-                for order, held in zip(wanted, await act(_wishes(wanted)), strict=True):
-                    _settle(order, _refusal(order, held))
-        for order in by_kind.get(_Kind.NAME, ()):
-            await line.name_table(order.table, order.name, order.lease)
-        for order in by_kind.get(_Kind.UNNAME, ()):
-            await line.unname_table(order.table, order.lease)
-        await self._carry_out_counts(line, by_kind.get(_Kind.COUNT, []))
-        for order in orders:
-            _settle(order)
+    async def _execute_batch(self, connection: GatewayConnection, operations: list[_TableOperation]) -> None:
+        by_action: dict[_Action, list[_TableOperation]] = {}
+        for operation in operations:
+            by_action.setdefault(operation.action, []).append(operation)
+        if released := by_action.get(_Action.RELEASE):
+            await connection.release_tables(_table_requests(released))
+        for action, request_tables in (
+            (_Action.RESERVE, connection.reserve_tables),
+            (_Action.HOLD, connection.hold_tables),
+        ):
+            if requested := by_action.get(action):
+                for operation, held in zip(requested, await request_tables(_table_requests(requested)), strict=True):
+                    _resolve_operation(operation, _hold_error(operation, held))
+        for operation in by_action.get(_Action.NAME, ()):
+            await connection.name_table(operation.table, operation.name, operation.lease)
+        for operation in by_action.get(_Action.UNNAME, ()):
+            await connection.unname_table(operation.table, operation.lease)
+        await self._execute_counts(connection, by_action.get(_Action.COUNT, []))
+        for operation in operations:
+            _resolve_operation(operation)
 
-    async def _carry_out_counts(self, line: Line, orders: list[_Order]) -> None:
-        if not orders:
+    async def _execute_counts(self, connection: GatewayConnection, operations: list[_TableOperation]) -> None:
+        if not operations:
             if self._counts:
-                await tables.beat_session(line.connection, self._session)
+                await table_references.renew_session(connection.postgres, self._session)
             return
-        counts = {order.table: self._counts[order.table] for order in orders}
-        gone = await tables.count_session(line.connection, self._session, counts)
+        counts = {operation.table: self._counts[operation.table] for operation in operations}
+        dropped = await table_references.set_session_references(connection.postgres, self._session, counts)
         for name, count in counts.items():
-            if count <= 0 or name in gone:
+            if count <= 0 or name in dropped:
                 del self._counts[name]
-        for order in orders:
-            if order.table in gone and order.change > 0:
-                _settle(order, _gone(order.table))
+        for operation in operations:
+            if operation.table in dropped and operation.change > 0:
+                _resolve_operation(operation, _dropped_error(operation.table))
 
     @property
     def _session(self) -> int:
@@ -243,9 +245,9 @@ class PgLifecycleHandler(LifecycleHandler):
 
 
 class AttemptTables(LifecycleHandler):
-    """What one attempt makes and reads. Counts here; PostgreSQL hears of the first reference and of the last.
+    """Handler of one attempt. Counts locally; only the first and the last reference are written to PostgreSQL.
 
-    `granted` tables (the attempt's arguments) are held by its task or job for longer than the attempt can last.
+    `granted` tables (the attempt's arguments) are held by its task or job for longer than the attempt.
     """
 
     def __init__(self, writer: PgLifecycleHandler, lease: Lease) -> None:
@@ -255,48 +257,49 @@ class AttemptTables(LifecycleHandler):
         self._lock: threading.RLock | None = None
         self._sealed = False
         self.granted: Collection[str] = ()
-        self.used = False
-        """Whether PostgreSQL has heard of this attempt: then its end must be told the longer way."""
+        self.has_references = False
+        """Whether PostgreSQL has references of this attempt: then its outcome must release them."""
 
     async def start(self) -> None:
-        """The writer is started by whoever made it."""
+        """No-op: the owner of the writer starts it."""
 
     async def stop(self) -> None:
-        """The writer is stopped by whoever made it."""
+        """No-op: the owner of the writer stops it."""
 
     def seal(self) -> None:
-        """The function has ended: the outcome releases everything, so nothing is let go before. What is still made or
-        read (its value may become a table) is held as ever.
+        """Stop releasing references, since the outcome releases them all.
+
+        New ones are still written, because the returned value may become a table.
         """
         self._sealed = True
 
     async def reserve(self, table_name: str) -> None:
-        self._change(table_name, 1)
-        self.used = True
-        await self._writer.carry_out(_Order(_Kind.RESERVE, table_name, self._lease))
+        self._change_count(table_name, 1)
+        self.has_references = True
+        await self._writer.submit_and_wait(_TableOperation(_Action.RESERVE, table_name, self._lease))
 
     async def hold(self, table_name: str) -> None:
-        if self._change(table_name, 1) > 1 or table_name in self.granted:
+        if self._change_count(table_name, 1) > 1 or table_name in self.granted:
             return
-        self.used = True
-        await self._writer.carry_out(_Order(_Kind.HOLD, table_name, self._lease))
+        self.has_references = True
+        await self._writer.submit_and_wait(_TableOperation(_Action.HOLD, table_name, self._lease))
 
     def incref(self, table_name: str) -> None:
-        if self._change(table_name, 1) == 1 and table_name not in self.granted and not self._sealed:
-            self.used = True
-            self._writer.order(_Order(_Kind.HOLD, table_name, self._lease))
+        if self._change_count(table_name, 1) == 1 and table_name not in self.granted and not self._sealed:
+            self.has_references = True
+            self._writer.submit(_TableOperation(_Action.HOLD, table_name, self._lease))
 
     def decref(self, table_name: str) -> None:
-        if self._change(table_name, -1) <= 0 and table_name not in self.granted and not self._sealed:
-            self._writer.order(_Order(_Kind.RELEASE, table_name, self._lease))
+        if self._change_count(table_name, -1) <= 0 and table_name not in self.granted and not self._sealed:
+            self._writer.submit(_TableOperation(_Action.RELEASE, table_name, self._lease))
 
-    async def name(self, table_name: str, name: str) -> None:
-        await self._writer.carry_out(_Order(_Kind.NAME, table_name, self._lease, name=name))
+    async def name_table(self, table_name: str, name: str) -> None:
+        await self._writer.submit_and_wait(_TableOperation(_Action.NAME, table_name, self._lease, name=name))
 
-    async def unname(self, table_name: str, name: str) -> None:
-        await self._writer.carry_out(_Order(_Kind.UNNAME, table_name, self._lease, name=name))
+    async def unname_table(self, table_name: str, name: str) -> None:
+        await self._writer.submit_and_wait(_TableOperation(_Action.UNNAME, table_name, self._lease, name=name))
 
-    def _change(self, table_name: str, change: int) -> int:
+    def _change_count(self, table_name: str, change: int) -> int:
         # Reentrant: a destructor may run while this very thread is in here.
         if self._lock is None:
             self._lock = threading.RLock()
@@ -307,30 +310,31 @@ class AttemptTables(LifecycleHandler):
             return self._counts[table_name]
 
 
-def _wishes(orders: list[_Order]) -> list[tuple[str, Lease]]:
-    return [(order.table, order.lease) for order in orders if order.lease is not None]
+def _table_requests(operations: list[_TableOperation]) -> list[tuple[str, Lease]]:
+    return [(operation.table, operation.lease) for operation in operations if operation.lease is not None]
 
 
-def _settle(order: _Order, error: Exception | None = None) -> None:
-    with contextlib.suppress(InvalidStateError):  # settled before, or nobody waits for it any more
+def _resolve_operation(operation: _TableOperation, error: Exception | None = None) -> None:
+    with contextlib.suppress(InvalidStateError):  # resolved before, or its waiter was cancelled
         if error is None:
-            order.done.set_result(None)
+            operation.done.set_result(None)
         else:
-            order.done.set_exception(error)
+            operation.done.set_exception(error)
 
 
-def _refusal(order: _Order, held: tables.Held) -> Exception | None:
-    assert order.lease is not None  # noqa: S101
+def _hold_error(operation: _TableOperation, held: table_references.TableReferenceResult) -> Exception | None:
+    assert operation.lease is not None  # noqa: S101
     if held.lease_lost:
         return LeaseLost(
-            f"Attempt {order.lease.attempt} of task {order.lease.task_id} has lost its lease and can hold no tables.",
-            remedy="Stop: another attempt is at work or has finished.",
+            f"Attempt {operation.lease.attempt} of task {operation.lease.task_id} has lost its lease and can hold no "
+            "tables.",
+            remedy="Stop: another attempt is running or has finished.",
         )
-    return _gone(order.table) if held.gone else None
+    return _dropped_error(operation.table) if held.is_unknown else None
 
 
-def _gone(table_name: str) -> ObjectNotFoundError:
+def _dropped_error(table_name: str) -> ObjectNotFoundError:
     return ObjectNotFoundError(
         f"The Object in table {table_name} was released and is dropped, or was never known here.",
-        remedy="Make it again; a job holds its results while it runs, final ones while it is retained.",
+        remedy="Create it again. A job keeps intermediate results while it runs, final ones while it is retained.",
     )

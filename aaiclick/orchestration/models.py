@@ -1,6 +1,6 @@
 """Jobs, tasks, groups, dependencies, workers and their states.
 
-`Job`, `Task`, `Group` and `Worker` are light classes; in a query each stands for its table (`aaiclick.store.models`).
+`Job`, `Task`, `Group` and `Worker` are plain classes; in a SQLAlchemy query each represents its table.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.orchestration.graph import Group, Job, Task
-from aaiclick.store.words import JobStatus, TaskStatus, WorkerStatus
-from aaiclick.store.workers import Worker
+from aaiclick.store.engine.workers import Worker
+from aaiclick.store.enums import JobStatus, TaskStatus, WorkerStatus
 
 if TYPE_CHECKING:
     from aaiclick.store.models import Dependency

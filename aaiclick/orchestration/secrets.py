@@ -1,4 +1,4 @@
-"""Secrets in the code of tasks."""
+"""Access to secrets from the code of tasks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from aaiclick.errors import SecretError
 from aaiclick.orchestration.context import get_current_context
-from aaiclick.orchestration.scope import TaskScope, current_scope
-from aaiclick.store.org_secrets import Secret, bound_elsewhere
+from aaiclick.orchestration.task_context import TaskScope, current_scope
+from aaiclick.store.tenancy.secrets import Secret, wrong_host_error
 
 
 async def get_secret(name: str) -> str:
@@ -18,16 +18,16 @@ async def get_secret(name: str) -> str:
     """
     scope = current_scope()
     if scope is None:
-        raise SecretError("Secrets are read by running tasks only.", remedy="Call get_secret() in the code of a task.")
+        raise SecretError("Secrets can be read only in a task.", remedy="Call get_secret() in the code of a task.")
     (secret,) = await read_secrets(scope, [name])
     if secret.host is not None:
-        raise bound_elsewhere(secret)
+        raise wrong_host_error(secret)
     return secret.value
 
 
 async def read_secrets(scope: TaskScope, names: Sequence[str]) -> list[Secret]:
-    """Secrets of the attempt, registered for redaction."""
-    found = await get_current_context().task_secrets(scope.lease, names)
-    for secret in found:
+    """Load secrets of the attempt and register them for redaction."""
+    secrets = await get_current_context().task_secrets(scope.lease, names)
+    for secret in secrets:
         scope.redactor.add(secret.value)
-    return found
+    return secrets

@@ -1,4 +1,4 @@
-"""Pool of child processes that analyse users' SQL and YAML, so that the event loop never does."""
+"""Pool of child processes that analyse users' SQL and YAML off the event loop."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from aaiclick.server.problems import BusyError, TooManyRequestsError
 
 PROCESSES = 2
 CPU_SECONDS = 5.0
-"""Processor time of one call."""
+"""CPU time limit of one call."""
 
-WAITING = 64
-CLIENT_WAITING = 4
-"""Calls that run or wait, in all and of one client. Some hold a connection to PostgreSQL meanwhile."""
+MAX_WAITING = 64
+MAX_CLIENT_WAITING = 4
+"""Limits of calls that run or wait, in total and per client. Some hold a connection to PostgreSQL meanwhile."""
 
 CALL_SECONDS = 60.0
-"""Limit by the clock, for a machine that is too busy; the process has a shorter limit of processor time."""
+"""Wall-clock limit for an overloaded machine; the process has a shorter CPU limit."""
 
 current_client: ContextVar[str] = ContextVar("analysis_client", default="")
-"""The organisation of the request. One client has one process at a time."""
+"""The organisation of the current request. A client uses one process at a time."""
 
 
 class AnalysisLimitError(CatalogError):
@@ -36,49 +36,49 @@ class AnalysisLimitError(CatalogError):
 
 
 class AnalysisPool:
-    """Starts processes when they are needed, and replaces those that end."""
+    """Starts processes on demand and replaces those that exit."""
 
     def __init__(self, size: int = PROCESSES, cpu_seconds: float = CPU_SECONDS) -> None:
         self._cpu_seconds = cpu_seconds
-        self._free = asyncio.Semaphore(size)
-        self._clients: dict[str, asyncio.Lock] = {}
+        self._free_slots = asyncio.Semaphore(size)
+        self._client_locks: dict[str, asyncio.Lock] = {}
         self._waiting = Counter[str]()
-        self._idle: list[_Process] = []
+        self._idle: list[AnalysisProcess] = []
 
     async def warm_up(self) -> None:
-        """Have one process ready."""
+        """Start one idle process."""
         if not self._idle:
-            self._idle.append(await _Process.start(self._cpu_seconds))
+            self._idle.append(await AnalysisProcess.start(self._cpu_seconds))
 
-    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def run(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
         request = pickle.dumps((function, args, kwargs))
-        async with self._turn(current_client.get()):
-            is_error, result = await self._call(self._take(), request)
+        async with self._acquire_slot(current_client.get()):
+            is_error, result = await self._call_process(self._take_idle(), request)
         if isinstance(result, MemoryError | RecursionError):
             raise _limit_error()
         if is_error:
             raise result
         return result
 
-    async def _call(self, idle: _Process | None, request: bytes) -> tuple[bool, Any]:
-        process = idle or await _Process.start(self._cpu_seconds)
+    async def _call_process(self, idle: AnalysisProcess | None, request: bytes) -> tuple[bool, Any]:
+        process = idle or await AnalysisProcess.start(self._cpu_seconds)
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 response = await process.call(request)
         except asyncio.IncompleteReadError:
             exit_code = await process.wait()
             if idle is not None and exit_code != -signal.SIGPROF:
-                return await self._call(None, request)  # it may have ended before the call
+                return await self._call_process(None, request)  # the idle process may have exited before the call
             raise _limit_error() from None
         except BaseException as error:
             process.kill()
             if isinstance(error, TimeoutError):
-                raise BusyError("The server is too busy to analyse this.", remedy="Send it again later.") from None
+                raise BusyError("The server is too busy to analyse this text.", remedy="Try again later.") from None
             raise
         self._idle.append(process)
         return response
 
-    def _take(self) -> _Process | None:
+    def _take_idle(self) -> AnalysisProcess | None:
         while self._idle:
             process = self._idle.pop()
             if process.is_alive:
@@ -92,20 +92,20 @@ class AnalysisPool:
             await process.wait()
 
     @asynccontextmanager
-    async def _turn(self, client: str) -> AsyncGenerator[None]:
-        if self._waiting.total() >= WAITING:
-            raise BusyError("The server has too many texts to analyse.", remedy="Send it again later.")
-        if self._waiting[client] >= CLIENT_WAITING:
+    async def _acquire_slot(self, client: str) -> AsyncGenerator[None]:
+        if self._waiting.total() >= MAX_WAITING:
+            raise BusyError("Too many texts wait for analysis.", remedy="Try again later.")
+        if self._waiting[client] >= MAX_CLIENT_WAITING:
             raise TooManyRequestsError("Too many texts of this client are being analysed.", remedy="Wait for them.")
         self._waiting[client] += 1
-        lock = self._clients.setdefault(client, asyncio.Lock())
+        lock = self._client_locks.setdefault(client, asyncio.Lock())
         try:
-            async with lock, self._free:
+            async with lock, self._free_slots:
                 yield
         finally:
             self._waiting[client] -= 1
             if not self._waiting[client]:
-                del self._waiting[client], self._clients[client]
+                del self._waiting[client], self._client_locks[client]
 
 
 def _limit_error() -> AnalysisLimitError:
@@ -114,7 +114,9 @@ def _limit_error() -> AnalysisLimitError:
     )
 
 
-class _Process:
+class AnalysisProcess:
+    """One child process, called over its pipes."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None  # noqa: S101
         assert process.stdout is not None  # noqa: S101
@@ -123,7 +125,7 @@ class _Process:
         self._responses = process.stdout
 
     @classmethod
-    async def start(cls, cpu_seconds: float) -> _Process:
+    async def start(cls, cpu_seconds: float) -> AnalysisProcess:
         process = cls(
             await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "aaiclick.server.analysis_process", str(cpu_seconds),
@@ -131,32 +133,32 @@ class _Process:
             )
         )  # fmt: skip
         try:
-            await process._read()
+            await process._read_frame()
         except BaseException:
             process.kill()
             raise
         return process
 
     async def call(self, request: bytes) -> tuple[bool, Any]:
-        with suppress(ConnectionError):  # it has ended: reading says so
+        with suppress(ConnectionError):  # the process has exited: reading raises
             self._requests.write(LENGTH.pack(len(request)) + request)
             await self._requests.drain()
-        return await self._read()
+        return await self._read_frame()
 
-    async def _read(self) -> Any:
+    async def _read_frame(self) -> Any:
         (length,) = LENGTH.unpack(await self._responses.readexactly(LENGTH.size))
-        return pickle.loads(await self._responses.readexactly(length))  # noqa: S301  (of our own child)
+        return pickle.loads(await self._responses.readexactly(length))  # noqa: S301  (from our own child process)
 
     @property
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
     def kill(self) -> None:
-        self._requests.close()  # else its transport outlives the process
+        self._requests.close()  # otherwise its transport outlives the process
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def wait(self) -> int:
-        """The exit code; negative is a signal."""
+        """Wait for the exit and return its code; a negative code is a signal."""
         self._requests.close()
         return await self._process.wait()

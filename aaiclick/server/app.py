@@ -1,4 +1,4 @@
-"""The application: every route behind its guard, everything behind the gate."""
+"""The FastAPI application: API routes, web UI, middleware and background tasks."""
 
 from __future__ import annotations
 
@@ -13,54 +13,62 @@ from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
 from aaiclick.catalog.analysis import use_pool
-from aaiclick.orchestration.loops import tidy_logs
-from aaiclick.orchestration.steady import steadily
+from aaiclick.orchestration.background_coroutines import run_forever
+from aaiclick.orchestration.loops import log_retention
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import problems
-from aaiclick.server.gate import Gate
+from aaiclick.server.app_state import AppState
+from aaiclick.server.middleware import RequestMiddleware
 from aaiclick.server.problems import Problem
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import GuardedRoute
-from aaiclick.server.service import Service
-from aaiclick.server.ui.app import create_pages, known_parts
-from aaiclick.server.ui.door import Door
-from aaiclick.server.ui.house import House
-from aaiclick.server.ui.rendering import compile_all, compile_first
+from aaiclick.server.ui.app import create_pages, page_prefixes
+from aaiclick.server.ui.dispatch import PageDispatcher
+from aaiclick.server.ui.state import UiState
+from aaiclick.server.ui.templating import compile_all, compile_first
 from aaiclick.settings import get_logs_dir
-from aaiclick.store import idempotency
+from aaiclick.store.tenancy import idempotency
 
 log = logging.getLogger("aaiclick.server")
 
-FORGET_SECONDS = 600.0
+PRUNE_SECONDS = 600.0
 
 DESCRIPTION = """
 Durable data processing over HTTP. Ids are strings. Lists come in pages: pass `next` as `cursor`. Errors are problems
-(RFC 9457) with a stable `code`. The organisation is that of the credential; what is another's does not exist.
+(RFC 9457) with a stable `code`. The organisation is that of the credential; resources of other organisations are not
+found.
 """
 
 
-def create_app(service: Service) -> FastAPI:
-    """The API and the pages over a service, which starts and stops with them."""
-    house = House(service)
+def create_app(app_state: AppState) -> FastAPI:
+    """Build the application; its lifespan starts and stops `app_state`."""
+    ui_state = UiState(app_state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        await service.start()
+        await app_state.start()
         compile_first()
-        beside = (service.live.run, service.bell.run, service.routing.run, service.lending.run, house.history.run)
-        work = [asyncio.create_task(steadily(each)) for each in (*beside, compile_all)]
-        work += [asyncio.create_task(steadily(each, service)) for each in (_forget, _tidy)]
-        work.append(asyncio.create_task(service.analysis.warm_up()))
-        work.append(asyncio.create_task(_prepare_openapi(app)))
+        loops = (
+            app_state.change_feed.run,
+            app_state.work_notifier.run,
+            app_state.event_router.run,
+            app_state.worker_credentials.run,
+            ui_state.history.run,
+            compile_all,
+        )
+        tasks = [asyncio.create_task(run_forever(loop)) for loop in loops]
+        tasks += [asyncio.create_task(run_forever(loop, app_state)) for loop in (_prune_idempotency_keys, _prune_logs)]
+        tasks.append(asyncio.create_task(app_state.analysis_pool.warm_up()))
+        tasks.append(asyncio.create_task(_prepare_openapi(app)))
         try:
-            with use_pool(service.analysis):
+            with use_pool(app_state.analysis_pool):
                 yield
         finally:
-            for task in work:
+            for task in tasks:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-            await service.stop()
+            await app_state.stop()
             if (tracing := get_tracing()) is not None:
                 await asyncio.to_thread(tracing.close)
 
@@ -74,44 +82,44 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.service = service
+    app.state.app_state = app_state
     app.router.route_class = GuardedRoute
     for routes in ALL:
         routes.install(app)
-    problems.install(app)
-    app.add_middleware(Door, pages=create_pages(house), known=known_parts())
-    app.add_middleware(Gate, body_bytes=service.settings.server_body_bytes)
-    _describe(app)
+    problems.install_handlers(app)
+    app.add_middleware(PageDispatcher, pages=create_pages(ui_state), page_prefixes=page_prefixes())
+    app.add_middleware(RequestMiddleware, body_bytes=app_state.settings.server_body_bytes)
+    _install_openapi(app)
     return app
 
 
 async def _prepare_openapi(app: FastAPI) -> None:
-    """Build the OpenAPI document, which takes half a second, before the first request for it."""
+    """Build the OpenAPI document before the first request for it, since that takes half a second."""
     await asyncio.to_thread(app.openapi)
 
 
-async def _tidy(service: Service) -> None:
-    await tidy_logs.run(get_logs_dir(service.settings), keep_seconds=service.settings.retention_seconds)
+async def _prune_logs(app_state: AppState) -> None:
+    await log_retention.run(get_logs_dir(app_state.settings), keep_seconds=app_state.settings.retention_seconds)
 
 
-async def _forget(service: Service) -> None:
-    """Now and then drop answers to Idempotency-Keys that nobody will send again."""
+async def _prune_idempotency_keys(app_state: AppState) -> None:
+    """Delete expired Idempotency-Keys periodically."""
     while True:
-        await asyncio.sleep(FORGET_SECONDS)
+        await asyncio.sleep(PRUNE_SECONDS)
         try:
-            async with service.owner() as connection:
-                await idempotency.forget(connection)
+            async with app_state.owner_connection() as connection:
+                await idempotency.delete_old_responses(connection)
         except Exception as error:
-            if problems.translate(error) is None:
+            if problems.translate_error(error) is None:
                 raise
-            log.warning("old answers are still kept: PostgreSQL is away")
+            log.warning("expired idempotency keys are not deleted: PostgreSQL is unreachable")
 
 
-def _describe(app: FastAPI) -> None:
-    """The OpenAPI document: made once, with the credential and the form of errors."""
+def _install_openapi(app: FastAPI) -> None:
+    """Serve an OpenAPI document that is built once, with the security scheme and the error schema."""
     document: dict[str, Any] = {}
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> dict[str, object]:
         if not document:
             document.update(
                 get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)

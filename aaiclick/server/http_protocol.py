@@ -5,9 +5,6 @@ after a response. A body that the application did not read is discarded for at m
 so that the client can read the response; then the connection is closed.
 """
 
-# uvicorn's protocol classes are partly untyped.
-# pyright: reportUnknownMemberType=false
-
 from __future__ import annotations
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Errors as RFC 9457 problems: one place that says which error is which status and code.
+"""RFC 9457 problem responses: the status and code of every error.
 
     {"type": "urn:aaiclick:problem:not_found", "title": "…", "status": 404, "code": "not_found",
      "detail": "There is no job 7.", "remedy": "…", "request_id": "…"}
 
-`code` is stable: programs may rely on it. No problem repeats what was sent, and no traceback leaves the server.
+`code` is stable: programs may rely on it. Problems contain neither request data nor tracebacks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 import asyncpg
 from fastapi import FastAPI, Request
@@ -50,7 +49,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457), with a code for programs and a remedy for people."""
+    """RFC 9457 problem with a code for programs and a remedy for users."""
 
     type: str = Field(examples=["urn:aaiclick:problem:not_found"])
     title: str = Field(examples=["Not Found"])
@@ -59,15 +58,15 @@ class Problem(BaseModel):
     detail: str = Field(examples=["There is no job 7."])
     remedy: str | None = None
     request_id: str | None = None
-    errors: list[dict[str, str]] | None = Field(default=None, description="Fields that are not as they should be")
+    errors: list[dict[str, str]] | None = Field(default=None, description="Invalid fields")
 
 
 class CredentialError(UnauthorisedError):
-    """No credential, or one that opens nothing. Which of the two is not said."""
+    """No credential, or an invalid one."""
 
 
 class TooLargeError(RequestError):
-    """A body is larger than the service takes."""
+    """A body is larger than the limit."""
 
 
 class MediaTypeError(RequestError):
@@ -79,7 +78,7 @@ class MalformedError(RequestError):
 
 
 class AmbiguousLengthError(MalformedError):
-    """Two servers would find the end of a request at different places (request smuggling)."""
+    """A request declares its length twice (request smuggling)."""
 
 
 class SlowRequestError(RequestError):
@@ -87,101 +86,101 @@ class SlowRequestError(RequestError):
 
 
 class TooManyRequestsError(RequestError):
-    """A client uses more than its share at once."""
+    """A client exceeds its limit of concurrent requests."""
 
 
 class BusyError(RequestError):
-    """The server has as much to do as it takes at once."""
+    """The server is at its limit of concurrent work."""
 
 
 class RepeatedKeyError(ConflictError):
-    """An Idempotency-Key comes again with another body."""
+    """An Idempotency-Key was used before with another body."""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """How an error leaves the server."""
+class ProblemType:
+    """Status, code and headers of the response to an error."""
 
     status: HTTPStatus
     code: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     secret: bool = False
-    """Its words are for whoever runs the server: they go to its log."""
+    """The message is logged and not sent to the client."""
 
 
-_AWAY = {"Retry-After": "2"}
+_RETRY_AFTER = {"Retry-After": "2"}
 
-KINDS: dict[type[AaiclickError], Kind] = {
-    CredentialError: Kind(HTTPStatus.UNAUTHORIZED, "unauthorised", {"WWW-Authenticate": 'Bearer realm="aaiclick"'}),
-    ForbiddenError: Kind(HTTPStatus.FORBIDDEN, "forbidden"),
-    NotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found"),
-    ObjectNotFoundError: Kind(HTTPStatus.NOT_FOUND, "not_found"),
-    ConflictError: Kind(HTTPStatus.CONFLICT, "conflict"),
-    RepeatedKeyError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
-    ObjectExistsError: Kind(HTTPStatus.CONFLICT, "conflict"),
-    SecretError: Kind(HTTPStatus.CONFLICT, "secret"),
-    LeaseLost: Kind(HTTPStatus.CONFLICT, "lease_lost"),
-    TooLargeError: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
-    MediaTypeError: Kind(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
-    MalformedError: Kind(HTTPStatus.BAD_REQUEST, "malformed"),
-    AmbiguousLengthError: Kind(HTTPStatus.BAD_REQUEST, "malformed", {"Connection": "close"}),
-    SlowRequestError: Kind(HTTPStatus.REQUEST_TIMEOUT, "too_slow", {"Connection": "close"}),
-    TooManyRequestsError: Kind(HTTPStatus.TOO_MANY_REQUESTS, "too_many", _AWAY),
-    BusyError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "busy", _AWAY),
-    RequestError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
-    UnknownTableError: Kind(HTTPStatus.NOT_FOUND, "not_found"),
-    CycleError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
-    SubmitError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "not_runnable"),
-    EntrypointError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "entrypoint"),
-    CatalogError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog"),
-    DagError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "dag_invalid"),
-    DeployError: Kind(HTTPStatus.CONFLICT, "not_deployable"),
-    QueryRefusedError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "query_refused"),
-    DataError: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "data"),
-    UnreachableError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
-    StackError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
-    UnauthorisedError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
-    UnsupportedServerError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
-    SchemaError: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _AWAY, secret=True),
-    SettingsError: Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
-    HomeError: Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
-    AaiclickError: Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
+PROBLEM_TYPES: dict[type[AaiclickError], ProblemType] = {
+    CredentialError: ProblemType(
+        HTTPStatus.UNAUTHORIZED, "unauthorised", {"WWW-Authenticate": 'Bearer realm="aaiclick"'}
+    ),
+    ForbiddenError: ProblemType(HTTPStatus.FORBIDDEN, "forbidden"),
+    NotFoundError: ProblemType(HTTPStatus.NOT_FOUND, "not_found"),
+    ObjectNotFoundError: ProblemType(HTTPStatus.NOT_FOUND, "not_found"),
+    ConflictError: ProblemType(HTTPStatus.CONFLICT, "conflict"),
+    RepeatedKeyError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
+    ObjectExistsError: ProblemType(HTTPStatus.CONFLICT, "conflict"),
+    SecretError: ProblemType(HTTPStatus.CONFLICT, "secret"),
+    LeaseLost: ProblemType(HTTPStatus.CONFLICT, "lease_lost"),
+    TooLargeError: ProblemType(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
+    MediaTypeError: ProblemType(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
+    MalformedError: ProblemType(HTTPStatus.BAD_REQUEST, "malformed"),
+    AmbiguousLengthError: ProblemType(HTTPStatus.BAD_REQUEST, "malformed", {"Connection": "close"}),
+    SlowRequestError: ProblemType(HTTPStatus.REQUEST_TIMEOUT, "too_slow", {"Connection": "close"}),
+    TooManyRequestsError: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, "too_many", _RETRY_AFTER),
+    BusyError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "busy", _RETRY_AFTER),
+    RequestError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
+    UnknownTableError: ProblemType(HTTPStatus.NOT_FOUND, "not_found"),
+    CycleError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "cycle"),
+    SubmitError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "not_runnable"),
+    EntrypointError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "entrypoint"),
+    CatalogError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "catalog"),
+    DagError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "dag_invalid"),
+    DeployError: ProblemType(HTTPStatus.CONFLICT, "not_deployable"),
+    QueryRefusedError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "query_refused"),
+    DataError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "data"),
+    UnreachableError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _RETRY_AFTER, secret=True),
+    StackError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _RETRY_AFTER, secret=True),
+    UnauthorisedError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _RETRY_AFTER, secret=True),
+    UnsupportedServerError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _RETRY_AFTER, secret=True),
+    SchemaError: ProblemType(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", _RETRY_AFTER, secret=True),
+    SettingsError: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
+    HomeError: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
+    AaiclickError: ProblemType(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", secret=True),
 }
-"""The nearest ancestor of an error decides."""
+"""Looked up by the nearest ancestor of an error's class."""
 
-UNROUTED = {
+FRAMEWORK_ERRORS = {
     HTTPStatus.NOT_FOUND: ("not_found", "There is nothing at this address."),
-    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "This address does not take this method."),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed", "This address does not accept this method."),
     HTTPStatus.BAD_REQUEST: ("bad_request", "The body cannot be read."),
 }
-"""What the framework refuses before a route is asked: code and words."""
+"""Code and detail of errors that the framework raises before a route runs."""
 
-_SAID = {
-    "unavailable": "A database of this service does not answer.",
-    "internal": "The service met an error of its own.",
+_PUBLIC_DETAILS = {
+    "unavailable": "A database of the server is unreachable.",
+    "internal": "Internal server error.",
 }
 
 
-def kind_of(error: AaiclickError) -> Kind:
-    """How this error leaves the server."""
-    return next(KINDS[ancestor] for ancestor in type(error).__mro__ if ancestor in KINDS)
+def problem_type_of(error: AaiclickError) -> ProblemType:
+    """The problem type of an error."""
+    return next(PROBLEM_TYPES[ancestor] for ancestor in type(error).__mro__ if ancestor in PROBLEM_TYPES)
 
 
-def translate(error: Exception) -> AaiclickError | None:
-    """What an error of a library means to whoever asked; None if it is a defect of ours."""
+def translate_error(error: Exception) -> AaiclickError | None:
+    """Translate an error of a library; None if it is a defect of the server."""
     match error:
         case AaiclickError():
             return error
         case asyncpg.QueryCanceledError():
-            return RequestError("PostgreSQL needed too long for this.", remedy="Ask for less: narrow the filters.")
+            return RequestError("The query exceeded its time limit.", remedy="Narrow the filters.")
         case asyncpg.DataError() | asyncpg.ProgramLimitExceededError() | UnicodeError():
-            return SubmitError(
-                "A value cannot be stored: PostgreSQL has no such character or number, or no room for it."
-            )
+            return SubmitError("PostgreSQL cannot store a value: invalid character, number out of range, or too large.")
         case asyncpg.CheckViolationError() | asyncpg.NotNullViolationError():
-            return SubmitError(f"A value is refused by the rule {error.constraint_name or error.column_name}.")
+            return SubmitError(f"A value violates the constraint {error.constraint_name or error.column_name}.")
         case asyncpg.IntegrityConstraintViolationError():
-            return ConflictError("Something that this refers to has changed meanwhile.", remedy="Look again.")
+            return ConflictError("A referenced resource was changed concurrently.", remedy="Reload it and try again.")
         case (
             asyncpg.ReadOnlySQLTransactionError()
             | asyncpg.InsufficientResourcesError()
@@ -197,33 +196,35 @@ def translate(error: Exception) -> AaiclickError | None:
             | ConnectionError()
             | TimeoutError()
         ):
-            return UnreachableError(f"PostgreSQL went away: {error}.")
+            return UnreachableError(f"PostgreSQL is unreachable: {error}.")
         case asyncpg.InterfaceError() if "connection" in str(error) or "pool" in str(error):
-            return UnreachableError(f"PostgreSQL went away: {error}.")
+            return UnreachableError(f"PostgreSQL is unreachable: {error}.")
         case asyncpg.InternalClientError() if "cannot switch to state" in str(error):
-            # The driver has begun to read of the end that PostgreSQL made of the connection while nobody used it.
-            return UnreachableError(f"PostgreSQL went away: {error}.")
+            # The driver found that PostgreSQL had closed the connection while it was idle.
+            return UnreachableError(f"PostgreSQL is unreachable: {error}.")
         case _:
             return None
 
 
-def answer(error: AaiclickError, request_id: str | None, errors: list[dict[str, str]] | None = None) -> Response:
-    """The response that tells of an error."""
-    kind = kind_of(error)
-    if kind.secret:
+def error_response(
+    error: AaiclickError, request_id: str | None, errors: list[dict[str, str]] | None = None
+) -> Response:
+    """The problem response to an error."""
+    problem_type = problem_type_of(error)
+    if problem_type.secret:
         log.error("request %s: %s", request_id, error)
-    return respond(
-        kind.status,
-        kind.code,
-        _SAID[kind.code] if kind.secret else error.what,
+    return problem_response(
+        problem_type.status,
+        problem_type.code,
+        _PUBLIC_DETAILS[problem_type.code] if problem_type.secret else error.what,
         request_id,
-        remedy=None if kind.secret else error.remedy or None,
-        headers=kind.headers,
+        remedy=None if problem_type.secret else error.remedy or None,
+        headers=problem_type.headers,
         errors=errors,
     )
 
 
-def respond(
+def problem_response(
     status: int,
     code: str,
     detail: str,
@@ -248,23 +249,25 @@ def respond(
     )
 
 
-def install(app: FastAPI) -> None:
-    """Have every error of a route leave as a problem."""
+def install_handlers(app: FastAPI) -> None:
+    """Turn every error of a route into a problem response."""
 
     async def on_error(request: Request, error: Exception) -> Response:
-        known = translate(error)
-        if known is None:
+        translated = translate_error(error)
+        if translated is None:
             raise error
-        return answer(known, request_id_of(request))
+        return error_response(translated, request_id_of(request))
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101
         details = error.errors()
         if any(detail["type"] == "json_invalid" for detail in details):
-            return answer(MalformedError("The body is not JSON.", remedy="Send UTF-8 JSON."), request_id_of(request))
+            return error_response(
+                MalformedError("The body is not JSON.", remedy="Send UTF-8 JSON."), request_id_of(request)
+            )
         fields = [{"where": ".".join(map(str, detail["loc"])), "what": str(detail["msg"])} for detail in details]
-        return answer(
-            RequestError("The request is not as it should be.", remedy="'errors' names the fields."),
+        return error_response(
+            RequestError("Invalid request.", remedy="'errors' lists the invalid fields."),
             request_id_of(request),
             fields,
         )
@@ -272,14 +275,14 @@ def install(app: FastAPI) -> None:
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
         status = HTTPStatus(error.status_code)
-        if status not in UNROUTED:
+        if status not in FRAMEWORK_ERRORS:
             raise error
-        return respond(status, *UNROUTED[status], request_id_of(request), headers=error.headers)
+        return problem_response(status, *FRAMEWORK_ERRORS[status], request_id_of(request), headers=error.headers)
 
-    for kind in (
+    for error_class in (
         AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, UnicodeError, ConnectionError, TimeoutError,
     ):  # fmt: skip
-        app.add_exception_handler(kind, on_error)
+        app.add_exception_handler(error_class, on_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
 
@@ -288,8 +291,8 @@ def request_id_of(request: Request) -> str | None:
     return getattr(request.state, "request_id", None)
 
 
-def documented() -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says of errors, for every route alike."""
-    statuses = sorted({int(kind.status) for kind in KINDS.values()} | {400})
+def openapi_responses() -> dict[int | str, dict[str, object]]:
+    """Error responses of every route in the OpenAPI document."""
+    statuses = sorted({int(problem_type.status) for problem_type in PROBLEM_TYPES.values()} | {400})
     content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}

@@ -1,54 +1,68 @@
-"""How routes are declared: each names its permission, and is guarded by it before its body is even parsed."""
+"""Declaration of API routes with their permissions, which are checked before the body is parsed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ParamSpec, TypeVar, cast
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
+from aaiclick.api.field_types import MAX_ID
 from aaiclick.errors import ForbiddenError, RequestError
+from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.operation import Operation
 from aaiclick.server.analysis_pool import current_client
-from aaiclick.server.permissions import Permission, Principal
-from aaiclick.server.problems import CredentialError, MalformedError, documented
-from aaiclick.server.service import Service
+from aaiclick.server.app_state import AppState
+from aaiclick.server.problems import CredentialError, MalformedError, openapi_responses
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
-MARK = "x-permission"
+PathId = Annotated[int, Path(ge=1, le=MAX_ID, description="A snowflake")]
+PERMISSION_EXTENSION = "x-permission"
 
 SMALL_BODY_BYTES = 16_000
-"""Larger bodies are parsed in a thread, where other requests get their turn."""
+"""Larger bodies are parsed in a thread, which does not block the event loop."""
 
 MAX_ERRORS = 100
-"""Errors of one body that are listed; building the list of very many is expensive."""
+"""Maximum number of errors listed for one body; a list of very many is expensive to build."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request that passed the guard: who asks, and what serves it."""
+class RequestContext:
+    """App state, actor and id of an authorised request."""
 
-    service: Service
-    principal: Principal
+    app_state: AppState
+    actor: Actor
     request_id: str
 
+    async def perform(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Perform an operation as the caller."""
+        async with (
+            self.app_state.owner_connection()
+            if operation.as_owner
+            else self.app_state.tenant_connection(self.actor.org_id)
+        ) as connection:
+            return await operation(connection, replace(self.actor, request_id=self.request_id), *args, **kwargs)
 
-def _call(request: Request) -> Call:
-    return Call(request.app.state.service, request.state.principal, request.state.request_id)
+
+def _request_context(request: Request) -> RequestContext:
+    return RequestContext(request.app.state.app_state, request.state.actor, request.state.request_id)
 
 
-Caller = Annotated[Call, Depends(_call)]
+Context = Annotated[RequestContext, Depends(_request_context)]
 
 
 @dataclass(frozen=True)
-class Declared:
-    """One route as its module declares it."""
+class RouteDeclaration:
+    """Declaration of one route."""
 
     method: str
     path: str
@@ -62,7 +76,7 @@ class Routes:
     """The routes of one resource."""
 
     tag: str
-    declared: list[Declared] = field(default_factory=list[Declared])
+    declared: list[RouteDeclaration] = field(default_factory=list[RouteDeclaration])
 
     def get(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
         return self._declare("GET", path, permission, options)
@@ -82,11 +96,11 @@ class Routes:
     def _declare(
         self, method: str, path: str, permission: Permission, options: dict[str, Any]
     ) -> Callable[[Endpoint], Endpoint]:
-        def declare(endpoint: Endpoint) -> Endpoint:
-            self.declared.append(Declared(method, path, permission, endpoint, options))
+        def decorate(endpoint: Endpoint) -> Endpoint:
+            self.declared.append(RouteDeclaration(method, path, permission, endpoint, options))
             return endpoint
 
-        return declare
+        return decorate
 
     def install(self, app: FastAPI) -> None:
         for route in self.declared:
@@ -96,10 +110,10 @@ class Routes:
                 route.endpoint,
                 methods=[route.method],
                 tags=[self.tag],
-                operation_id=f"{self.tag}.{route.endpoint.__name__}",
+                operation_id=route.endpoint.__name__,
                 summary=_first_line(route.endpoint),
-                responses={**documented(), **route.options.pop("responses", {})},
-                openapi_extra={MARK: route.permission.value, **security},
+                responses={**openapi_responses(), **route.options.pop("responses", {})},
+                openapi_extra={PERMISSION_EXTENSION: route.permission.value, **security},
                 **route.options,
             )
 
@@ -109,32 +123,32 @@ def _first_line(endpoint: Callable[..., Any]) -> str:
 
 
 class GuardedRoute(APIRoute):
-    """Lets a request through if its credential allows it; a route without a declared permission lets nobody through."""
+    """Route that authenticates the request and requires the declared permission before it parses the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        asked = Permission((self.openapi_extra or {})[MARK])
+        required = Permission((self.openapi_extra or {})[PERMISSION_EXTENSION])
         adapter = (
             None if self.body_field is None else TypeAdapter(cast("type[Any]", self.body_field.field_info.annotation))
         )
 
         async def guarded(request: Request) -> Response:
-            service: Service = request.app.state.service
-            principal = await service.authenticate(request)
-            request.state.principal = principal
-            if principal is not None:
-                current_client.set(str(principal.org_id))
-            if asked is not Permission.PUBLIC:
-                _require(principal, asked)
+            app_state: AppState = request.app.state.app_state
+            actor = await app_state.authenticate(request)
+            request.state.actor = actor
+            if actor is not None:
+                current_client.set(str(actor.org_id))
+            if required is not Permission.PUBLIC:
+                _require_permission(actor, required)
             if adapter is not None and (body := await request.body()):
-                request._json = await _parse(adapter, body)  # pyright: ignore[reportPrivateUsage]
+                request._json = await _parse_body(adapter, body)  # pyright: ignore[reportPrivateUsage]
             return await handle(request)
 
         return guarded
 
 
-async def _parse(adapter: TypeAdapter[Any], body: bytes) -> Any:
-    """The validated body. FastAPI takes it from the request's cache and does not validate instances again."""
+async def _parse_body(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    """Parse and validate the body. FastAPI takes the result from the request and does not validate it again."""
     if len(body) <= SMALL_BODY_BYTES:
         return parse_body(adapter, body)
     return await asyncio.to_thread(parse_body, adapter, body)
@@ -143,7 +157,7 @@ async def _parse(adapter: TypeAdapter[Any], body: bytes) -> Any:
 def parse_body(adapter: TypeAdapter[Any], body: bytes) -> Any:
     try:
         value = json.loads(body)
-    except ValueError:  # also a number of more digits than Python reads
+    except ValueError:  # also for a number with more digits than Python accepts
         raise MalformedError("The body is not JSON.", remedy="Send UTF-8 JSON.") from None
     try:
         return adapter.validate_python(value)
@@ -153,16 +167,17 @@ def parse_body(adapter: TypeAdapter[Any], body: bytes) -> Any:
                 f"The request has {error.error_count():,} errors.", remedy=f"Up to {MAX_ERRORS} are listed."
             ) from None
         details = error.errors(include_url=False, include_input=False)
-        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in details]) from None
+        raise RequestValidationError([{**detail, "loc": ("body", *detail["loc"])} for detail in details]) from None
 
 
-def _require(principal: Principal | None, asked: Permission) -> None:
-    if principal is None:
+def _require_permission(actor: Actor | None, required: Permission) -> None:
+    if actor is None:
         raise CredentialError(
-            "This needs a credential.", remedy="Send 'Authorization: Bearer aai_…'; 'aaiclick key create' makes a key."
+            "Authentication is required.",
+            remedy="Send 'Authorization: Bearer aai_…'; 'aaiclick key create' creates a key.",
         )
-    if asked not in principal.permissions:
+    if required not in actor.permissions:
         raise ForbiddenError(
-            f"This needs the permission {asked.value!r}, which this credential does not have.",
-            remedy="Use a key with that scope; an admin of your organisation can make one.",
+            f"The credential lacks the permission {required.value!r}.",
+            remedy="Use a key with that scope; an admin of your organisation can create one.",
         )

@@ -1,4 +1,4 @@
-"""Server-sent events: a stream that ends when the client or the server goes, with a comment now and then to keep it."""
+"""Server-sent events with keep-alive comments; the stream ends when the client disconnects or the server stops."""
 
 from __future__ import annotations
 
@@ -14,48 +14,50 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 MEDIA_TYPE = "text/event-stream"
-QUIET_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One event; `id` is what a client sends as Last-Event-ID when it comes back."""
+class ServerSentEvent:
+    """One event; a client sends `id` as Last-Event-ID when it reconnects."""
 
-    kind: str
+    name: str
     data: Mapping[str, Any]
     id: str | None = None
 
     def encode(self) -> bytes:
         head = f"id: {self.id}\n" if self.id is not None else ""
-        return f"{head}event: {self.kind}\ndata: {json.dumps(dict(self.data), default=str)}\n\n".encode()
+        return f"{head}event: {self.name}\ndata: {json.dumps(dict(self.data), default=str)}\n\n".encode()
 
 
 class EventStream(StreamingResponse):
-    """The answer that streams events; its source yields None now and then, at least every QUIET_SECONDS."""
+    """Response that streams events; its source yields None at least every KEEP_ALIVE_SECONDS."""
 
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, source: AsyncGenerator[Event | None], closing: asyncio.Event, status_code: int = HTTPStatus.OK
+        self, source: AsyncGenerator[ServerSentEvent | None], closing: asyncio.Event, status_code: int = HTTPStatus.OK
     ) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(_encode(source, closing), status_code, headers)
+        super().__init__(_encode_events(source, closing), status_code, headers)
 
     @staticmethod
-    def documented(description: str) -> dict[str, Any]:
+    def openapi_response(description: str) -> dict[str, object]:
         return {"description": description, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
 
 
-async def _encode(source: AsyncGenerator[Event | None], closing: asyncio.Event) -> AsyncIterator[bytes]:
-    said = time.monotonic()
+async def _encode_events(
+    source: AsyncGenerator[ServerSentEvent | None], closing: asyncio.Event
+) -> AsyncIterator[bytes]:
+    last_sent = time.monotonic()
     yield b": hello\n\n"
     async with aclosing(source):
         async for event in source:
             if closing.is_set():
                 return
             if event is not None:
-                said = time.monotonic()
+                last_sent = time.monotonic()
                 yield event.encode()
-            elif time.monotonic() - said > QUIET_SECONDS:
-                said = time.monotonic()
-                yield b": still here\n\n"
+            elif time.monotonic() - last_sent > KEEP_ALIVE_SECONDS:
+                last_sent = time.monotonic()
+                yield b": keep-alive\n\n"

@@ -1,4 +1,4 @@
-"""The database's clock, which rules; a test may say what time it is."""
+"""The database's clock; tests may set the time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 
-async def clock(connection: Connection, now: datetime | None = None) -> datetime:
-    """The time."""
-    return await connection.fetchval(statement("clock"), now)
+async def read_clock(connection: Connection, now: datetime | None = None) -> datetime:
+    """The database's time, or `now`."""
+    return await connection.fetchval(statement("read_clock"), now)
 
 
-async def uptime_seconds(connection: Connection) -> float:
+async def read_uptime_seconds(connection: Connection) -> float:
     """Seconds since PostgreSQL started."""
-    return await connection.fetchval(statement("uptime"))
+    return await connection.fetchval(statement("read_uptime"))

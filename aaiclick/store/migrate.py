@@ -1,6 +1,6 @@
-"""The schema's version: is it current, make it current, and everything `aaiclick migrate` offers.
+"""Check and migrate the schema, and the command `aaiclick migrate`.
 
-Alembic is imported only when it has something to do: a command that finds the schema current pays one short query.
+Alembic is imported only when needed: for a current schema the check is one short query.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError, UnauthorisedError
-from aaiclick.store.engine import connect
-from aaiclick.store.migrations import HEAD, VERSION_TABLE, check_digest, known_revisions, newer_schema
-from aaiclick.targets import PostgresTarget
+from aaiclick.store.connections import connect
+from aaiclick.store.migrations import HEAD, VERSION_TABLE, check_digest, list_known_revisions, newer_schema_error
 
 
-async def ensure_current(target: PostgresTarget) -> None:
-    """Bring the schema to this version's head if it is not there; raises SchemaError if it is past it, or another."""
-    if await _checked_revision(target) != HEAD:
-        await upgrade(target)
+async def upgrade_if_needed(endpoint: PostgresEndpoint) -> None:
+    """Upgrade the schema to this version's head; raises SchemaError if it is newer, or from another build."""
+    if await _get_checked_revision(endpoint) != HEAD:
+        await upgrade(endpoint)
 
 
-async def require_current(target: PostgresTarget) -> None:
-    """Raise SchemaError unless the schema is this version's: for whoever must not change somebody else's database."""
-    found = await _checked_revision(target)
-    if found is not None and found not in known_revisions():
-        raise newer_schema(target, found)
-    if found != HEAD:
+async def require_current(endpoint: PostgresEndpoint) -> None:
+    """Raise SchemaError unless the schema is at this version's head."""
+    revision = await _get_checked_revision(endpoint)
+    if revision is not None and revision not in list_known_revisions():
+        raise newer_schema_error(endpoint, revision)
+    if revision != HEAD:
         raise SchemaError(
-            f"{target} is at schema revision {found or 'none'}; this version of aaiclick works with {HEAD}.",
+            f"{endpoint} is at schema revision {revision or 'none'}; this version of aaiclick works with {HEAD}.",
             remedy="Bring it up to date: aaiclick migrate",
         )
 
 
-async def prepare(target: PostgresTarget, *, embedded: bool) -> None:
-    """The embedded database has no administrator, so it is brought up to date; a server is only looked at."""
-    await (ensure_current(target) if embedded else require_current(target))
+async def prepare_schema(endpoint: PostgresEndpoint, *, embedded: bool) -> None:
+    """Upgrade the embedded database, which has no administrator; only check an external one."""
+    await (upgrade_if_needed(endpoint) if embedded else require_current(endpoint))
 
 
-async def current_revision(target: PostgresTarget) -> str | None:
-    """The revision the database is at; None before the first migration."""
-    return (await _version(target))[0]
+async def get_current_revision(endpoint: PostgresEndpoint) -> str | None:
+    """The revision of the database; None before the first migration."""
+    return (await _read_version(endpoint))[0]
 
 
-async def _checked_revision(target: PostgresTarget) -> str | None:
-    """The same; raises SchemaError if an earlier build made the tables."""
-    revision, comment = await _version(target)
-    if revision in known_revisions():
-        check_digest(target, comment)
+async def _get_checked_revision(endpoint: PostgresEndpoint) -> str | None:
+    """The revision of the database; raises SchemaError if an earlier build created the tables."""
+    revision, comment = await _read_version(endpoint)
+    if revision in list_known_revisions():
+        check_digest(endpoint, comment)
     return revision
 
 
-async def _version(target: PostgresTarget) -> tuple[str | None, str | None]:
-    """The revision, and what the version table remembers of the build that made it."""
-    connection = await connect(target)
+async def _read_version(endpoint: PostgresEndpoint) -> tuple[str | None, str | None]:
+    """The revision, and the comment of the version table, which identifies the build."""
+    connection = await connect(endpoint)
     try:
         question = f"SELECT version_num, obj_description('{VERSION_TABLE}'::regclass, 'pg_class') FROM {VERSION_TABLE}"  # noqa: S608
         row = await connection.fetchrow(question)
@@ -65,111 +65,111 @@ async def _version(target: PostgresTarget) -> tuple[str | None, str | None]:
         return None, None
     except asyncpg.InsufficientPrivilegeError as error:
         raise UnauthorisedError(
-            f"User {target.user!r} may not read the tables of {target}: {error}.",
-            remedy=f'Let it: GRANT ALL ON ALL TABLES IN SCHEMA public TO "{target.user}"; or make it their owner.',
+            f"User {endpoint.user!r} may not read the tables of {endpoint}: {error}.",
+            remedy=f'Let it: GRANT ALL ON ALL TABLES IN SCHEMA public TO "{endpoint.user}"; or make it their owner.',
         ) from None
     finally:
         await connection.close()
 
 
-async def upgrade(target: PostgresTarget, revision: str = "head") -> None:
+async def upgrade(endpoint: PostgresEndpoint, revision: str = "head") -> None:
     from aaiclick.store import alembic_commands
 
-    await alembic_commands.upgrade(target, revision)
+    await alembic_commands.upgrade(endpoint, revision)
 
 
-async def downgrade(target: PostgresTarget, revision: str) -> None:
+async def downgrade(endpoint: PostgresEndpoint, revision: str) -> None:
     from aaiclick.store import alembic_commands
 
-    await alembic_commands.downgrade(target, revision)
+    await alembic_commands.downgrade(endpoint, revision)
 
 
-async def check(target: PostgresTarget) -> None:
-    """Raise SchemaError if the database is behind, or differs from the models."""
+async def check_schema(endpoint: PostgresEndpoint) -> None:
+    """Raise SchemaError if the schema is not current, or differs from the models."""
     from aaiclick.store import alembic_commands
 
-    await alembic_commands.check(target)
+    await alembic_commands.check_models(endpoint)
 
 
-def run(
-    argv: Sequence[str], find_target: Callable[[], PostgresTarget], confirm: Callable[[PostgresTarget], None]
+def run_migrate_command(
+    argv: Sequence[str], find_endpoint: Callable[[], PostgresEndpoint], confirm: Callable[[PostgresEndpoint], None]
 ) -> int:
-    """`aaiclick migrate ARGV`: prints what the command has to say and returns the exit code.
+    """Run `aaiclick migrate ARGV`, print its output and return the exit code.
 
-    The target is looked for (and the embedded server started) only by a command that needs a database. `confirm`
-    raises unless tables may be dropped.
+    The endpoint is resolved (and the embedded server started) only by commands that need a database. `confirm` raises
+    unless tables may be dropped.
     """
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _create_parser().parse_args(argv)
     except SystemExit as stop:
         return int(stop.code or 0)
     from aaiclick.store import alembic_commands as commands
 
     match arguments.command:
         case "upgrade" | "downgrade" as direction if arguments.sql:
-            sys.stdout.write(commands.script(direction, arguments.revision))
+            sys.stdout.write(commands.render_script(direction, arguments.revision))
         case "show":
-            sys.stdout.write(commands.show(arguments.revision))
+            sys.stdout.write(commands.show_revision(arguments.revision))
         case "history" | "heads" | "branches" as listing:
-            sys.stdout.write(commands.listing(listing, verbose=arguments.verbose))
+            sys.stdout.write(commands.list_revisions(listing, verbose=arguments.verbose))
         case _:
-            target = find_target()
+            endpoint = find_endpoint()
             if arguments.command == "downgrade" and not arguments.yes:
-                confirm(target)
-            asyncio.run(_run(arguments, target))
+                confirm(endpoint)
+            asyncio.run(_run_online(arguments, endpoint))
     return 0
 
 
-async def _run(arguments: argparse.Namespace, target: PostgresTarget) -> None:
+async def _run_online(arguments: argparse.Namespace, endpoint: PostgresEndpoint) -> None:
     from aaiclick.store import alembic_commands as commands
 
     match arguments.command:
         case "upgrade" | "downgrade" as direction:
-            await _move(target, direction, arguments.revision)
+            await _migrate_to(endpoint, direction, arguments.revision)
         case "stamp":
-            await commands.stamp(target, arguments.revision, purge=arguments.purge)
-            sys.stderr.write(f"The schema counts as revision {await current_revision(target) or 'base'} now.\n")
+            await commands.stamp(endpoint, arguments.revision, purge=arguments.purge)
+            sys.stderr.write(f"The schema counts as revision {await get_current_revision(endpoint) or 'base'} now.\n")
         case "current":
-            said = await commands.current(target, verbose=arguments.verbose)
-            sys.stdout.write(said or "base (no revision: 'aaiclick migrate' makes the schema)\n")
+            text = await commands.show_current(endpoint, verbose=arguments.verbose)
+            sys.stdout.write(text or "base (no revision: 'aaiclick migrate' makes the schema)\n")
         case "check":
-            await commands.check(target)
+            await commands.check_models(endpoint)
             sys.stderr.write("The schema is current and equals the models.\n")
         case _:
-            await _move(target, "upgrade", "head")
+            await _migrate_to(endpoint, "upgrade", "head")
 
 
-async def _move(target: PostgresTarget, direction: str, revision: str) -> None:
-    before = await (_checked_revision if direction == "upgrade" else current_revision)(target)
-    await (upgrade if direction == "upgrade" else downgrade)(target, revision)
-    after = await current_revision(target)
+async def _migrate_to(endpoint: PostgresEndpoint, direction: str, revision: str) -> None:
+    before = await (_get_checked_revision if direction == "upgrade" else get_current_revision)(endpoint)
+    await (upgrade if direction == "upgrade" else downgrade)(endpoint, revision)
+    after = await get_current_revision(endpoint)
     if before == after:
         sys.stderr.write(f"The schema stays at revision {after or 'base'}.\n")
     else:
         sys.stderr.write(f"The schema went from revision {before or 'base'} to {after or 'base'}.\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aaiclick migrate",
         description="Change the PostgreSQL schema. Without a command: upgrade to the newest revision.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, what in (("upgrade", "go forward to a revision"), ("downgrade", "go back to a revision")):
-        command = commands.add_parser(name, help=what)
+    for name, help_text in (("upgrade", "go forward to a revision"), ("downgrade", "go back to a revision")):
+        command = commands.add_parser(name, help=help_text)
         count, default = ("?", "head") if name == "upgrade" else (None, None)
         steps = "an id, head, base, or a number of steps such as +1 or -1"
         command.add_argument("revision", nargs=count, default=default, help=steps)
         command.add_argument("--sql", action="store_true", help="print the statements instead of running them")
         if name == "downgrade":
             command.add_argument("--yes", action="store_true", help="do not ask before tables are dropped")
-    for name, what in (
+    for name, help_text in (
         ("current", "show the revision of the database"),
         ("history", "list all revisions"),
         ("heads", "show the newest revision"),
         ("branches", "show where revisions branch"),
     ):
-        command = commands.add_parser(name, help=what)
+        command = commands.add_parser(name, help=help_text)
         command.add_argument("-v", "--verbose", action="store_true", help="say more about each revision")
     stamp_command = commands.add_parser("stamp", help="record a revision without running it")
     stamp_command.add_argument("revision")

@@ -1,9 +1,8 @@
-"""Connection poolers between us and PostgreSQL, such as PgBouncer.
+"""Connection poolers such as PgBouncer: session mode is supported, transaction and statement mode are refused.
 
-Our sessions have state: planner settings, time limits, the role and organisation of row-level security, LISTEN,
-prepared statements. A pooler that gives each client a server connection of its own (session mode) keeps it, but drops
-start-up parameters: they are set by statements instead, after each reset too. One that changes server connections
-between transactions would hand the state of one client to another, organisations included: it is refused.
+Sessions have state: planner settings, timeouts, the role and organisation of row-level security, LISTEN, prepared
+statements. In session mode a pooler keeps it, but drops start-up parameters: they are set by statements instead, also
+after each reset. In other modes the state of one client, including its organisation, would leak to another.
 """
 
 from __future__ import annotations
@@ -15,91 +14,96 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import UnreachableError, UnsupportedServerError
 from aaiclick.store.statements import statement
-from aaiclick.targets import PostgresTarget
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 PROBE_SECONDS = 5.0
-KNOWN_SECONDS = 60.0
-"""How long the mode of a pooler is taken for known."""
+MODE_CACHE_SECONDS = 60.0
+"""TTL of the detected mode of a pooler."""
 
-ROUNDS = 3
-LOST_STATE = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
-"""A prepared statement of another client, or none of ours: the server connection has changed."""
+PROBE_ROUNDS = 3
+LOST_STATE_ERRORS = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
+"""Errors about prepared statements that occur when the server connection has changed."""
 
-_known: dict[PostgresTarget, float] = {}
+_checked_at: dict[PostgresEndpoint, float] = {}
 
 
 class GuardedConnection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
-    """A connection whose session settings survive the reset at its return to a pool."""
+    """A connection that restores its session settings after the reset at its release to a pool."""
 
-    guards = ""
-    """Statements that set them; empty if they came with the start-up parameters, which a reset keeps."""
+    settings_statements = ""
+    """Statements that set them; empty if they are start-up parameters, which a reset keeps."""
 
     def get_reset_query(self) -> str:
-        return f"{super().get_reset_query()}\n{self.guards}"
+        return f"{super().get_reset_query()}\n{self.settings_statements}"
 
 
-async def guard(
-    target: PostgresTarget,
+async def guard_session(
+    endpoint: PostgresEndpoint,
     connection: Connection,
     settings: Mapping[str, str],
     open_probe: Callable[[], Awaitable[Connection]],
 ) -> None:
-    """Make a connection through a pooler as safe as a direct one, or raise UnsupportedServerError."""
-    if time.monotonic() - _known.get(target, float("-inf")) > KNOWN_SECONDS:
+    """Set the session settings of a connection through a pooler; UnsupportedServerError unless in session mode."""
+    if time.monotonic() - _checked_at.get(endpoint, float("-inf")) > MODE_CACHE_SECONDS:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await _refuse_shared_sessions(target, connection, open_probe)
+                await _refuse_shared_sessions(endpoint, connection, open_probe)
         except TimeoutError:
             raise UnreachableError(
-                f"The connection pooler at {target.host}:{target.port} had no second server connection for us within "
-                f"{PROBE_SECONDS:g} s.",
-                remedy="Let it have more server connections (PgBouncer: default_pool_size), or connect to PostgreSQL "
+                f"The connection pooler at {endpoint.host}:{endpoint.port} provided no second server connection "
+                f"within {PROBE_SECONDS:g} s.",
+                remedy="Allow it more server connections (PgBouncer: default_pool_size), or connect to PostgreSQL "
                 "itself.",
             ) from None
-        _known[target] = time.monotonic()
-    guards = " ".join(f"SELECT set_config({_literal(k)}, {_literal(v)}, false);" for k, v in settings.items())
+        _checked_at[endpoint] = time.monotonic()
+    guards = " ".join(
+        f"SELECT set_config({_quote_literal(k)}, {_quote_literal(v)}, false);" for k, v in settings.items()
+    )
     await connection.execute(guards)
     if isinstance(connection, GuardedConnection):
-        connection.guards = guards
+        connection.settings_statements = guards
 
 
 async def _refuse_shared_sessions(
-    target: PostgresTarget, connection: Connection, open_probe: Callable[[], Awaitable[Connection]]
+    endpoint: PostgresEndpoint, connection: Connection, open_probe: Callable[[], Awaitable[Connection]]
 ) -> None:
-    """In session mode a client has its server process alone; else two clients meet the same one after the other."""
+    """Raise if two clients get the same server process, which cannot happen in session mode."""
     probe = await open_probe()
     try:
-        ours: set[int] = set()
-        for _ in range(ROUNDS):
-            ours.add(await _process_id(connection))
+        own_pids: set[int] = set()
+        for _ in range(PROBE_ROUNDS):
+            own_pids.add(await _get_backend_pid(connection))
             async with probe.transaction():
-                theirs = await probe.fetchval(statement("backend_pid"))
-                ours.add(await _process_id(connection))
-            if len(ours) > 1 or theirs in ours:
-                raise shared_sessions(target)
-    except (*LOST_STATE, asyncpg.ConnectionDoesNotExistError):  # in statement mode it hangs up at BEGIN
-        raise shared_sessions(target) from None
+                probe_pid = await probe.fetchval(statement("get_backend_pid"))
+                own_pids.add(await _get_backend_pid(connection))
+            if len(own_pids) > 1 or probe_pid in own_pids:
+                raise shared_sessions_error(endpoint)
+    except (
+        *LOST_STATE_ERRORS,
+        asyncpg.ConnectionDoesNotExistError,
+    ):  # statement mode: closed at BEGIN
+        raise shared_sessions_error(endpoint) from None
     finally:
         probe.terminate()
 
 
-async def _process_id(connection: Connection) -> int:
+async def _get_backend_pid(connection: Connection) -> int:
     async with connection.transaction():
-        return await connection.fetchval(statement("backend_pid"))
+        return await connection.fetchval(statement("get_backend_pid"))
 
 
-def shared_sessions(target: PostgresTarget) -> UnsupportedServerError:
+def shared_sessions_error(endpoint: PostgresEndpoint) -> UnsupportedServerError:
     return UnsupportedServerError(
-        f"The server at {target.host}:{target.port} is a connection pooler that shares server connections "
+        f"The server at {endpoint.host}:{endpoint.port} is a connection pooler that shares server connections "
         "between clients (transaction or statement mode): the sessions of organisations would mix.",
         remedy="Set pool_mode = session for this database in the pooler, or connect to PostgreSQL itself.",
     )
 
 
-def _literal(text: str) -> str:
+def _quote_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

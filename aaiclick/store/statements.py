@@ -1,8 +1,9 @@
-"""The statements of the engine: one per file in `sql/`, read once. What runs an installation has no others; chaos and
-`aaiclick.testing` have some of their own.
+"""PostgreSQL statements by name, parsed once from the files in `sql/`.
 
-`{jobs.*}` in one stands for the columns that this release knows (`sql/columns/`). `*` would be what the table has: with
-the column that the next release adds, a session that has prepared the statement is refused amid what it does.
+A statement begins with a line `-- name: claim_tasks`. Chaos tests and `aaiclick.testing` have statements of their own.
+
+`{jobs.*}` stands for the columns that this release knows (`sql/columns.sql`). With `*`, a column that the next release
+adds would change the result, and PostgreSQL would reject the statements that running sessions have prepared.
 """
 
 from __future__ import annotations
@@ -11,14 +12,38 @@ import re
 from functools import cache
 from importlib.resources import files
 
+_HEADER = re.compile(r"^-- name: (\w+)\n(?:--.*\n)*", re.MULTILINE)
 _COLUMNS = re.compile(r"\{(\w+)\.\*\}")
+_COLUMNS_FILE = "columns.sql"
+_DIRECTORY = files("aaiclick.store") / "sql"
+
+
+def statement(name: str) -> str:
+    """The text of a statement; raises KeyError if there is none of this name."""
+    return load_statements()[name]
 
 
 @cache
-def statement(name: str) -> str:
-    """The text of `sql/{name}.sql`."""
-    return _COLUMNS.sub(lambda found: _read(f"columns/{found[1]}").rstrip(), _read(name))
+def load_statements() -> dict[str, str]:
+    """All statements by name."""
+    columns = load_columns()
+    statements: dict[str, str] = {}
+    for file in _DIRECTORY.iterdir():
+        if not file.name.endswith(".sql") or file.name == _COLUMNS_FILE:
+            continue
+        for name, body in _parse_statements(file.read_text(encoding="utf-8")).items():
+            if name in statements:
+                raise ValueError(f"There are two statements named {name!r}.")
+            statements[name] = _COLUMNS.sub(lambda match: columns[match[1]], body)
+    return statements
 
 
-def _read(name: str) -> str:
-    return (files("aaiclick.store") / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+def load_columns() -> dict[str, str]:
+    """Table → columns that this release knows."""
+    return _parse_statements((_DIRECTORY / _COLUMNS_FILE).read_text(encoding="utf-8"))
+
+
+def _parse_statements(text: str) -> dict[str, str]:
+    """Name → statement without its leading comment."""
+    _, *parts = _HEADER.split(text)
+    return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,4 +1,4 @@
-"""The Python part of `orders.yaml`: a shop that makes up its orders, and a score for each."""
+"""The Python functions of `orders.yaml`: generated orders, and a score for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CUSTOMERS = ["Ada", "Ben", "Cleo", "Dora", "Emil"]
 
 
 def fetch(event: dict[str, Any], orders: int = 200, days: int = 7) -> list[dict[str, Any]]:
-    """Orders of the last days. A real shop would be asked over HTTP; this one makes the same up for the same hour."""
+    """Generate the orders of the last days; the result is the same within an hour."""
     nominal = event.get("nominal")
     now = datetime.fromisoformat(nominal) if nominal else datetime.now(UTC)
     chance = random.Random(now.strftime("%Y-%m-%d %H"))
@@ -31,6 +31,6 @@ def fetch(event: dict[str, Any], orders: int = 200, days: int = 7) -> list[dict[
 
 
 def score(orders: Object) -> Object:
-    """Large orders of known customers are worth a look."""
-    known = if_else(col("customer").isin(CUSTOMERS[:3]), 2, 1)
-    return orders.select(col("order_id"), (col("euros") * known / 100).alias("score"))
+    """Score orders by amount, with a higher weight for regular customers."""
+    weight = if_else(col("customer").isin(CUSTOMERS[:3]), 2, 1)
+    return orders.select(col("order_id"), (col("euros") * weight / 100).alias("score"))

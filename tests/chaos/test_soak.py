@@ -1,4 +1,4 @@
-"""A soak notices what grows, and nothing else; a short one, to see that it looks at everything. `make soak` is long."""
+"""Trends of a soak test, and one short soak. `make soak` runs the long one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.chaos.load import Pace
-from aaiclick.chaos.soak import KINDS, LEAST_SECONDS, Soaked, _of_processes, anonymous_bytes, trends
+from aaiclick.chaos.load_clients import BacklogLimiter
+from aaiclick.chaos.soak import METRIC_LIMITS, MIN_SECONDS, SoakResult, _sample_processes, anonymous_bytes, fit_trends
 from aaiclick.cli import chaos
-from tests.hatchery import HATCHERY
+from tests.fork_server import FORK_SERVER
 
 
 @dataclass
@@ -33,97 +33,99 @@ class Worker:
         return [psutil.Process(self.pid)] if self.pid else []
 
 
-def samples(kind, figure, count=100):
-    return [(10.0 * n, {(kind, "it"): figure(n)}) for n in range(count)]
+def samples(metric, value, count=100):
+    return [(10.0 * n, {(metric, "it"): value(n)}) for n in range(count)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_grows_is_noticed_and_what_only_wavers_is_not(kind):
+@pytest.mark.parametrize("metric", METRIC_LIMITS)
+def test_growth_is_detected_and_noise_is_not(metric):
     rng = random.Random(1)
-    level = 4 * KINDS[kind].more + 10
-    [flat] = trends(samples(kind, lambda _: level * rng.uniform(0.8, 1.2)))
+    level = 4 * METRIC_LIMITS[metric].more + 10
+    [flat] = fit_trends(samples(metric, lambda _: level * rng.uniform(0.8, 1.2)))
     assert not flat.grows
-    [growing] = trends(samples(kind, lambda n: level * (1 + n / 10) * rng.uniform(0.8, 1.2)))
+    [growing] = fit_trends(samples(metric, lambda n: level * (1 + n / 10) * rng.uniform(0.8, 1.2)))
     assert growing.grows
     assert growing.per_hour == pytest.approx(36 * level, rel=0.1)
 
 
-def test_what_fills_at_first_and_then_stays_is_flat():
-    [filled] = trends(samples("memory", lambda n: 100.0 + 5 * min(n, 35)))
+def test_growth_during_warm_up_is_ignored():
+    [filled] = fit_trends(samples("memory", lambda n: 100.0 + 5 * min(n, 35)))
     assert not filled.grows
 
 
-def test_a_process_that_was_not_there_throughout_is_not_judged():
+def test_short_lived_process_has_no_trend():
     points = samples("memory", lambda _: 100.0)
     points[-1] = points[-1][0], {("memory", "another"): 1e6}
-    assert trends(points) == []
+    assert fit_trends(points) == []
 
 
-def test_a_process_that_was_replaced_midway_counts_in_its_role():
-    scene = SimpleNamespace(workers=[Worker(1, os.getpid())], server=Worker(2, 0), servers=SimpleNamespace(pids=dict))
-    before = _of_processes(scene)
-    scene.workers = [Worker(3, os.getpid())]
-    after = _of_processes(scene)
+def test_replaced_process_counts_in_its_role():
+    environment = SimpleNamespace(
+        workers=[Worker(1, os.getpid())], server=Worker(2, 0), servers=SimpleNamespace(pids=dict)
+    )
+    before = _sample_processes(environment)
+    environment.workers = [Worker(3, os.getpid())]
+    after = _sample_processes(environment)
     roles = {("memory", "each worker supervisor"), ("file handles", "each worker supervisor")}
     assert set(before) & set(after) == roles
 
 
-def test_only_a_soak_that_was_long_enough_is_judged():
-    grown = trends(samples("memory", lambda n: 100.0 + 5 * n))
-    assert not Soaked(grown, LEAST_SECONDS, 1, per_second=1).flat
-    assert Soaked(grown, LEAST_SECONDS - 1, 1, per_second=1).flat
-    assert Soaked(grown, LEAST_SECONDS - 1, 1, per_second=1).kept_up
+def test_short_soak_is_inconclusive():
+    grown = fit_trends(samples("memory", lambda n: 100.0 + 5 * n))
+    assert not SoakResult(grown, MIN_SECONDS, 1, per_second=1).is_flat
+    assert SoakResult(grown, MIN_SECONDS - 1, 1, per_second=1).is_flat
+    assert SoakResult(grown, MIN_SECONDS - 1, 1, per_second=1).has_kept_up
 
 
-@pytest.mark.parametrize(("tasks", "code", "said"), [
-    (32_400, 0, "nothing grows"), (32_399, 1, "32,399 tasks in 600 s, and not 32,400: too little was done"),
+@pytest.mark.parametrize(("tasks", "code", "message"), [
+    (32_400, 0, "no metric grows"), (32_399, 1, "32,399 tasks in 600 s, less than the required 32,400: no verdict"),
 ])  # fmt: skip
-def test_a_soak_in_which_work_stopped_is_no_good(monkeypatch, tasks, code, said):
-    flat = Soaked(trends(samples("memory", lambda _: 100.0)), LEAST_SECONDS, tasks, per_second=60)
-    monkeypatch.setattr(chaos, "soak", lambda *_, **__: None)
-    monkeypatch.setattr(chaos, "_run", lambda _: flat)
+def test_soak_with_too_few_tasks_fails(monkeypatch, tasks, code, message):
+    flat = SoakResult(fit_trends(samples("memory", lambda _: 100.0)), MIN_SECONDS, tasks, per_second=60)
+    monkeypatch.setattr(chaos, "run_soak", lambda *_, **__: None)
+    monkeypatch.setattr(chaos, "_run_interruptible", lambda _: flat)
     result = CliRunner().invoke(chaos.soak_command, ["--minutes", "10"], standalone_mode=False)
     assert result.return_value == code
-    assert said in result.stderr
+    assert message in result.stderr
 
 
-async def test_clients_together_submit_no_more_a_second_than_they_may():
-    pace = Pace(10**9, per_second=2000)
-    began = time.monotonic()
-    await asyncio.gather(*(pace.take(50) for _ in range(4) for _ in range(3)))
-    assert time.monotonic() - began >= 600 / 2000
+async def test_clients_share_the_rate_limit():
+    limiter = BacklogLimiter(10**9, per_second=2000)
+    started_at = time.monotonic()
+    await asyncio.gather(*(limiter.acquire(50) for _ in range(4) for _ in range(3)))
+    assert time.monotonic() - started_at >= 600 / 2000
 
 
-async def test_what_was_missed_in_a_pause_is_not_made_up_for():
-    pace = Pace(10**9, per_second=1000)
-    await pace.take(100)
-    await asyncio.sleep(0.2)  # twice as long as it had to be
-    began = time.monotonic()
-    await pace.take(100)
-    assert time.monotonic() - began >= 0.1
+async def test_unused_rate_is_not_accumulated():
+    limiter = BacklogLimiter(10**9, per_second=1000)
+    await limiter.acquire(100)
+    await asyncio.sleep(0.2)  # twice the necessary time
+    started_at = time.monotonic()
+    await limiter.acquire(100)
+    assert time.monotonic() - started_at >= 0.1
 
 
 @pytest.mark.timeout(120)
-def test_a_short_soak_looks_at_everything():
-    ran = HATCHERY.run(["chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"], dict(os.environ))
+def test_short_soak_samples_all_metrics():
+    ran = FORK_SERVER.run(["chaos", "soak", "--minutes", "0.1", "--workers", "1", "-o", "json"], dict(os.environ))
     records = json.loads(ran.stdout)
-    assert ran.returncode == 0, ran.stderr  # within seconds pools still open, and that is no growth
-    assert "too short to judge" in ran.stderr
-    assert {each["grows"] for each in records} == {""}
-    assert {each["figure"].removesuffix(" MB") for each in records} == set(KINDS)
-    watched = {each["of"].split(",")[0] for each in records}
+    assert ran.returncode == 0, ran.stderr  # pools still open within seconds; that is not judged
+    assert "too short for a verdict" in ran.stderr
+    assert {record["grows"] for record in records} == {""}
+    assert {record["figure"].removesuffix(" MB") for record in records} == set(METRIC_LIMITS)
+    watched = {record["of"].split(",")[0] for record in records}
     assert {"postgres", "clickhouse", "server 1", "worker 1"} <= watched
-    assert len({name for name in watched if name.startswith("worker ")}) >= 2  # one of them uses the server
+    assert len({name for name in watched if name.startswith("worker ")}) >= 2  # one of them is an HTTP worker
 
 
-def test_memory_is_what_was_allocated_and_not_what_is_mapped(tmp_path):
-    me = psutil.Process()
-    before = anonymous_bytes(me)
+def test_anonymous_bytes_ignore_mapped_files(tmp_path):
+    process = psutil.Process()
+    before = anonymous_bytes(process)
     file = tmp_path / "large"
     file.write_bytes(bytes(64_000_000))
     with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         assert sum(mapped[::4096]) == 0
-        assert anonymous_bytes(me) - before < 16_000_000
+        assert anonymous_bytes(process) - before < 16_000_000
     held = bytearray(b"x") * 64_000_000
-    assert anonymous_bytes(me) - before > 48_000_000
+    assert anonymous_bytes(process) - before > 48_000_000
     del held

@@ -3,8 +3,8 @@
     python -m venv old && old/bin/pip install --no-deps chdb==2.1.1      # ClickHouse 24.8 in a process
     python -m tests.compat.old_clickhouse old/bin/python
 
-Two versions of chdb cannot live in one environment, so this is a tool and not a test of the suite. It prints what
-differs, and ends with 1 if something does.
+Two versions of chdb cannot be installed in one environment, so this is a script and not a test. It prints differences
+and exits with status 1 if there are any.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import pyarrow as pa
 from clickhouse_connect.driver.binding import format_bind_value
 
 from aaiclick.data import DataContext, col, create_object_from_value, get_data_context
-from aaiclick.data.client import SETTINGS
-from aaiclick.data.statements import compile_query
-from aaiclick.data.tables import create_statement
+from aaiclick.data.compile.statements import compile_query
+from aaiclick.data.runtime.clickhouse_client import SETTINGS
+from aaiclick.data.runtime.tables import create_statement
 from tests.integration.data import comparisons as c
 from tests.integration.data.test_functions import AGGREGATES, CASES, FRAME
 
@@ -66,15 +66,15 @@ ALTER TABLE d.t1 ATTACH PARTITION tuple() FROM d.t2;
 ALTER TABLE d.t1 DROP CONSTRAINT aai_append, DROP CONSTRAINT aai_append_t2;
 SELECT * FROM d.t1 ORDER BY aai_id
 """
-"""What `aaiclick.data.append` does, in short."""
+"""The statements that `aaiclick.data.runtime.append` runs, shortened."""
 
 
 class Comparison:
     def __init__(self, python: str, folder: Path) -> None:
-        self.python, self.folder, self.wrong = python, folder, 0
+        self.python, self.folder, self.difference_count = python, folder, 0
 
-    async def table(self, columns):
-        """An Object, and the statements that make its table elsewhere."""
+    async def create_table(self, columns):
+        """Create an Object, and return it with the statements that create its table on the old version."""
         obj = await create_object_from_value(pa.table(columns))
         rows = await get_data_context().client.read_text(f"SELECT * FROM {obj.table_id} ORDER BY aai_id")
         path = self.folder / f"{obj.table_id}.arrow"
@@ -84,75 +84,81 @@ class Comparison:
         create = create_statement(table.name, table.columns, table.shape, "Memory")
         return obj, f"{create}; INSERT INTO {table.name} SELECT * FROM file('{path}', Arrow); "
 
-    async def check(self, name, setup, make, items):
-        """All items in one query; if the answers differ, halves of them."""
+    async def compare_items(self, name, setup, make, items):
+        """Compare all items in one query; bisect if the results differ."""
         query = compile_query(make(items).relation)
-        ours = await self.here(query)
-        theirs = self.there(setup + inlined(query))
-        if ours == theirs or alike(parsed(ours), parsed(theirs)):
+        new_answer = await self.run_current(query)
+        old_answer = self.run_old(setup + inline_parameters(query))
+        if new_answer == old_answer or values_match(parse_lines(new_answer), parse_lines(old_answer)):
             return
         if len(items) > 1:
             half = len(items) // 2
-            await self.check(name, setup, make, items[:half])
-            await self.check(name, setup, make, items[half:])
+            await self.compare_items(name, setup, make, items[:half])
+            await self.compare_items(name, setup, make, items[half:])
             return
-        self.wrong += 1
-        print(f"{name} {items[0]}\n  here  {ours.strip()[:300]}\n  there {theirs.strip()[:300]}\n  {query.text[:300]}")
+        self.difference_count += 1
+        print(
+            f"{name} {items[0]}\n  current {new_answer.strip()[:300]}\n  old     {old_answer.strip()[:300]}\n"
+            f"  {query.text[:300]}"
+        )
 
-    async def here(self, query):
+    async def run_current(self, query):
         pieces = [piece async for piece in get_data_context().client.stream_bytes(query, "JSONCompactEachRow", {})]
         return b"".join(pieces).decode(errors="replace")
 
-    def there(self, script, run=RUN):
+    def run_old(self, script, run=RUN):
         done = subprocess.run([self.python, "-c", run], input=script.encode(), capture_output=True, check=False)
         return (done.stdout if done.returncode == 0 else done.stderr[-600:]).decode(errors="replace")
 
 
-def inlined(query):
-    """The query with its parameters and settings written out: the old chdb takes neither."""
+def inline_parameters(query):
+    """Inline the parameters and settings of a query, which the old chdb does not support."""
 
-    def value(match):
-        given = query.parameters[match[1]]
-        text = given if isinstance(given, str) else format_bind_value(given)
-        return f"CAST({quoted(text)}, {quoted(match[2])})"
+    def inline_value(match):
+        parameter = query.parameters[match[1]]
+        text = parameter if isinstance(parameter, str) else format_bind_value(parameter)
+        return f"CAST({quote_string(text)}, {quote_string(match[2])})"
 
-    text = re.sub(r"\{(p\d+):((?:[^{}']|'[^']*')+)\}", value, query.text)
+    text = re.sub(r"\{(p\d+):((?:[^{}']|'[^']*')+)\}", inline_value, query.text)
     settings = {k: v for k, v in {**SETTINGS, **query.settings}.items() if k not in BEFORE_PARSING}
-    chosen = ", ".join(f"{name} = {quoted(str(each))}" for name, each in settings.items())
+    chosen = ", ".join(f"{name} = {quote_string(str(setting))}" for name, setting in settings.items())
     return f"{text} SETTINGS {chosen} FORMAT JSONCompactEachRow"
 
 
-def quoted(text):
+def quote_string(text):
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def parsed(lines):
+def parse_lines(lines):
     try:
         return [json.loads(line) for line in lines.splitlines()]
     except ValueError:
         return lines
 
 
-def alike(a, b):
+def values_match(a, b):
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(alike, a, b))
+        return len(a) == len(b) and all(map(values_match, a, b))
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=1e-12)
     return a == b
 
 
-async def compare(comparison):
-    obj, setup = await comparison.table(FRAME)
+async def compare_all(comparison):
+    obj, setup = await comparison.create_table(FRAME)
     for name, cases in {"function": CASES, "aggregate": AGGREGATES}.items():
-        made = lambda places, cases=cases: obj.select(**{f"r{i}": cases[i][0] for i in places})  # noqa: E731
-        await comparison.check(name, setup, made, list(range(len(cases))))
+        select_cases = lambda numbers, cases=cases: obj.select(**{f"r{i}": cases[i][0] for i in numbers})  # noqa: E731
+        await comparison.compare_items(name, setup, select_cases, list(range(len(cases))))
     for family, columns in FRAMES.items():
-        obj, setup = await comparison.table(columns)
+        obj, setup = await comparison.create_table(columns)
         cases = getattr(c, family)
-        made = lambda names, obj=obj, cases=cases: obj.select(**{n: cases[n][0](col("a"), col("b")) for n in names})  # noqa: E731
-        await comparison.check(family, setup, made, list(cases))
-    obj, setup = await comparison.table({"k": pa.array([0, 1, 0, N, 1]), "v": pa.array([5, N, 3, -2, 5])})
-    await comparison.check(
+
+        def select_named(names, obj=obj, cases=cases):
+            return obj.select(**{name: cases[name][0](col("a"), col("b")) for name in names})
+
+        await comparison.compare_items(family, setup, select_named, list(cases))
+    obj, setup = await comparison.create_table({"k": pa.array([0, 1, 0, N, 1]), "v": pa.array([5, N, 3, -2, 5])})
+    await comparison.compare_items(
         "WINDOWS", setup, lambda names: obj.select(**{n: c.WINDOWS[n][0]("k", "v") for n in names}), list(c.WINDOWS)
     )
     await compare_tables(comparison)
@@ -160,38 +166,42 @@ async def compare(comparison):
 
 async def compare_tables(comparison):
     mixed = {"a": pa.array([3, 1, N, 3]), "b": pa.array([1.5, N, 2.5, 0.0]), "t": pa.array(["x", N, "é", "x"])}
-    one, setup = await comparison.table(mixed)
-    for name, (ours, _) in c.TABLES.items():
-        await comparison.check("table", setup, lambda _, ours=ours: ours(one, "a", "b", "t", 1, 1, 2), [name])
+    one, setup = await comparison.create_table(mixed)
+    for name, (build, _) in c.TABLES.items():
+        await comparison.compare_items(
+            "table", setup, lambda _, build=build: build(one, "a", "b", "t", 1, 1, 2), [name]
+        )
     grouped = {"k": pa.array([0, 1, 0, N]), "v": pa.array([5, N, 3, -2]), "b": pa.array([True, N, False, True])}
-    two, setup = await comparison.table(grouped)
-    for name, (ours, _) in c.GROUPS.items():
-        await comparison.check("group", setup, lambda _, ours=ours: ours(two, "k", "v", "b"), [name])
-    left, setup_left = await comparison.table({"k": pa.array([0, 1, 2, N]), "x": pa.array([5, 6, 7, 8])})
-    right, setup_right = await comparison.table({"k": pa.array([1, 2, 2, N]), "y": pa.array([6, 9, 8, 7])})
+    two, setup = await comparison.create_table(grouped)
+    for name, (build, _) in c.GROUPS.items():
+        await comparison.compare_items("group", setup, lambda _, build=build: build(two, "k", "v", "b"), [name])
+    left, setup_left = await comparison.create_table({"k": pa.array([0, 1, 2, N]), "x": pa.array([5, 6, 7, 8])})
+    right, setup_right = await comparison.create_table({"k": pa.array([1, 2, 2, N]), "y": pa.array([6, 9, 8, 7])})
     both = setup_left + setup_right
-    for name, (ours, _) in c.JOINS.items():
-        made = lambda _, ours=ours: ours(left, right).sort(*ours(left, right).columns)  # noqa: E731
-        await comparison.check("join", both, made, [name])
-    await comparison.check("join", both, lambda _: left.join_asof(right, ("x", "y"), by="k"), ["asof"])
-    await comparison.check("element-wise", both, lambda _: left["x"] + right["y"], ["+"])
-    nested, setup = await comparison.table({"l": pa.array([[1, 2], [], [3]]), "i": pa.array([1, 2, 3])})
+    for name, (build, _) in c.JOINS.items():
+        sorted_join = lambda _, build=build: build(left, right).sort(*build(left, right).columns)  # noqa: E731
+        await comparison.compare_items("join", both, sorted_join, [name])
+    await comparison.compare_items("join", both, lambda _: left.join_asof(right, ("x", "y"), by="k"), ["asof"])
+    await comparison.compare_items("element-wise", both, lambda _: left["x"] + right["y"], ["+"])
+    nested, setup = await comparison.create_table({"l": pa.array([[1, 2], [], [3]]), "i": pa.array([1, 2, 3])})
     for keep in (True, False):
-        await comparison.check("explode", setup, lambda _, keep=keep: nested.explode("l", keep_empty=keep), [keep])
+        await comparison.compare_items(
+            "explode", setup, lambda _, keep=keep: nested.explode("l", keep_empty=keep), [keep]
+        )
 
 
 async def main(python: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         comparison = Comparison(python, Path(folder))
-        print("there:", comparison.there("SELECT version() FORMAT JSONCompactEachRow").strip())
-        appended = comparison.there(APPEND, RUN_STORED)
+        print("old version:", comparison.run_old("SELECT version() FORMAT JSONCompactEachRow").strip())
+        appended = comparison.run_old(APPEND, RUN_STORED)
         if re.findall(r"\d+", appended) != ["0", "5", "1", "6"]:
-            comparison.wrong += 1
-            print(f"append\n  there {appended}")
+            comparison.difference_count += 1
+            print(f"append\n  old     {appended}")
         async with DataContext():
-            await compare(comparison)
-    print(f"{comparison.wrong} differ")
-    return 1 if comparison.wrong else 0
+            await compare_all(comparison)
+    print(f"{comparison.difference_count} differ")
+    return 1 if comparison.difference_count else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process of its own, with a home of its own."""
+"""Fixtures that run the command line in a separate process with its own home."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.hatchery import HATCHERY, Hatched
+from tests.fork_server import FORK_SERVER, ForkedProcess
 
 
 @dataclass
 class Cli:
-    """Runs our command in an environment without any of our variables but those given."""
+    """Runs aaiclick in an environment without other settings."""
 
     environment: dict[str, str]
     cwd: str
 
     def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return HATCHERY.run(list(arguments), self.environment | variables, self.cwd)
+        return FORK_SERVER.run(list(arguments), self.environment | variables, self.cwd)
 
-    def start(self, *arguments: str) -> Hatched:
-        return HATCHERY.start(
+    def start(self, *arguments: str) -> ForkedProcess:
+        return FORK_SERVER.start(
             list(arguments), self.environment, self.cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
 
-class Started(Cli):
-    """Runs `python -m aaiclick`, for tests of starting itself."""
+class SubprocessCli(Cli):
+    """Runs `python -m aaiclick` in a new interpreter."""
 
     def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -42,13 +42,13 @@ class Started(Cli):
         )
 
 
-OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
+SETTING_PREFIXES = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
 
 
 @pytest.fixture
 def aaiclick(tmp_path):
-    """A fresh home whose stack, if any, is stopped at the end."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    """Command line with a new home; its stack is stopped at the end."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(SETTING_PREFIXES)}
     cli = Cli(bare | {"AAICLICK_HOME": str(tmp_path / "home"), "AAICLICK_LOCAL_LINGER": "5"}, str(tmp_path))
     yield cli
     cli("down")
@@ -56,18 +56,18 @@ def aaiclick(tmp_path):
 
 @pytest.fixture
 def started(aaiclick):
-    """The same, by `python -m aaiclick`."""
-    return Started(aaiclick.environment, aaiclick.cwd)
+    """The same command line by `python -m aaiclick`."""
+    return SubprocessCli(aaiclick.environment, aaiclick.cwd)
 
 
 @pytest.fixture
 def no_traceback():
-    """Asserts that a failure reads as one clear message."""
+    """Asserts an exit code and messages on standard error, without a traceback."""
 
-    def check(result: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
+    def check_error(result: subprocess.CompletedProcess[str], code: int, *messages: str) -> None:
         assert result.returncode == code, result
         assert "Traceback" not in result.stdout + result.stderr
-        for words in said:
-            assert words in result.stderr, result.stderr
+        for message in messages:
+            assert message in result.stderr, result.stderr
 
-    return check
+    return check_error

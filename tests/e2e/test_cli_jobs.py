@@ -1,4 +1,4 @@
-"""Jobs from a terminal: run, look, read logs, retry, redrive, pause."""
+"""Job commands: run, show, logs, retry, redrive, pause."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ from datetime import datetime
 
 import pytest
 
-from aaiclick.store.engine import connect
-from aaiclick.store.workers import register_worker
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.workers import register_worker
 
 TASKS = """
 import asyncio
@@ -55,11 +55,11 @@ def records(result):
     return json.loads(result.stdout)
 
 
-def test_run_watches_a_job_to_its_end(project):
+def test_run_waits_for_the_job(project):
     ran = project("run", "project.greet", "--arg", 'words=["hello", "world"]', "-o", "json")
     job = records(ran)
     assert (job["status"], job["total_tasks"], job["open_tasks"]) == ("COMPLETED", 2, 0)
-    assert f"Job {job['id']} (greet) is submitted." in ran.stderr
+    assert f"Job {job['id']} (greet) submitted." in ran.stderr
     assert [line["id"] for line in records(project("jobs", "ls", "-o", "json"))] == [job["id"]]
     tasks = records(project("tasks", "ls", job["id"], "-o", "json"))
     assert {task["status"] for task in tasks} == {"COMPLETED"}
@@ -77,7 +77,7 @@ def test_run_watches_a_job_to_its_end(project):
     assert (group["name"], group["total"], group["completed"], group["rows"]) == (None, 2, 2, None)
 
 
-def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_when_told(project, aaiclick_postgres):
+def test_run_ignores_dead_workers_and_explains_waiting(project, aaiclick_postgres):
     gone = subprocess.Popen(["true"])
     gone.wait()
 
@@ -98,42 +98,46 @@ def test_run_does_not_count_on_a_worker_that_died_says_why_it_waits_and_stops_wh
     assert records(ran)["status"] == "COMPLETED"
 
 
-def interrupted(project, after):
-    """The id of a job whose run is interrupted after it said something, and what it says then."""
+def run_interrupted(project, after):
+    """Interrupt `aaiclick run` after a message; return the job's id and the remaining standard error."""
     with project.start("run", "project.greet", "--arg", 'words=["x"]') as running:
-        submitted = next(line for line in running.stderr if "is submitted." in line)
+        submitted = next(line for line in running.stderr if "submitted." in line)
         assert after in submitted or any(after in line for line in running.stderr)
         running.send_signal(signal.SIGINT)
-        said = running.stderr.read()
+        stderr = running.stderr.read()
         assert running.wait() == 130
-    assert "Interrupted." in said
-    return submitted.split()[1], said
+    assert "Interrupted." in stderr
+    return submitted.split()[1], stderr
 
 
-def test_who_interrupts_a_run_is_told_what_becomes_of_the_job(project, aaiclick_postgres):
-    async def somebody():
+def test_interrupted_run_reports_that_the_job_continues(project, aaiclick_postgres):
+    async def add_worker():
         connection = await connect(aaiclick_postgres)
         await register_worker(connection, hostname=socket.gethostname(), pid=os.getpid())
         await connection.close()
 
     project("queues", "pause", "default")
-    job, said = interrupted(project, after="waits: queue 'default' is paused")  # by now it has a worker of its own
-    assert f"Job {job} waits for a worker: aaiclick worker start, or end it: aaiclick jobs cancel {job}\n" in said
-    asyncio.run(somebody())
-    job, said = interrupted(project, after="is submitted.")
-    assert f"Job {job} goes on: aaiclick jobs show {job}, or end it: aaiclick jobs cancel {job}\n" in said
-    assert {each["status"] for each in records(project("jobs", "ls", "-o", "json"))} == {"PENDING"}
+    job, stderr = run_interrupted(
+        project, after="waits: queue 'default' is paused"
+    )  # by now the command runs its own worker
+    assert (
+        f"Job {job} waits for a worker (aaiclick worker start). Cancel it with: aaiclick jobs cancel {job}\n" in stderr
+    )
+    asyncio.run(add_worker())
+    job, stderr = run_interrupted(project, after="submitted.")
+    assert f"Job {job} continues (aaiclick jobs show {job}). Cancel it with: aaiclick jobs cancel {job}\n" in stderr
+    assert {job_record["status"] for job_record in records(project("jobs", "ls", "-o", "json"))} == {"PENDING"}
 
 
-def test_a_failing_job_is_mended_and_retried(project, tmp_path):
+def test_failed_job_is_retried(project, tmp_path):
     ran = project("run", "project.careful", "--arg", f"path={tmp_path / 'there'}", "-o", "json")
     assert ran.returncode == 1
     job = json.loads(ran.stdout)
     assert job["status"] == "FAILED"
     (dead,) = records(project("dlq", "ls", "-o", "json"))
     assert "FileNotFoundError" in dead["error"]
-    (kind,) = records(project("dlq", "ls", "--group", "-o", "json"))
-    assert kind["count"] == 1
+    (error_group,) = records(project("dlq", "ls", "--group", "-o", "json"))
+    assert error_group["count"] == 1
     (tmp_path / "there").touch()
     assert "2 tasks" in project("jobs", "retry", job["id"]).stderr
     project("worker", "start", "--drain", "--processes", "1")
@@ -145,13 +149,13 @@ def test_dead_letters_are_redriven(project, tmp_path):
     project("run", "project.careful", "--arg", f"path={tmp_path / 'there'}")
     assert project("dlq", "redrive").returncode == 2
     (tmp_path / "there").touch()
-    assert "tasks start over" in project("dlq", "redrive", "--all").stderr
+    assert "tasks redriven" in project("dlq", "redrive", "--all").stderr
     project("worker", "start", "--drain", "--processes", "1")
     assert records(project("dlq", "ls", "-o", "json")) == []
     assert {job["status"] for job in records(project("jobs", "ls", "-o", "json"))} == {"COMPLETED"}
 
 
-def test_what_waits_says_why(project):
+def test_waiting_task_is_explained(project):
     project("queues", "pause", "default")
     job = json.loads(project("run", "project.greet", "--arg", 'words=["x"]', "--no-wait", "-o", "json").stdout)
     (task,) = records(project("tasks", "ls", job["id"], "-o", "json"))
@@ -160,7 +164,7 @@ def test_what_waits_says_why(project):
     assert queue["ready"] == 1
     assert queue["paused_at"]
     project("queues", "resume", "default")
-    assert f"Job {job['id']} is cancelled." in project("jobs", "cancel", job["id"]).stderr
+    assert f"Job {job['id']} cancelled." in project("jobs", "cancel", job["id"]).stderr
     assert records(project("jobs", "show", job["id"], "-o", "json"))["status"] == "CANCELLED"
 
 
@@ -178,10 +182,10 @@ def test_what_waits_says_why(project):
         (["run", "no_such_module.job"], 2, "cannot be imported"),
         (["run", "project.no_such_job"], 2, "cannot be imported"),
         (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
-        (["run", "project.greet", "--arg", "wrods=[]"], 2, "It is greet(words: list[str])"),
-        (["run", "project"], 2, "Say which function of it"),
+        (["run", "project.greet", "--arg", "wrods=[]"], 2, "Signature: greet(words: list[str])"),
+        (["run", "project"], 2, "Add the function"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_input_is_explained(project, no_traceback, arguments, code, said):
+def test_invalid_input_is_reported(project, no_traceback, arguments, code, said):
     no_traceback(project(*arguments), code, said)

@@ -1,4 +1,4 @@
-"""What the README shows works as it is written."""
+"""The examples of the README run as written."""
 
 import json
 import re
@@ -15,13 +15,13 @@ def write_examples(directory: Path) -> None:
         (directory / name).write_text(code)
 
 
-def test_the_test_of_the_readme_passes(pytester):
+def test_readme_test_passes(pytester):
     write_examples(pytester.path)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\npythonpath = .")
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
-def test_the_job_of_the_readme_runs(started, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
+def test_readme_job_runs(started, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
     write_examples(tmp_path)
     ran = started(
         "run", "trips.distances", "-o", "json",
@@ -34,21 +34,19 @@ def test_the_job_of_the_readme_runs(started, tmp_path, aaiclick_postgres, aaicli
     assert (job["total_tasks"], job["open_tasks"]) == (4, 0)
 
 
-def test_the_example_dag_is_deployed_and_runs_by_two_commands(
-    aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse
-):
+def test_example_dag_is_deployed_and_run(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
     for name in ("orders.yaml", "orders_jobs.py"):
         (tmp_path / name).write_text((README.parent / "examples" / "dags" / name).read_text())
-    where = {
+    environment = {
         "AAICLICK_DATABASE_URL": aaiclick_postgres.dsn,
         "AAICLICK_CLICKHOUSE_URL": aaiclick_clickhouse.url,
         "AAICLICK_LOG_DIR": str(tmp_path / "logs"),
     }
-    assert aaiclick("dag", "deploy", "orders.yaml", **where).returncode == 0
-    ran = aaiclick("dag", "run", "orders", "-o", "json", **where)
+    assert aaiclick("dag", "deploy", "orders.yaml", **environment).returncode == 0
+    ran = aaiclick("dag", "run", "orders", "-o", "json", **environment)
     assert ran.returncode == 0, ran
     job = json.loads(ran.stdout)
-    assert {each["status"] for each in (job, *job["tasks"])} == {"COMPLETED"}
+    assert {item["status"] for item in (job, *job["tasks"])} == {"COMPLETED"}
     assert {task["type"].removeprefix("orders.") for task in job["tasks"]} == {
         "fetch",
         "tidy",
@@ -56,6 +54,6 @@ def test_the_example_dag_is_deployed_and_runs_by_two_commands(
         "score",
         "watch",
     }
-    asked = aaiclick("datasets", "query", "SELECT sum(orders) AS n FROM daily_revenue", "-o", "json", **where)
-    scored = aaiclick("datasets", "query", "SELECT count() AS n FROM orders_with_scores", "-o", "json", **where)
-    assert json.loads(asked.stdout)[0]["n"] == json.loads(scored.stdout)[0]["n"] > 100
+    orders = aaiclick("datasets", "query", "SELECT sum(orders) AS n FROM daily_revenue", "-o", "json", **environment)
+    scored = aaiclick("datasets", "query", "SELECT count() AS n FROM orders_with_scores", "-o", "json", **environment)
+    assert json.loads(orders.stdout)[0]["n"] == json.loads(scored.stdout)[0]["n"] > 100

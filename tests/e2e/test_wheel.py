@@ -1,4 +1,4 @@
-"""The wheel carries everything: installed elsewhere, run from another directory, it migrates."""
+"""The wheel is complete: installed in another directory, it runs migrations."""
 
 import os
 import subprocess
@@ -12,15 +12,15 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """The wheel of this tree, alone in a directory that comes before everything else."""
-    made = tmp_path_factory.mktemp("wheel")
+    """Directory with the installed wheel, first on the import path."""
+    build_directory = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", made, REPOSITORY],
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", build_directory, REPOSITORY],
         check=True,
         capture_output=True,
     )
-    site = made / "site"
-    wheel = next(made.glob("*.whl"))
+    site = build_directory / "site"
+    wheel = next(build_directory.glob("*.whl"))
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel],
         check=True,
@@ -39,7 +39,7 @@ def run(installed, cwd, *arguments, **variables):
     )
 
 
-def test_it_is_the_wheel_that_runs(installed, tmp_path):
+def test_installed_wheel_is_imported(installed, tmp_path):
     where = subprocess.check_output(
         [sys.executable, "-c", "import aaiclick; print(aaiclick.__file__)"],
         env=os.environ | {"PYTHONPATH": str(installed)},
@@ -49,20 +49,20 @@ def test_it_is_the_wheel_that_runs(installed, tmp_path):
     assert Path(where.strip()).is_relative_to(installed)
 
 
-def test_it_has_every_file(installed):
+def test_wheel_contains_every_file(installed):
     def files(root):
-        found = (path.relative_to(root) for path in (root / "aaiclick").rglob("*") if path.is_file())
-        return {path for path in found if "__pycache__" not in path.parts}
+        paths = (path.relative_to(root) for path in (root / "aaiclick").rglob("*") if path.is_file())
+        return {path for path in paths if "__pycache__" not in path.parts}
 
     assert files(installed) == files(REPOSITORY)
     assert Path("aaiclick/py.typed") in files(installed)
 
 
-def test_it_migrates_from_any_directory(installed, tmp_path, aaiclick_stack):
-    aaiclick_stack.run(aaiclick_stack.sql("CREATE DATABASE wheel_test"))
+def test_wheel_migrates_from_any_directory(installed, tmp_path, aaiclick_stack):
+    aaiclick_stack.run(aaiclick_stack.run_sql("CREATE DATABASE wheel_test"))
     try:
-        url = aaiclick_stack.lease.postgres().with_database("wheel_test").dsn
+        url = aaiclick_stack.connection.postgres_endpoint().with_database("wheel_test").dsn
         assert run(installed, tmp_path, "migrate", AAICLICK_DATABASE_URL=url).returncode == 0
         assert run(installed, tmp_path, "migrate", "check", AAICLICK_DATABASE_URL=url).returncode == 0
     finally:
-        aaiclick_stack.run(aaiclick_stack.sql("DROP DATABASE wheel_test WITH (FORCE)"))
+        aaiclick_stack.run(aaiclick_stack.run_sql("DROP DATABASE wheel_test WITH (FORCE)"))

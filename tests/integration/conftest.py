@@ -1,4 +1,4 @@
-"""A cloud for all; and what runs a worker runs it over both transports, unless it says why one is enough."""
+"""Fixtures for moto and for both gateways; worker tests run over both unless marked `postgres_only`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,44 @@ from collections.abc import Iterator
 import pytest
 
 from aaiclick.settings import get_settings
-from tests.integration.amazon import moto_server
-from tests.integration.transports import Host, Way, transports_of
+from tests.integration.gateways import GatewayEndpoint, ServerThread, gateway_kinds
+from tests.integration.moto_server import moto_server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "transport" in metafunc.fixturenames:
-        mark = metafunc.definition.get_closest_marker("directly")
-        metafunc.parametrize("transport", transports_of(mark), indirect=True)
+    if "gateway_kind" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("postgres_only")
+        metafunc.parametrize("gateway_kind", gateway_kinds(mark), indirect=True)
 
 
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
-    """A cloud on loopback; whoever uses it empties it first."""
+    """Address of a moto server; users of the fixture reset it."""
     yield from moto_server()
 
 
 @pytest.fixture
-def transport(request) -> str:
+def gateway_kind(request) -> str:
     """`direct` or `server`."""
     return request.param
 
 
 @pytest.fixture(scope="session")
-def host() -> Iterator[Host]:
-    made = Host()
-    yield made
-    made.close()
+def server_thread() -> Iterator[ServerThread]:
+    server_thread = ServerThread()
+    yield server_thread
+    server_thread.close()
 
 
 @pytest.fixture
-def way(transport, host, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch) -> Iterator[Way]:
-    """How workers of this test reach its database."""
+def gateway(
+    gateway_kind, server_thread, aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch
+) -> Iterator[GatewayEndpoint]:
+    """Gateway of the workers of this test."""
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
-    if transport == "direct":
-        yield Way(aaiclick_postgres)
+    if gateway_kind == "direct":
+        yield GatewayEndpoint(aaiclick_postgres)
         return
-    with host.serve(aaiclick_postgres) as server:
-        yield Way(server)
+    with server_thread.serve(aaiclick_postgres) as server:
+        yield GatewayEndpoint(server)

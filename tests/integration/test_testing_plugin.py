@@ -1,16 +1,16 @@
-"""The pytest plugin that users get: a database of each kind per test, empty each time, quick to have."""
+"""The pytest plugin for users: an empty database of each kind per test."""
 
 import asyncpg
 import pytest
 
 from aaiclick.settings import get_settings
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 pytest_plugins = ["pytester"]
 
 
-async def rows(target, statement: str):
-    connection = await asyncpg.connect(target.dsn)
+async def rows(endpoint, statement: str):
+    connection = await asyncpg.connect(endpoint.dsn)
     try:
         return await connection.fetch(statement)
     finally:
@@ -24,7 +24,7 @@ async def test_every_test_finds_a_clean_schema(aaiclick_postgres, round_number):
     await rows(aaiclick_postgres, f"UPDATE orgs SET name = 'changed' WHERE id = '{DEFAULT_ORG_ID}' RETURNING id")
 
 
-async def test_the_default_row_is_as_it_was(aaiclick_postgres):
+async def test_default_row_is_restored(aaiclick_postgres):
     assert [row["name"] for row in await rows(aaiclick_postgres, "SELECT name FROM orgs")] != ["changed"]
 
 

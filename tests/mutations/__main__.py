@@ -30,11 +30,11 @@ def run_mutation(mutation: Mutation, directory: Path) -> str | None:
     """The name of the test that fails without the guard; None if none does."""
     copy = directory / "copy"
     make_copy(copy)
-    place = copy / mutation.file
-    text = place.read_text()
+    path = copy / mutation.file
+    text = path.read_text()
     if mutation.old not in text:
         raise SystemExit(f"{mutation.file} has no {mutation.old!r}: bring tests/mutations up to date.")
-    place.write_text(text.replace(mutation.old, mutation.new))
+    path.write_text(text.replace(mutation.old, mutation.new))
     # The databases of one stack are copies of one that was migrated once: a changed schema needs a stack of its own.
     is_schema = "migrations" in mutation.file
     home = Path(tempfile.mkdtemp(prefix="home-", dir=directory)) if is_schema else directory / "home"
@@ -86,12 +86,12 @@ def run_tests(copy: Path, home: Path, tests: Iterable[str]) -> subprocess.Comple
 
 
 def main() -> int:
-    words = sys.argv[1:]
-    chosen = [each for each in MUTATIONS if not words or any(word in each.guard for word in words)]
+    filters = sys.argv[1:]
+    chosen = [candidate for candidate in MUTATIONS if not filters or any(word in candidate.guard for word in filters)]
     survivors = 0
     with tempfile.TemporaryDirectory(prefix="aaiclick-mutations-", ignore_cleanup_errors=True) as directory:
         check(dict.fromkeys(test for mutation in chosen for test in mutation.tests), Path(directory))
-        print("| taken away | what failed |\n|---|---|", flush=True)
+        print("| removed guard | failing test |\n|---|---|", flush=True)
         for mutation in chosen:
             failed = run_mutation(mutation, Path(directory))
             survivors += failed is None

@@ -7,30 +7,30 @@ from tests.mutations.engine import SQL
 
 INITIAL_SQL = "aaiclick/store/migrations/versions/0001_initial.sql"
 RESOLVER = "aaiclick/orchestration/worker/entrypoints.py"
-OWN_CODE = "aaiclick/orchestration/worker/own_code.py"
+OWN_CODE = "aaiclick/orchestration/worker/user_code.py"
 OUTAGES = "aaiclick/orchestration/worker/outages.py"
 EXECUTOR = "aaiclick/orchestration/worker/executor.py"
 LOGS = "aaiclick/orchestration/worker/logs.py"
-ROUTER = "aaiclick/store/event_routing.py"
+ROUTER = "aaiclick/store/catalog/event_routing.py"
 REAPER = "aaiclick/orchestration/loops/reaper.py"
 ENTRYPOINTS = "tests/unit/worker/test_entrypoints.py"
 RELEASES = "tests/integration/engine/test_releases.py"
-OUTCOMES = "tests/integration/engine/test_outcomes.py"
+OUTCOMES = "tests/integration/engine/test_acknowledge.py"
 CANCELLED = f"{OUTCOMES}::test_completion_after_an_acknowledged_cancel_is_cancelled"
 EVENTS = "tests/integration/catalog/test_event_routing.py"
 LEASES = "tests/integration/catalog/test_task_leases.py"
 OF_DEFINITION = f"{LEASES}::test_claim_and_heartbeats_use_the_lease_of_the_definition"
 SOURCES = "tests/integration/catalog/test_source_state.py"
 METRICS = "tests/integration/server/test_metrics.py"
-HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_check_that_fails"
+HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_failing_check"
 
 ADMITS = """\
-        if not self._admits(module_name, shared):
-            raise self._refusal(entrypoint, module_name, shared)
-        function = _attribute("""
+        if not self._is_allowed(module_name, shared):
+            raise self._not_allowed_error(entrypoint, module_name, shared)
+        function = _load_attribute("""
 RELEASE_CANCELLED = """\
-    \"\"\"The outcome of an attempt that did not return a value.\"\"\"
-    if isinstance(error, asyncio.CancelledError) and running.ending is None:
+    \"\"\"Outcome of an attempt that raised an exception.\"\"\"
+    if isinstance(error, asyncio.CancelledError) and running.stop_reason is None:
         return running.claim.lease
 """
 WRITE_BUFFERED = """\
@@ -62,98 +62,102 @@ GUARD_MUTATIONS = (
     ),
     Mutation(
         "entrypoints: directories that servers write to", OWN_CODE,
-        " | {path for path in data if path not in _lineage(self._directory)}", "",
+        "path for path in data if path not in _with_parents(self._directory)", "path for path in ()",
         (f"{ENTRYPOINTS}::test_files_that_servers_write_are_not_code",),
     ),
     Mutation(
         "entrypoints: a second organisation closes unnamed modules", RESOLVER,
         "if shared or self._own_code is None", "if self._own_code is None",
-        (f"{ENTRYPOINTS}::test_a_second_organisation_closes_what_ran_before",),
+        (f"{ENTRYPOINTS}::test_second_organisation_disallows_cached_functions",),
     ),
     Mutation(
         "entrypoints: the cache knows whether organisations share", RESOLVER, "key = task_type, entrypoint, shared",
-        "key = task_type, entrypoint, False", (f"{ENTRYPOINTS}::test_a_second_organisation_closes_what_ran_before",),
+        "key = task_type, entrypoint, False", (f"{ENTRYPOINTS}::test_second_organisation_disallows_cached_functions",),
     ),
     Mutation(
-        "entrypoints: the number of organisations, `claim.sql`", f"{SQL}/claim.sql",
+        "entrypoints: the number of organisations, `claim_tasks`", f"{SQL}/claim_tasks.sql",
         "(SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared", "false AS shared",
-        ("tests/integration/worker/test_outcomes.py::test_a_second_organisation_closes_modules_without_a_name",),
+        ("tests/integration/worker/test_outcomes.py::test_second_organisation_disallows_unnamed_modules",),
     ),
     Mutation(
-        "entrypoints: imported attributes", RESOLVER, "if not self._admits(defining_module(function), shared):",
-        "if False:", (f"{ENTRYPOINTS}::test_attributes_imported_from_elsewhere_are_refused",),
+        "entrypoints: imported attributes", RESOLVER, "if not self._is_allowed(defining_module(function), shared):",
+        "if False:", (f"{ENTRYPOINTS}::test_imported_attributes_are_refused",),
     ),
     Mutation(
         "entrypoints: __main__", RESOLVER, 'if module_name.partition(".")[0] == "__main__":', "if False:",
         (f"{ENTRYPOINTS}::test_main_cannot_be_named",),
     ),
     Mutation(
-        "entrypoints: modules are judged before they are imported", RESOLVER, ADMITS, "        function = _attribute(",
+        "entrypoints: modules are judged before they are imported", RESOLVER, ADMITS,
+        "        function = _load_attribute(",
         (ENTRYPOINTS,),
     ),
     Mutation(
         "entrypoints: modules are judged again after they were imported", RESOLVER,
-        "if not self._admits(module_name, shared):  # what was imported need not be what was found", "if False:",
-        (f"{ENTRYPOINTS}::test_a_module_that_replaces_itself_is_judged_by_what_it_became",),
+        "if not self._is_allowed(module_name, shared):  # the import may have", "if False:  #",
+        (f"{ENTRYPOINTS}::test_module_that_replaces_itself_is_checked_again",),
     ),
     Mutation(
         "entrypoints: handlers of installed packages", RESOLVER,
-        "if self._admits(module_name, shared) or (self._in_process and not shared):", "if True:",
+        "if self._is_allowed(module_name, shared) or (self._in_process and not shared):", "if True:",
         (f"{ENTRYPOINTS}::test_a_handler_of_an_installed_package_must_be_named",),
     ),
     # Uncharged ends
     Mutation(
-        "releases: the limit of uncharged ends, `fail.sql`", f"{SQL}/fail.sql", "WHEN r.exhausted OR (g.charged",
+        "releases: the limit of uncharged ends, `fail_tasks`", f"{SQL}/fail_tasks.sql",
+        "WHEN r.exhausted OR (g.charged",
         "WHEN (g.charged", (f"{RELEASES}::test_uncharged_ends_for_more_than_a_day_make_a_dead_letter",),
     ),
     Mutation(
-        "releases: the time that uncharged ends must span", f"{SQL}/fail.sql",
+        "releases: the time that uncharged ends must span", f"{SQL}/fail_tasks.sql",
         "- $14::float8 * interval '1 second', false)", "- 0 * $14::float8 * interval '1 second', false)",
-        (f"{RELEASES}::test_an_outage_of_hours_costs_no_job",),
+        (f"{RELEASES}::test_long_outage_fails_no_job",),
     ),
     Mutation(
-        "releases: the number of uncharged ends", f"{SQL}/fail.sql", "count(*) >= $13::int", "count(*) >= 0 * $13::int",
+        "releases: the number of uncharged ends", f"{SQL}/fail_tasks.sql", "count(*) >= $13::int",
+        "count(*) >= 0 * $13::int",
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
-        "releases: the number of releases", f"{SQL}/exhausted_releases.sql", "AND r.times >= $2::int",
+        "releases: the number of releases", f"{SQL}/leases.sql", "AND r.times >= $2::int",
         "AND r.times >= 0 * $2::int",
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
-        "releases: the back-off of uncharged ends", f"{SQL}/fail.sql",
+        "releases: the back-off of uncharged ends", f"{SQL}/fail_tasks.sql",
         "least(g.delay * power(2::float8, least(r.times, 62)), greatest(g.delay, $15::float8))",
         "least(g.delay, greatest(g.delay, $15::float8))",
         (f"{RELEASES}::test_delays_of_uncharged_ends_double_up_to_a_cap",),
     ),
     Mutation(
-        "releases: the back-off of releases, `release.sql`", f"{SQL}/release.sql", "AND r.times >= $5::int",
+        "releases: the back-off of releases, `release_tasks`", f"{SQL}/release_tasks.sql", "AND r.times >= $5::int",
         "AND r.times < 0 * $5::int",
-        (f"{RELEASES}::test_a_running_task_that_is_released_again_and_again_waits_and_ends",),
+        (f"{RELEASES}::test_repeated_releases_are_delayed_and_limited",),
     ),
     Mutation(
-        "releases: the limit of releases", "aaiclick/store/outcomes.py", 'exhausted = {row["id"] for row in rows}',
+        "releases: the limit of releases", "aaiclick/store/engine/acknowledge.py",
+        'exhausted = {row["id"] for row in rows}',
         "exhausted = set[int]()",
-        (f"{RELEASES}::test_a_running_task_that_is_released_again_and_again_waits_and_ends",),
+        (f"{RELEASES}::test_repeated_releases_are_delayed_and_limited",),
     ),
     Mutation(
         "releases: the grace after a start of PostgreSQL", REAPER,
-        "if await uptime_seconds(connection) < restart_grace_seconds:", "if False:",
+        "if await read_uptime_seconds(connection) < restart_grace_seconds:", "if False:",
         (f"{RELEASES}::test_nothing_is_reaped_right_after_a_start_of_postgresql",),
     ),
     # Outages
     Mutation(
-        "outages: the endpoint of the error", OUTAGES, "error.endpoint in endpoints", "error.endpoint",
+        "outages: the address of the error", OUTAGES, "error.address in addresses", "error.address",
         ("tests/unit/worker/test_outages.py",),
     ),
     Mutation(
         "outages: errors of other services", OUTAGES,
-        "isinstance(error, AaiclickError) and error.endpoint in endpoints",
+        "isinstance(error, AaiclickError) and error.address in addresses",
         'isinstance(error, OSError) or getattr(error, "endpoint", None) in endpoints',
         ("tests/integration/worker/test_outages.py::test_an_unreachable_service_of_the_task_itself_is_charged",),
     ),
     Mutation(
-        "outages: every exception of a group", OUTAGES, "if all(each is not None", "if any(each is not None",
+        "outages: every exception of a group", OUTAGES, "if all(member is not None", "if any(member is not None",
         ("tests/unit/worker/test_outages.py",),
     ),
     Mutation(
@@ -167,64 +171,66 @@ GUARD_MUTATIONS = (
     ),
     Mutation(
         "exceptions: CancelledError is charged", EXECUTOR,
-        '    """The outcome of an attempt that did not return a value."""\n', RELEASE_CANCELLED,
+        '    """Outcome of an attempt that raised an exception."""\n', RELEASE_CANCELLED,
         ("tests/integration/worker/test_exceptions.py::test_a_cancelled_error_is_charged_and_retried_within_limits",),
     ),
     # Cancellation and clocks
     Mutation(
-        "cancel: the request in `complete.sql`", f"{SQL}/complete.sql",
+        "cancel: the request in `complete_tasks`", f"{SQL}/complete_tasks.sql",
         "num_nonnulls(t.group_id, t.concurrency_key, t.cancel_requested_at)",
         "num_nonnulls(t.group_id, t.concurrency_key)", (CANCELLED,),
     ),
     Mutation(
-        "cancel: the request in `finish.sql`", f"{SQL}/finish.sql", "AND num_nonnulls(t.cancel_requested_at) < 1", "",
+        "cancel: the request in `finish_tasks`", f"{SQL}/finish_tasks.sql",
+        "AND num_nonnulls(t.cancel_requested_at) < 1", "",
         (CANCELLED,),
     ),
     Mutation(
-        "cancel: the request of a task that returned tasks", "aaiclick/store/growth.py", 'if row["cancelled"]:',
+        "cancel: the request of a task that returned tasks", "aaiclick/store/engine/dynamic_tasks.py",
+        'if row["cancelled"]:',
         "if False:",
-        ("tests/integration/engine/test_growth.py::test_tasks_returned_after_an_acknowledged_cancel_are_discarded",),
+        ("tests/integration/engine/test_dynamic_tasks.py::test_tasks_returned_after_an_acknowledged_cancel_are_discarded",),
     ),
     Mutation(
         "clock: leases after PostgreSQL's clock was set back", REAPER,
         "if rebased := await rebase_heartbeats(connection, now=now):", "if rebased := 0:",
-        (f"{OUTCOMES}::test_a_clock_set_back_strands_no_lease_of_a_dead_worker",),
+        (f"{OUTCOMES}::test_clock_set_back_expires_leases_of_dead_worker",),
     ),
     Mutation(
-        "clock: terms after PostgreSQL's clock was set back", "aaiclick/store/workers.py",
+        "clock: terms after PostgreSQL's clock was set back", "aaiclick/store/engine/workers.py",
         'await connection.execute(statement("bound_terms"), now, term_seconds)', "pass",
-        (f"{OUTCOMES}::test_a_clock_set_back_keeps_the_lead_for_one_term_at_most",),
+        (f"{OUTCOMES}::test_clock_set_back_extends_leadership_by_one_term_at_most",),
     ),
     Mutation(
-        "clock: rates after PostgreSQL's clock was set back", f"{SQL}/claim_fair.sql",
+        "clock: rates after PostgreSQL's clock was set back", f"{SQL}/claim_tasks_fair.sql",
         "rate_at > (SELECT now FROM clock) THEN b.most", "rate_at IS NULL AND false THEN b.most",
-        ("tests/integration/engine/test_turns.py::test_a_clock_set_back_does_not_stop_a_rate",),
+        ("tests/integration/engine/test_claims.py::test_a_clock_set_back_does_not_stop_a_rate",),
     ),
     # Events
     Mutation(
         "events: a failing batch is split", ROUTER,
         '_logger.warning("A batch of events could not be routed; it is split to find the failing ones.")', "raise",
-        (f"{EVENTS}::test_poison_payload_holds_up_no_other_event",),
+        (f"{EVENTS}::test_poison_payload_does_not_block_other_events",),
     ),
     Mutation(
-        "events: an attempt is charged, `charge_event.sql`", f"{SQL}/charge_event.sql",
+        "events: an attempt is charged, `charge_event`", f"{SQL}/events.sql",
         "SET attempts = attempts + 1, last_error", "SET last_error",
-        (f"{EVENTS}::test_failing_event_is_tried_again_after_a_back_off",),
+        (f"{EVENTS}::test_failing_event_is_retried_after_back_off",),
     ),
     Mutation(
-        "events: Failed after five attempts", f"{SQL}/charge_event.sql",
+        "events: Failed after five attempts", f"{SQL}/events.sql",
         "status = CASE WHEN attempts + 1 >= $3::int THEN 'Failed' ELSE 'Pending' END::outbox_status,\n"
         "    processed_at = CASE WHEN attempts + 1 >= $3::int",
         "processed_at = CASE WHEN attempts + 1 < 0 * $3::int",
-        (f"{EVENTS}::test_poison_payload_holds_up_no_other_event",),
+        (f"{EVENTS}::test_poison_payload_does_not_block_other_events",),
     ),
     Mutation(
-        "events: the back-off", f"{SQL}/charge_event.sql", "+ $4::float8 * power(", "+ 0 * $4::float8 * power(",
-        (f"{EVENTS}::test_failing_event_is_tried_again_after_a_back_off",),
+        "events: the back-off", f"{SQL}/events.sql", "+ $4::float8 * power(", "+ 0 * $4::float8 * power(",
+        (f"{EVENTS}::test_failing_event_is_retried_after_back_off",),
     ),
     Mutation(
         "events: the job of a failed event ends", ROUTER, 'if status == "Failed":', "if False:",
-        (f"{EVENTS}::test_poison_payload_holds_up_no_other_event",),
+        (f"{EVENTS}::test_poison_payload_does_not_block_other_events",),
     ),
     Mutation(
         "events: errors of the connection charge none", ROUTER,
@@ -236,40 +242,42 @@ GUARD_MUTATIONS = (
         "f'event-{event}'", (f"{EVENTS}::test_an_update_delivered_twice_makes_one_task",),
     ),
     Mutation(
-        "events: tasks with a known dedupe key are left out", "aaiclick/store/catalog_events.py",
-        "if key is None or key not in seen:", "if True:",
+        "events: tasks with a known dedupe key are left out", "aaiclick/store/catalog/events.py",
+        "if key is None or key not in used_keys:", "if True:",
         (f"{EVENTS}::test_an_update_delivered_twice_makes_one_task",
          f"{EVENTS}::test_a_partition_delivered_twice_makes_one_task"),
     ),
     # Leases of definitions, emissions, states of sources
     Mutation(
-        "lease_seconds: `claim.sql`", f"{SQL}/claim.sql", "coalesce(lease_seconds, $4::float8)", "$4::float8",
+        "lease_seconds: `claim_tasks`", f"{SQL}/claim_tasks.sql", "coalesce(lease_seconds, $4::float8)", "$4::float8",
         (OF_DEFINITION,),
     ),
     Mutation(
-        "lease_seconds: `claim_fair.sql`", f"{SQL}/claim_fair.sql", "coalesce(lease_seconds, $4::float8)", "$4::float8",
+        "lease_seconds: `claim_tasks_fair`", f"{SQL}/claim_tasks_fair.sql", "coalesce(lease_seconds, $4::float8)",
+        "$4::float8",
         (OF_DEFINITION,),
     ),
     Mutation(
-        "lease_seconds: `heartbeat.sql`", f"{SQL}/heartbeat.sql", "coalesce(lease_seconds, $4::float8)", "$4::float8",
+        "lease_seconds: `renew_leases`", f"{SQL}/renew_leases.sql", "coalesce(lease_seconds, $4::float8)", "$4::float8",
         (OF_DEFINITION,),
     ),
     Mutation(
-        "lease_seconds: `keep_leases.sql`", f"{SQL}/keep_leases.sql", "coalesce(lease_seconds, $2::float8)",
+        "lease_seconds: `extend_worker_leases`", f"{SQL}/leases.sql", "coalesce(lease_seconds, $2::float8)",
         "$2::float8", (OF_DEFINITION,),
     ),
     Mutation(
-        "lease_seconds: routed tasks", "aaiclick/store/catalog_events.py", 'definition["heartbeat_timeout_seconds"]',
+        "lease_seconds: routed tasks", "aaiclick/store/catalog/events.py", 'definition["heartbeat_timeout_seconds"]',
         "None", (f"{LEASES}::test_routed_tasks_have_the_lease_of_their_definition",),
     ),
     Mutation(
-        "lease_seconds: short leases are renewed", f"{SQL}/renew_task_leases.sql",
+        "lease_seconds: short leases are renewed", f"{SQL}/leases.sql",
         "AND lease_expires_at < now() + lease_seconds", "AND lease_expires_at < now() - lease_seconds",
         (f"{LEASES}::test_short_leases_are_renewed_when_a_third_is_used_up",),
     ),
     Mutation(
-        "sources: the fence of emissions, `hold_emitter.sql`", f"{SQL}/hold_emitter.sql",
-        "AND attempt = $2 AND lease_token = $3", "AND ($2::int, $3::uuid) IS NOT NULL",
+        "sources: the fence of emissions, `lock_emitting_lease`", f"{SQL}/leases.sql",
+        "SELECT id, org_id, job_id FROM tasks WHERE id = $1 AND attempt = $2 AND lease_token = $3",
+        "SELECT id, org_id, job_id FROM tasks WHERE id = $1 AND ($2::int, $3::uuid) IS NOT NULL",
         ("tests/integration/catalog/test_emit.py::test_a_lost_lease_emits_nothing",),
     ),
     Mutation(
@@ -280,32 +288,33 @@ GUARD_MUTATIONS = (
     Mutation(
         "sources: the trigger waits for no lock", INITIAL_SQL,
         "WHERE f.id = source_id FOR NO KEY UPDATE SKIP LOCKED;", "WHERE f.id = source_id FOR NO KEY UPDATE;",
-        (f"{SOURCES}::test_a_claim_waits_for_no_lock_of_a_definition",),
+        (f"{SOURCES}::test_claim_does_not_wait_for_definition_lock",),
     ),
     # Health, metrics, logs
     Mutation(
-        "health: the heartbeats of workers", f"{SQL}/health.sql",
+        "health: the heartbeats of workers", f"{SQL}/metrics.sql",
         "AND last_heartbeat > now() - $2::float8 * interval '1 second') AS workers", ") AS workers", (HEALTH,),
     ),
     Mutation(
-        "health: events that failed", "aaiclick/store/health.py", 'Check("events", row["unrouted"] == 0',
+        "health: events that failed", "aaiclick/store/engine/health.py", 'Check("events", row["unrouted"] == 0',
         'Check("events", True', (HEALTH,),
     ),
     Mutation(
         "metrics: the trigger for deleted tasks", INITIAL_SQL,
-        "CREATE TRIGGER keep_counts AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone\n"
-        "FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();", "",
+        "CREATE TRIGGER add_metric_counts AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone\n"
+        "FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_add_metric_counts();", "",
         (f"{METRICS}::test_counters_do_not_fall_when_retention_deletes",),
     ),
     Mutation(
         "metrics: the trigger for tasks that start over", INITIAL_SQL,
-        "CREATE TRIGGER keep_reopened AFTER UPDATE ON tasks FOR EACH ROW\nWHEN (OLD.completed_at IS NOT NULL",
-        "CREATE TRIGGER keep_reopened AFTER UPDATE ON tasks FOR EACH ROW\nWHEN (false AND OLD.completed_at IS NOT NULL",
-        (f"{METRICS}::test_counters_do_not_fall_when_work_starts_over",),
+        "CREATE TRIGGER add_reopened_counts AFTER UPDATE ON tasks FOR EACH ROW\nWHEN (OLD.completed_at IS NOT NULL",
+        "CREATE TRIGGER add_reopened_counts AFTER UPDATE ON tasks FOR EACH ROW\n"
+        "WHEN (false AND OLD.completed_at IS NOT NULL",
+        (f"{METRICS}::test_counters_do_not_fall_when_tasks_restart",),
     ),
     Mutation(
         "logs: written without a buffer", LOGS,
         "def _write_all(handle: int, data: bytes) -> None:\n    while data:\n", WRITE_BUFFERED,
-        ("tests/integration/worker/test_log_truth.py::test_log_of_a_killed_process_has_its_last_line",),
+        ("tests/integration/worker/test_task_logs.py::test_log_of_a_killed_process_has_its_last_line",),
     ),
 )  # fmt: skip

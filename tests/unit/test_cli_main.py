@@ -1,4 +1,4 @@
-"""How an error leaves the command line."""
+"""Error reporting of the command line."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _fresh_settings() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("value", "shown"), [("1", True), ("true", True), ("0", False), ("false", False), ("", False), ("perhaps", False)]
 )
-def test_who_asks_for_a_traceback_gets_one(monkeypatch, capsys, error: Exception, value: str, shown: bool) -> None:
+def test_debug_setting_prints_a_traceback(monkeypatch, capsys, error: Exception, value: str, shown: bool) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise error
 
     monkeypatch.setenv("AAICLICK_DEBUG", value)
     monkeypatch.setattr(main.cli, "main", fail)
-    assert main.run([]) == 1
-    said = capsys.readouterr().err
-    assert ("Traceback" in said) == shown
-    assert "AAICLICK_DEBUG=1 shows where" in said
+    assert main.run_command([]) == 1
+    stderr = capsys.readouterr().err
+    assert ("Traceback" in stderr) == shown
+    assert "AAICLICK_DEBUG=1" in stderr

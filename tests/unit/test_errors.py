@@ -1,12 +1,12 @@
-"""Errors carry what happened and what to do, and survive a trip between processes."""
+"""Errors: message and remedy, pickling, exit codes."""
 
 import pickle
 
 import pytest
 
 from aaiclick import errors
-from aaiclick.catalog import errors as of_the_catalogue
-from aaiclick.data import errors as of_data
+from aaiclick.catalog import errors as catalog_errors
+from aaiclick.data import errors as data_errors
 from aaiclick.errors import AaiclickError
 
 EXIT_CODES = {
@@ -20,36 +20,37 @@ EXIT_CODES = {
     4: "UnauthorisedError ForbiddenError",
     5: "StackError UnreachableError UnansweredError UnsupportedServerError",
 }
-"""What a script can tell from how a command ended."""
+"""Exit code of a command → errors."""
 
 
-def every_error(*modules):
+def list_errors(*modules):
     return [
-        kind
+        error_class
         for module in modules or (errors,)
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, AaiclickError)
+        for error_class in vars(module).values()
+        if isinstance(error_class, type) and issubclass(error_class, AaiclickError)
     ]
 
 
-@pytest.mark.parametrize("kind", every_error())
-def test_an_error_reads_as_what_then_remedy(kind):
-    error = kind("The thing broke.", remedy="Mend it.")
-    assert str(error) == "The thing broke.\nMend it."
-    assert str(kind("The thing broke.")) == "The thing broke."
+@pytest.mark.parametrize("error_class", list_errors())
+def test_error_text_is_message_then_remedy(error_class):
+    error = error_class("The thing broke.", remedy="Repair it.")
+    assert str(error) == "The thing broke.\nRepair it."
+    assert str(error_class("The thing broke.")) == "The thing broke."
 
 
-@pytest.mark.parametrize("kind", every_error())
-def test_an_error_survives_another_process(kind):
-    error = pickle.loads(pickle.dumps(kind("The thing broke.", remedy="Mend it.")))
-    assert (type(error), error.what, error.remedy) == (kind, "The thing broke.", "Mend it.")
+@pytest.mark.parametrize("error_class", list_errors())
+def test_errors_can_be_pickled(error_class):
+    error = pickle.loads(pickle.dumps(error_class("The thing broke.", remedy="Repair it.")))
+    assert (type(error), error.what, error.remedy) == (error_class, "The thing broke.", "Repair it.")
 
 
-@pytest.mark.parametrize("kind", every_error())
-def test_the_tree_at_the_top_names_every_error(kind):
-    assert kind.__name__ in (errors.__doc__ or "")
+@pytest.mark.parametrize("error_class", list_errors())
+def test_module_docstring_names_every_error(error_class):
+    assert error_class.__name__ in (errors.__doc__ or "")
 
 
-def test_every_error_has_the_exit_code_of_the_table():
-    found = {kind.__name__: kind.exit_code for kind in every_error(errors, of_the_catalogue, of_data)}
-    assert found == {name: code for code, names in EXIT_CODES.items() for name in names.split()}
+def test_exit_codes_of_errors():
+    classes = list_errors(errors, catalog_errors, data_errors)
+    exit_codes = {error_class.__name__: error_class.exit_code for error_class in classes}
+    assert exit_codes == {name: code for code, names in EXIT_CODES.items() for name in names.split()}

@@ -1,4 +1,4 @@
-"""docs/names.md: each name of the source documents exists here under the name that the page gives."""
+"""docs/internals/names.md: every name of the source documents exists under the name that the page gives."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.catalog.dags.schema import json_schema
+from aaiclick.catalog.dags.json_schema import build_json_schema
 from aaiclick.cli.main import cli
 from aaiclick.server.routes import ALL
 from aaiclick.settings import Settings, variable_names
-from aaiclick.store import words
-from aaiclick.store.migrate import run
+from aaiclick.store import enums
+from aaiclick.store.migrate import run_migrate_command
 from aaiclick.store.models import metadata
 from tests.names_page import PAGE, Row, read_rows
 
 SECTIONS = {
     "Python names", "Modules", "Tables", "Renamed columns", "Indexes and constraints", "States", "Settings", "Commands",
-    "Metrics", "HTTP paths", "Outbox", "Words of DAG files",
+    "Metrics", "HTTP paths", "Outbox", "Keywords of DAG files",
 }  # fmt: skip
 
 
@@ -31,31 +31,31 @@ def test_every_section_is_checked():
 
 
 @pytest.mark.parametrize("section", sorted(SECTIONS))
-def test_every_row_names_something_or_says_why_not(section):
+def test_every_row_has_a_name_or_a_reason(section):
     for row in read_rows(section):
         assert row.ours or ("–" in row.text and row.note), row.text
 
 
-def find(dotted: str) -> object:
-    """The module, or the attribute below the longest module of the path."""
+def load_name(dotted: str) -> object:
+    """Import a module, or an attribute of the longest module in the dotted path."""
     parts = dotted.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:length]))
+            target: object = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError as error:
             if error.name is None or not dotted.startswith(error.name):
                 raise
             continue
         for name in parts[length:]:
-            found = getattr(found, name)
-        return found
+            target = getattr(target, name)
+        return target
     raise AssertionError(dotted)
 
 
 @pytest.mark.parametrize("row", read_rows("Python names"), ids=str)
 def test_python_names_can_be_imported(row: Row):
     for name in row.ours:
-        assert find(name) is not None
+        assert load_name(name) is not None
 
 
 WITH_PARAMETERS = [row for row in read_rows("Python names") if re.search(r"\(\w", " ".join(row.document))]
@@ -67,12 +67,12 @@ def test_python_names_take_the_documented_parameters(row: Row):
         name, _, rest = written.partition("(")
         if not rest.rstrip(")"):
             continue
-        target = next(found for found in row.ours if found.rpartition(".")[2] == name.rpartition(".")[2])
-        parameters = inspect.signature(find(target)).parameters  # pyright: ignore[reportArgumentType]
+        target = next(path for path in row.ours if path.rpartition(".")[2] == name.rpartition(".")[2])
+        parameters = inspect.signature(load_name(target)).parameters  # pyright: ignore[reportArgumentType]
         for parameter in rest.rstrip(")").split(", "):
             key, _, default = parameter.partition("=")
-            several = [found for found in parameters.values() if found.kind is inspect.Parameter.VAR_POSITIONAL]
-            assert key in parameters or several, f"{target} has no parameter {key}"
+            variadic = [value for value in parameters.values() if value.kind is inspect.Parameter.VAR_POSITIONAL]
+            assert key in parameters or variadic, f"{target} has no parameter {key}"
             if default:
                 assert parameters[key].default == eval(default), f"{target}: {key}"
 
@@ -102,7 +102,7 @@ def test_renamed_columns_exist(row: Row):
 def test_states_exist(row: Row):
     for name in row.ours:
         enum, member = name.split(".")
-        assert member in getattr(words, enum).__members__
+        assert member in getattr(enums, enum).__members__
 
 
 @pytest.mark.parametrize("row", read_rows("Settings"), ids=str)
@@ -119,8 +119,8 @@ def test_commands_have_help(row: Row):
     for command in row.ours:
         program, *arguments = command.split()
         assert program == "aaiclick"
-        if arguments[0] == "migrate" and arguments[1:]:  # its own parser reads what follows
-            assert run([*arguments[1:], "--help"], pytest.fail, pytest.fail) == 0
+        if arguments[0] == "migrate" and arguments[1:]:  # parsed by its own parser
+            assert run_migrate_command([*arguments[1:], "--help"], pytest.fail, pytest.fail) == 0
             continue
         result = CliRunner().invoke(cli, [*arguments, "--help"])
         assert result.exit_code == 0, result.output
@@ -133,12 +133,12 @@ def test_http_paths_are_served(row: Row):
     assert set(row.ours) <= served
 
 
-@pytest.mark.parametrize("row", read_rows("Words of DAG files"), ids=str)
-def test_words_of_dag_files_are_in_the_schema(row: Row):
-    schema = json_schema()
-    pattern = schema["$defs"]["JobSpec"]["properties"]["runtime"]["pattern"]
-    for word in row.ours:
-        assert f"'{word}'" in str(schema) or re.search(pattern, word), word
+@pytest.mark.parametrize("row", read_rows("Keywords of DAG files"), ids=str)
+def test_keywords_of_dag_files_are_in_the_schema(row: Row):
+    schema = build_json_schema()
+    pattern = schema["$defs"]["DefinitionSpec"]["properties"]["runtime"]["pattern"]
+    for keyword in row.ours:
+        assert f"'{keyword}'" in str(schema) or re.search(pattern, keyword), keyword
 
 
 def test_the_page_is_linked_from_the_specification():

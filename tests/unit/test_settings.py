@@ -1,13 +1,21 @@
-"""Settings are read once, validated at once, and never show a secret."""
+"""Settings: parsing, validation and display of environment variables."""
 
+import os
+import sys
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
+from aaiclick.endpoints import (
+    ClickHouseEndpoint,
+    PostgresEndpoint,
+    RuntimeEndpoint,
+    parse_clickhouse_url,
+    parse_postgres_url,
+)
 from aaiclick.errors import SettingsError
 from aaiclick.settings import Settings, describe_settings, get_logs_dir, load_settings, variable_names
-from aaiclick.targets import ClickHouseTarget, PostgresTarget, RuntimeTarget, parse_clickhouse_url, parse_postgres_url
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +47,7 @@ def test_settings_are_frozen():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("POSTGRES_PORT", "none", "valid integer"),
         ("POSTGRES_PORT", "70000", "less than or equal to 65535"),
@@ -59,14 +67,14 @@ def test_settings_are_frozen():
         ("AAICLICK_CLICKHOUSE_URL", "http://u:hunter2@:99999/d", "names no host"),
     ],
 )
-def test_a_bad_variable_is_named_and_explained(monkeypatch, name, value, said):
-    if said is None:
+def test_error_names_an_invalid_variable(monkeypatch, name, value, message):
+    if message is None:
         assert settings_with(monkeypatch, **{name: value}).machine_ids == (5, 5)
         return
     with pytest.raises(SettingsError) as caught:
         settings_with(monkeypatch, **{name: value})
     assert str(caught.value).startswith(f"{name}: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "aaiclick config" in caught.value.remedy
 
@@ -91,45 +99,45 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
 
 def test_postgres_in_parts(monkeypatch):
     settings = settings_with(monkeypatch, POSTGRES_HOST="db", POSTGRES_PASSWORD="p@ss", POSTGRES_DB="d")
-    assert settings.postgres == PostgresTarget("db", 5432, "aaiclick", "d", "p@ss")
+    assert settings.postgres == PostgresEndpoint("db", 5432, "aaiclick", "d", "p@ss")
 
 
 def test_the_url_wins_over_the_parts(monkeypatch):
     settings = settings_with(monkeypatch, POSTGRES_HOST="db", AAICLICK_DATABASE_URL="postgresql://u@other/d")
-    assert settings.postgres == PostgresTarget("other", 5432, "u", "d")
+    assert settings.postgres == PostgresEndpoint("other", 5432, "u", "d")
 
 
 @pytest.mark.parametrize(
-    "target",
+    "endpoint",
     [
-        PostgresTarget("db", 5433, "u", "d", "p@:/? #%"),
-        PostgresTarget("::1", 5432, "u", "d", "x", (("sslmode", "require"),)),
-        PostgresTarget("/tmp/with space/run", 5432, "u s", "d b", "pa ss"),
-        PostgresTarget("db", 5432, "u", "d"),
+        PostgresEndpoint("db", 5433, "u", "d", "p@:/? #%"),
+        PostgresEndpoint("::1", 5432, "u", "d", "x", (("sslmode", "require"),)),
+        PostgresEndpoint("/tmp/with space/run", 5432, "u s", "d b", "pa ss"),
+        PostgresEndpoint("db", 5432, "u", "d"),
     ],
 )
-def test_a_postgres_target_survives_its_url(target):
-    assert parse_postgres_url(target.dsn) == target
-    assert target.sqlalchemy_url.startswith("postgresql+asyncpg://")
+def test_postgres_endpoint_round_trips_through_its_url(endpoint):
+    assert parse_postgres_url(endpoint.dsn) == endpoint
+    assert endpoint.sqlalchemy_url.startswith("postgresql+asyncpg://")
 
 
 @pytest.mark.parametrize(
-    "target",
+    "endpoint",
     [
-        ClickHouseTarget("ch", 8123, "u", "d", "p@:/? #%"),
-        ClickHouseTarget("::1", 8443, "u", "d b", "x", secure=True),
-        ClickHouseTarget("127.0.0.1", 9999, "u", "d", "x", path="s3cret"),
-        ClickHouseTarget(
-            "n1", 1, "u", "d", "a b", cluster="c d", others=(ClickHouseTarget("n2", 2, "v", "d", "y", path="z"),)
+        ClickHouseEndpoint("ch", 8123, "u", "d", "p@:/? #%"),
+        ClickHouseEndpoint("::1", 8443, "u", "d b", "x", secure=True),
+        ClickHouseEndpoint("127.0.0.1", 9999, "u", "d", "x", path="s3cret"),
+        ClickHouseEndpoint(
+            "n1", 1, "u", "d", "a b", cluster="c d", others=(ClickHouseEndpoint("n2", 2, "v", "d", "y", path="z"),)
         ),
     ],
 )
-def test_a_clickhouse_target_survives_its_url(target):
-    assert parse_clickhouse_url(target.url) == target
+def test_clickhouse_endpoint_round_trips_through_its_url(endpoint):
+    assert parse_clickhouse_url(endpoint.url) == endpoint
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         ("http://a/d?cluster=c", "a cluster is several URLs"),
         ("http://a/d http://b/d", "a cluster is several URLs"),
@@ -138,31 +146,31 @@ def test_a_clickhouse_target_survives_its_url(target):
         (" ", "write http://"),
     ],
 )
-def test_a_cluster_is_named_whole(url, words):
-    with pytest.raises(ValueError, match=words):
+def test_incomplete_cluster_url_is_refused(url, message):
+    with pytest.raises(ValueError, match=message):
         parse_clickhouse_url(url)
 
 
-def test_a_database_is_chosen_on_all_nodes():
-    target = parse_clickhouse_url("http://a/d?cluster=c http://b/d").with_database("e")
-    assert [target.database, *(each.database for each in target.others)] == ["e", "e"]
+def test_with_database_applies_to_all_nodes():
+    endpoint = parse_clickhouse_url("http://a/d?cluster=c http://b/d").with_database("e")
+    assert [endpoint.database, *(node.database for node in endpoint.others)] == ["e", "e"]
 
 
 def test_defaults_of_a_short_url():
-    assert parse_clickhouse_url("http://ch") == ClickHouseTarget("ch", 8123, "default", "default")
+    assert parse_clickhouse_url("http://ch") == ClickHouseEndpoint("ch", 8123, "default", "default")
     assert parse_clickhouse_url("https://ch").port == 8443
     assert parse_postgres_url("postgresql://u@h").database == "u"
 
 
 @pytest.mark.parametrize(
-    "target", [PostgresTarget("h", 1, "u", "d", "hunter2"), ClickHouseTarget("h", 1, "u", "d", "hunter2")]
+    "endpoint", [PostgresEndpoint("h", 1, "u", "d", "hunter2"), ClickHouseEndpoint("h", 1, "u", "d", "hunter2")]
 )
-def test_a_target_never_shows_its_password(target):
-    assert "hunter2" not in str(target)
-    assert "hunter2" not in repr(target)
+def test_endpoint_text_hides_the_password(endpoint):
+    assert "hunter2" not in str(endpoint)
+    assert "hunter2" not in repr(endpoint)
 
 
-def test_the_listing_hides_secrets_and_tells_the_source(monkeypatch):
+def test_describe_settings_hides_secrets_and_names_sources(monkeypatch):
     settings = settings_with(
         monkeypatch,
         AAICLICK_DATABASE_URL="postgresql://u:hunter2@h/d",
@@ -178,31 +186,50 @@ def test_the_listing_hides_secrets_and_tells_the_source(monkeypatch):
     assert lines["POSTGRES_PASSWORD"].source == "environment (unused: AAICLICK_DATABASE_URL is set)"
 
 
-def test_logs_go_where_they_are_told(monkeypatch, tmp_path):
+def test_log_directory_is_configurable(monkeypatch, tmp_path):
     settings = settings_with(monkeypatch, AAICLICK_LOG_DIR=str(tmp_path / "a" / "b"))
     assert get_logs_dir(settings) == tmp_path / "a" / "b"
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_a_log_directory_that_cannot_be_is_refused(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("platform", "directory"), [("linux", "/var/log/aaiclick"), ("darwin", "~/.aaiclick/logs")])
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_log_directory_is_that_of_the_system_or_below_home(monkeypatch, tmp_path, platform, directory, is_writable):
+    settings = settings_with(monkeypatch, AAICLICK_HOME=str(tmp_path))
+    system, tried = Path(directory).expanduser(), list[Path]()
+
+    def mkdir(path, **_):
+        tried.append(path)
+        if path == system and not is_writable:
+            raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    expected = system if is_writable else tmp_path / "logs" / "tasks"
+    assert get_logs_dir(settings) == expected
+    assert tried == ([system] if is_writable else [system, expected])
+
+
+def test_unusable_log_directory_is_refused(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     settings = settings_with(monkeypatch, AAICLICK_LOG_DIR=str(tmp_path / "file" / "logs"))
-    with pytest.raises(SettingsError, match=r"AAICLICK_LOG_DIR: task logs cannot be kept in .*: Not a directory"):
+    with pytest.raises(SettingsError, match=r"AAICLICK_LOG_DIR: task logs cannot be stored in .*: Not a directory"):
         get_logs_dir(settings)
 
 
-def test_runtimes_and_places_of_files_are_read_and_shown(monkeypatch):
+def test_runtimes_and_parquet_prefixes_are_parsed_and_shown(monkeypatch):
     settings = settings_with(
         monkeypatch,
         AAICLICK_RUNTIMES="ecs_udf=https://sqs.eu-west-1.amazonaws.com/1/q, lambda@acme=crunch",
         AAICLICK_PARQUET_PREFIXES="/srv/lake/,acme=s3://lake/a=b/",
     )
     assert settings.runtimes == (
-        RuntimeTarget("ecs_udf", "https://sqs.eu-west-1.amazonaws.com/1/q"),
-        RuntimeTarget("lambda", "crunch", "acme"),
+        RuntimeEndpoint("ecs_udf", "https://sqs.eu-west-1.amazonaws.com/1/q"),
+        RuntimeEndpoint("lambda", "crunch", "acme"),
     )
     assert settings.parquet_prefixes == (("default", "/srv/lake/"), ("acme", "s3://lake/a=b/"))
-    shown = {each.name: each.value for each in describe_settings(settings)}
+    shown = {setting.name: setting.value for setting in describe_settings(settings)}
     assert shown["AAICLICK_RUNTIMES"].endswith(",lambda@acme=crunch")
     assert shown["AAICLICK_PARQUET_PREFIXES"] == "default=/srv/lake/,acme=s3://lake/a=b/"
 
@@ -220,15 +247,15 @@ def test_runtimes_and_places_of_files_are_read_and_shown(monkeypatch):
         ("intranet.example", "evil.intranet.example", "10.1.2.3", False),
     ],
 )
-def test_private_hosts_are_those_that_the_operator_names(monkeypatch, hosts, host, address, reached):
+def test_private_hosts_allow_the_named_hosts_only(monkeypatch, hosts, host, address, reached):
     settings = settings_with(monkeypatch, AAICLICK_PRIVATE_HOSTS=hosts)
-    assert settings.private_hosts.have(host, ip_address(address)) == reached
-    shown = {each.name: each.value for each in describe_settings(settings)}["AAICLICK_PRIVATE_HOSTS"]
+    assert settings.private_hosts.allow_host(host, ip_address(address)) == reached
+    shown = {setting.name: setting.value for setting in describe_settings(settings)}["AAICLICK_PRIVATE_HOSTS"]
     assert settings_with(monkeypatch, AAICLICK_PRIVATE_HOSTS=shown) == settings
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "message"),
     [
         ("AAICLICK_RUNTIMES", "cloud=x", "is not ecs_NAME="),
         ("AAICLICK_RUNTIMES", "lambda=", "is not ecs_NAME="),
@@ -241,6 +268,6 @@ def test_private_hosts_are_those_that_the_operator_names(monkeypatch, hosts, hos
         ("AAICLICK_PARQUET_PREFIXES", "s3://lake", "begin and end it so"),
     ],
 )
-def test_runtimes_and_places_that_cannot_be_are_named(monkeypatch, name, value, words):
-    with pytest.raises(SettingsError, match=words):
+def test_invalid_runtimes_and_prefixes_are_reported(monkeypatch, name, value, message):
+    with pytest.raises(SettingsError, match=message):
         settings_with(monkeypatch, **{name: value})

@@ -1,4 +1,4 @@
-"""Snowflake ids never repeat: not between threads, processes, forks, restarts, nor when the clock steps back."""
+"""Snowflake ids are unique across threads, processes, forks, restarts and clock steps."""
 
 import os
 import subprocess
@@ -43,38 +43,38 @@ def generator_on(slots, clock, first=0, last=1023):
     return SnowflakeGenerator(lambda now: lease_machine_id(first, last, now, slots), clock)
 
 
-def test_an_id_carries_time_machine_and_sequence(slots):
-    made = generator_on(slots, Clock(), 7, 7).next_id()
-    assert (extract_timestamp(made), extract_machine_id(made), extract_sequence(made)) == (NOW_MS, 7, 0)
-    assert 0 < made < 2**63
+def test_id_contains_time_machine_id_and_sequence(slots):
+    new_id = generator_on(slots, Clock(), 7, 7).next_id()
+    assert (extract_timestamp(new_id), extract_machine_id(new_id), extract_sequence(new_id)) == (NOW_MS, 7, 0)
+    assert 0 < new_id < 2**63
 
 
 def test_the_timestamp_is_unix_time():
     before = time.time_ns() // 1_000_000
-    made = get_snowflake_id()
-    assert before <= extract_timestamp(made) <= time.time_ns() // 1_000_000 + 1_000
+    new_id = get_snowflake_id()
+    assert before <= extract_timestamp(new_id) <= time.time_ns() // 1_000_000 + 1_000
 
 
 @given(steps=st.lists(st.tuples(st.integers(-5_000, 5_000), st.integers(1, 9_000)), min_size=1, max_size=12))
-def test_ids_rise_whatever_the_clock_does(steps, tmp_path_factory):
+def test_ids_increase_when_the_clock_steps_back(steps, tmp_path_factory):
     clock = Clock()
     generator = generator_on(tmp_path_factory.mktemp("slots"), clock)
-    made: list[int] = []
+    ids: list[int] = []
     for step, count in steps:
         clock.ms += step
-        made += generator.next_ids(count)
-        made.append(generator.next_id())
-    assert made == sorted(set(made))
+        ids += generator.next_ids(count)
+        ids.append(generator.next_id())
+    assert ids == sorted(set(ids))
 
 
-def test_a_full_millisecond_borrows_the_next(slots):
+def test_exhausted_sequence_uses_the_next_millisecond(slots):
     generator = generator_on(slots, Clock())
-    made = generator.next_ids(MAX_SEQUENCE + 2)
-    assert extract_timestamp(made[-1]) == NOW_MS + 1
-    assert len(set(made)) == len(made)
+    ids = generator.next_ids(MAX_SEQUENCE + 2)
+    assert extract_timestamp(ids[-1]) == NOW_MS + 1
+    assert len(set(ids)) == len(ids)
 
 
-def test_a_restart_after_the_clock_stepped_back_goes_on_above(slots):
+def test_ids_increase_after_a_restart_with_an_earlier_clock(slots):
     clock = Clock()
     first = lease_machine_id(3, 3, clock.ms, slots)
     last_before = SnowflakeGenerator(lambda now: first, clock).next_id()
@@ -83,7 +83,7 @@ def test_a_restart_after_the_clock_stepped_back_goes_on_above(slots):
     assert generator_on(slots, clock, 3, 3).next_id() > last_before
 
 
-def test_a_slot_whose_past_is_past_is_preferred(slots):
+def test_slot_with_a_mark_in_the_past_is_preferred(slots):
     ahead = lease_machine_id(0, 0, NOW_MS, slots)
     ahead.reserve(NOW_MS + 60_000)
     ahead.release()
@@ -99,7 +99,7 @@ def test_a_machine_id_is_leased_once(slots):
     assert lease_machine_id(10, 13, NOW_MS, slots).machine_id == leases[2].machine_id
 
 
-def test_a_damaged_slot_file_is_no_obstacle(slots):
+def test_damaged_slot_file_is_usable(slots):
     lease_machine_id(1, 1, NOW_MS, slots).release()
     (slots / "0001").write_text("rubbish")
     assert lease_machine_id(1, 1, NOW_MS, slots).mark_ms == 0
@@ -110,29 +110,28 @@ def test_a_clock_before_the_epoch_is_an_error(slots):
         generator_on(slots, Clock(EPOCH_MS - 1)).next_id()
 
 
-def test_threads_never_collide():
-    made: list[list[int]] = [[] for _ in range(8)]
+def test_ids_are_unique_across_threads():
+    lists: list[list[int]] = [[] for _ in range(8)]
     threads = [
-        threading.Thread(target=lambda box=box: box.extend(get_snowflake_id() for _ in range(5_000))) for box in made
+        threading.Thread(target=lambda ids=ids: ids.extend(get_snowflake_id() for _ in range(5_000))) for ids in lists
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    everything = [one for box in made for one in box]
-    assert len(set(everything)) == 40_000
+    assert len({new_id for ids in lists for new_id in ids}) == 40_000
 
 
-def test_processes_never_collide():
+def test_ids_are_unique_across_processes():
     program = "from aaiclick.snowflake import *; print(*get_snowflake_ids(2000))"
     children = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    made = get_snowflake_ids(2000)
+    ids = get_snowflake_ids(2000)
     for child in children:
-        made += map(int, child.communicate()[0].split())
-    assert len(set(made)) == 10_000
+        ids += map(int, child.communicate()[0].split())
+    assert len(set(ids)) == 10_000
 
 
-def test_a_forked_child_takes_an_id_of_its_own():
+def test_forked_child_leases_its_own_machine_id():
     mine = extract_machine_id(get_snowflake_id())
     program = (
         "import os; from aaiclick.snowflake import *; a = get_snowflake_id(); r, w = os.pipe();\n"
@@ -151,8 +150,8 @@ def test_another_users_slot_file_can_be_leased(slots):
     assert lease_machine_id(5, 5, NOW_MS, slots).machine_id == 5
 
 
-def test_a_slot_that_was_removed_is_given_up(slots):
-    """Somebody else may have leased the file that is there now."""
+def test_removed_slot_is_given_up(slots):
+    """Another process may have leased the new file of that name."""
     clock = Clock()
     generator = generator_on(slots, clock, 4, 5)
     first = extract_machine_id(generator.next_id())
@@ -164,7 +163,7 @@ def test_a_slot_that_was_removed_is_given_up(slots):
 
 
 @pytest.mark.parametrize("text", ["9" * 20, "3800000000000"])
-def test_a_mark_that_no_clock_has_written_makes_a_slot_unusable(slots, text):
+def test_invalid_mark_makes_a_slot_unusable(slots, text):
     lease_machine_id(1, 1, NOW_MS, slots).release()
     (slots / "0001").write_text(text)
     assert lease_machine_id(1, 2, NOW_MS, slots).machine_id == 2
@@ -172,7 +171,7 @@ def test_a_mark_that_no_clock_has_written_makes_a_slot_unusable(slots, text):
         lease_machine_id(1, 1, NOW_MS, slots)
 
 
-def test_slots_that_are_no_files_are_passed_over(slots, tmp_path):
+def test_slots_that_are_not_files_are_skipped(slots, tmp_path):
     lease_machine_id(9, 9, NOW_MS, slots).release()
     os.mkfifo(slots / "0001")
     (slots / "0002").mkdir()
@@ -181,10 +180,10 @@ def test_slots_that_are_no_files_are_passed_over(slots, tmp_path):
     assert not (tmp_path / "target").exists()
 
 
-def test_a_directory_that_anybody_can_remove_from_is_refused(slots):
+def test_unsafe_slot_directory_is_refused(slots):
     if os.geteuid() != 0:
         pytest.skip("changing the owner of a directory needs root")
     slots.mkdir(mode=0o777)
     os.chown(slots, 12345, 12345)
-    with pytest.raises(SettingsError, match="which anybody can remove files from"):
+    with pytest.raises(SettingsError, match="any user can remove its files"):
         lease_machine_id(1, 1, NOW_MS, slots)

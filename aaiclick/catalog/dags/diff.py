@@ -1,27 +1,27 @@
-"""What changes between two versions of a DAG, and what has to be built again because of it."""
+"""Differences between two versions of a DAG, and the datasets that must be rebuilt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from aaiclick.catalog.dags.identity import (
-    canonical,
-    canonical_job,
+from aaiclick.catalog.dags.hashing import (
+    canonical_dag,
+    canonical_definition,
     config_hash,
     dataset_hashes,
-    places,
-    producers,
+    find_output_keys,
+    find_producers,
     version_hash,
 )
 from aaiclick.catalog.dags.model import Dag
 
-Why = Literal["new", "changed", "downstream"]
+RebuildReason = Literal["new", "changed", "downstream"]
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that was set, removed or changed; None where it is absent."""
+    """A field that was added, removed or changed; None where it is absent."""
 
     field: str
     before: Any
@@ -30,19 +30,19 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """A dataset that gets a new version, why, and the jobs whose change it is due to."""
+    """A dataset that gets a new version, the reason, and the changed definitions that caused it."""
 
     dataset: str
     job: str
-    why: Why
+    why: RebuildReason
     because_of: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DagDiff:
-    """The steps from one version to another. What is not in `rebuilt` keeps its data.
+    """The changes from one version to another. Datasets that are not in `rebuilt` keep their data.
 
-    `there` are those of them that were made in this way before: nothing is built, their rows are served again.
+    `there` are rebuilt datasets that are served from the rows of an earlier version.
     """
 
     added: tuple[str, ...]
@@ -60,37 +60,37 @@ class DagDiff:
 
 
 def diff_dags(before: Dag | None, after: Dag) -> DagDiff:
-    """From a version (none: the first deploy) to another."""
+    """Compare a version (None: first deploy) with another."""
     if before is not None and version_hash(before) == version_hash(after):
         return DagDiff((), (), {}, (), (), tuple(dataset_hashes(after)), ())
     old = {job.name: job for job in before.jobs} if before else {}
     new = {job.name: job for job in after.jobs}
     changed = {
-        name: tuple(_changes(canonical_job(old[name]), canonical_job(new[name]), ""))
+        name: tuple(_diff_fields(canonical_definition(old[name]), canonical_definition(new[name]), ""))
         for name in new
-        if name in old and canonical_job(old[name]) != canonical_job(new[name])
+        if name in old and canonical_definition(old[name]) != canonical_definition(new[name])
     }
-    rebuilt = _rebuilt(before, after)
-    again = {each.dataset for each in rebuilt}
-    old_places = places(before) if before else {}
-    still_made = set(places(after).values())
+    rebuilt = _find_rebuilds(before, after)
+    rebuilt_names = {rebuild.dataset for rebuild in rebuilt}
+    old_places = find_output_keys(before) if before else {}
+    still_made = set(find_output_keys(after).values())
     return DagDiff(
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),
         changed=changed,
-        dag_fields=tuple(_changes(_outer(before) if before else {}, _outer(after), "")),
+        dag_fields=tuple(_diff_fields(_dag_fields(before) if before else {}, _dag_fields(after), "")),
         rebuilt=rebuilt,
-        kept=tuple(name for name in producers(after) if name not in again),
-        dropped=tuple(sorted(name for name, place in old_places.items() if place not in still_made)),
+        kept=tuple(name for name in find_producers(after) if name not in rebuilt_names),
+        dropped=tuple(sorted(name for name, key in old_places.items() if key not in still_made)),
     )
 
 
-def _outer(dag: Dag) -> dict[str, Any]:
-    return {key: value for key, value in canonical(dag).items() if key != "jobs"}
+def _dag_fields(dag: Dag) -> dict[str, object]:
+    return {key: value for key, value in canonical_dag(dag).items() if key != "jobs"}
 
 
-def _changes(before: Any, after: Any, field: str) -> list[FieldChange]:
-    """Differences, as deep as mappings go; lists are compared as wholes."""
+def _diff_fields(before: object, after: object, field: str) -> list[FieldChange]:
+    """Return the differences, recursively in mappings; lists are compared as wholes."""
     if before == after:
         return []
     if not (isinstance(before, dict) and isinstance(after, dict)):
@@ -98,29 +98,35 @@ def _changes(before: Any, after: Any, field: str) -> list[FieldChange]:
     old, new = cast(dict[str, Any], before), cast(dict[str, Any], after)
     names = [*old, *(key for key in new if key not in old)]
     return [
-        change for key in names for change in _changes(old.get(key), new.get(key), f"{field}.{key}".removeprefix("."))
+        change
+        for key in names
+        for change in _diff_fields(old.get(key), new.get(key), f"{field}.{key}".removeprefix("."))
     ]
 
 
-def _rebuilt(before: Dag | None, after: Dag) -> tuple[Rebuild, ...]:
-    old_hashes = {places(before)[name]: each for name, each in dataset_hashes(before).items()} if before else {}
-    old_jobs = {job.name: job for job in before.jobs} if before else {}
-    new_hashes, new_producers, new_places = dataset_hashes(after), producers(after), places(after)
+def _find_rebuilds(before: Dag | None, after: Dag) -> tuple[Rebuild, ...]:
+    old_hashes = (
+        {find_output_keys(before)[name]: dataset_hash for name, dataset_hash in dataset_hashes(before).items()}
+        if before
+        else {}
+    )
+    old_definitions = {definition.name: definition for definition in before.jobs} if before else {}
+    new_hashes, new_producers, new_places = dataset_hashes(after), find_producers(after), find_output_keys(after)
     causes: dict[str, set[str]] = {}
     rebuilt: list[Rebuild] = []
-    for name, now in new_hashes.items():
-        job = new_producers[name]
-        place = new_places[name]
-        if old_hashes.get(place) == now:
+    for name, dataset_hash in new_hashes.items():
+        definition = new_producers[name]
+        key = new_places[name]
+        if old_hashes.get(key) == dataset_hash:
             causes[name] = set()
             continue
-        due_to = {each for entry in job.inputs if entry.output for each in causes[entry.output]}
-        if place not in old_hashes:
-            why: Why = "new"
-        elif config_hash(job) == config_hash(old_jobs[job.name]) and due_to:
-            why = "downstream"
+        upstream_causes = {cause for entry in definition.inputs if entry.output for cause in causes[entry.output]}
+        if key not in old_hashes:
+            reason: RebuildReason = "new"
+        elif config_hash(definition) == config_hash(old_definitions[definition.name]) and upstream_causes:
+            reason = "downstream"
         else:
-            why = "changed"
-        causes[name] = due_to if why == "downstream" else due_to | {job.name}
-        rebuilt.append(Rebuild(name, job.name, why, tuple(sorted(causes[name]))))
+            reason = "changed"
+        causes[name] = upstream_causes if reason == "downstream" else upstream_causes | {definition.name}
+        rebuilt.append(Rebuild(name, definition.name, reason, tuple(sorted(causes[name]))))
     return tuple(rebuilt)

@@ -1,8 +1,8 @@
-"""A DAG file as a DAG, or every error in it.
+"""Load a DAG file, or report every error in it.
 
-    text ─► tree (places) ─► model (shape) + rules (relations) + operators (settings, SQL) ─► Dag, defaults filled in
+    text ─► YAML tree (positions) ─► model + validation rules + operators (settings, SQL) ─► Dag with defaults applied
 
-All checks look at the same tree, none hides another, and what they find is located, sorted and told at once.
+All checks run on the same tree, none hides another, and their findings are reported together, sorted by position.
 """
 
 from __future__ import annotations
@@ -13,179 +13,194 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from aaiclick.catalog.dags.explain import problems_of
-from aaiclick.catalog.dags.model import Dag, names_of_secrets
-from aaiclick.catalog.dags.rules import Data, Finding, findings, items, mapping, named
-from aaiclick.catalog.dags.tree import MAX_BYTES, MAX_PROBLEMS, Mapping, Node, Path, field_of, locate, plain, read_tree
-from aaiclick.catalog.errors import DagError, OperatorError, Place, Problem, QueryRefusedError
-from aaiclick.catalog.operators.built_in import default_registry
-from aaiclick.catalog.operators.registry import OperatorDefinition, Registry
-from aaiclick.catalog.queries.lineage import trace
-from aaiclick.catalog.queries.parse import datasets_read
-from aaiclick.data.errors import nearest
+from aaiclick.catalog.dags.error_text import list_problems
+from aaiclick.catalog.dags.model import Dag, normalize_secret_names
+from aaiclick.catalog.dags.validation import Data, Finding, as_list, as_mapping, check_dag, get_name
+from aaiclick.catalog.dags.yaml_tree import (
+    MAX_BYTES,
+    MAX_PROBLEMS,
+    MappingNode,
+    Node,
+    Path,
+    format_path,
+    locate_path,
+    parse_yaml,
+    to_plain,
+)
+from aaiclick.catalog.errors import DagError, FilePosition, OperatorError, Problem, QueryRefusedError
+from aaiclick.catalog.operators.config import default_registry
+from aaiclick.catalog.operators.registry import OperatorDefinition, OperatorRegistry
+from aaiclick.catalog.queries.column_lineage import trace_query
+from aaiclick.catalog.queries.select_parser import find_datasets_read
+from aaiclick.data.errors import suggest_name
 
 
-def load_dag_file(path: FilePath | str, registry: Registry | None = None) -> Dag:
-    """The DAG in a file; raises DagError with every error in it."""
+def load_dag_file(path: FilePath | str, registry: OperatorRegistry | None = None) -> Dag:
+    """Load a DAG from a file; raises DagError with all its errors."""
     try:
         with FilePath(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"The file cannot be read: {error.strerror}."
-        raise DagError(str(path), [Problem(Place(), "", what, "Check the path.")]) from None
+        raise DagError(str(path), [Problem(FilePosition(), "", what, "Check the path.")]) from None
     return load_dag(content, str(path), registry)
 
 
-def load_dag(content: bytes | str, file: str = "dag.yaml", registry: Registry | None = None) -> Dag:
-    """The DAG in a text; raises DagError with every error in it."""
-    reading = read_tree(content)
+def load_dag(content: bytes | str, file: str = "dag.yaml", registry: OperatorRegistry | None = None) -> Dag:
+    """Load a DAG from text; raises DagError with all its errors."""
+    reading = parse_yaml(content)
     problems = list(reading.problems)
     root = reading.root
     if root is None:
         raise DagError(file, problems)
-    data = plain(root)
-    if not isinstance(root, Mapping):
-        problems.append(Problem(root.place, "", "The file is not a mapping.", "Begin with name: and jobs:."))
+    data = to_plain(root)
+    if not isinstance(root, MappingNode):
+        problems.append(Problem(root.position, "", "The file is not a mapping.", "Begin with name: and jobs:."))
         raise DagError(file, problems)
-    found_before = {problem.place for problem in problems}
-    problems.extend(problem for problem in _checked(data, root, registry) if problem.place not in found_before)
+    reported = {problem.position for problem in problems}
+    problems.extend(problem for problem in _check_data(data, root, registry) if problem.position not in reported)
     if problems:
         raise DagError(file, problems[:MAX_PROBLEMS])
-    return Dag.model_validate(_filled(data))
+    return Dag.model_validate(_apply_defaults(data))
 
 
-def _checked(data: Data, root: Node, registry: Registry | None) -> list[Problem]:
-    """What is wrong with the data of a file."""
-    problems = _shape(data, root)
-    known = registry or default_registry()
-    found = [*findings(_with_inputs(data)), *_operators(data, known)]
-    problems.extend(_located(finding, root) for finding in found)
-    for index, job in enumerate(items(data.get("jobs"))):
-        problems.extend(_settings(mapping(job), ("jobs", index), root, known))
+def _check_data(data: Data, root: Node, registry: OperatorRegistry | None) -> list[Problem]:
+    """Return all problems of the parsed data."""
+    problems = _check_model(data, root)
+    operators = registry or default_registry()
+    findings = [*check_dag(_add_sql_inputs(data)), *_check_operators(data, operators)]
+    problems.extend(_locate_finding(finding, root) for finding in findings)
+    for index, definition in enumerate(as_list(data.get("jobs"))):
+        problems.extend(_check_settings(as_mapping(definition), ("jobs", index), root, operators))
     return problems
 
 
-def _shape(data: Data, root: Node) -> list[Problem]:
+def _check_model(data: Data, root: Node) -> list[Problem]:
     try:
         Dag.model_validate(data)
     except ValidationError as error:
-        return problems_of(error, root, (), Dag)
+        return list_problems(error, root, (), Dag)
     return []
 
 
-def located(content: bytes | str, found: Iterable[Finding]) -> list[Problem]:
-    """What was found about a text that is a DAG, with its places."""
-    root = read_tree(content).root
-    return [] if root is None else [_located(finding, root) for finding in found]
+def locate_findings(content: bytes | str, findings: Iterable[Finding]) -> list[Problem]:
+    """Add file positions to findings about the text of a DAG."""
+    root = parse_yaml(content).root
+    return [] if root is None else [_locate_finding(finding, root) for finding in findings]
 
 
-def _located(finding: Finding, root: Node) -> Problem:
-    place, found = locate(root, finding.path, key=finding.at_key)
-    return Problem(place, field_of(found), finding.what, finding.remedy)
+def _locate_finding(finding: Finding, root: Node) -> Problem:
+    position, located = locate_path(root, finding.path, key=finding.at_key)
+    return Problem(position, format_path(located), finding.what, finding.remedy)
 
 
-def _definition(job: Data, registry: Registry) -> OperatorDefinition | None:
+def _find_operator(definition: Data, registry: OperatorRegistry) -> OperatorDefinition | None:
     try:
-        return registry.find(job["operator"]) if isinstance(job.get("operator"), str) else None
+        return registry.find(definition["operator"]) if isinstance(definition.get("operator"), str) else None
     except OperatorError:
         return None
 
 
-def _settings(job: Data, base: Path, root: Node, registry: Registry) -> list[Problem]:
-    """What is wrong with an operator's settings."""
-    definition = _definition(job, registry)
-    config = job.get("config", {})
-    if definition is None or not isinstance(config, dict):
+def _check_settings(definition: Data, base: Path, root: Node, registry: OperatorRegistry) -> list[Problem]:
+    """Return the problems of an operator's settings."""
+    operator = _find_operator(definition, registry)
+    config = definition.get("config", {})
+    if operator is None or not isinstance(config, dict):
         return []
     try:
-        definition.settings(mapping(config))
+        operator.settings(as_mapping(config))
     except ValidationError as error:
-        return problems_of(error, root, (*base, "config"), definition.config)
+        return list_problems(error, root, (*base, "config"), operator.config)
     return []
 
 
-def _local(data: Data) -> set[str]:
-    """The outputs of the DAG's own jobs."""
-    outputs = [each for job in items(data.get("jobs")) for each in items(mapping(job).get("outputs"))]
-    return {name for each in outputs if (name := named(each, "name")) is not None}
+def _local_outputs(data: Data) -> set[str]:
+    """Return the outputs of the DAG's own definitions."""
+    outputs = [
+        output for definition in as_list(data.get("jobs")) for output in as_list(as_mapping(definition).get("outputs"))
+    ]
+    return {name for output in outputs if (name := get_name(output, "name")) is not None}
 
 
-def _with_inputs(data: Data) -> Data:
-    """The data as the rules see it: with the outputs that SQL reads where it does not say so itself."""
-    local = _local(data)
+def _add_sql_inputs(data: Data) -> Data:
+    """Return the data with `inputs` of SQL definitions filled in from their queries."""
+    local = _local_outputs(data)
 
-    def completed(job: Any) -> Any:
-        query = mapping(mapping(job).get("config")).get("query")
-        if mapping(job).get("operator") != "sql" or "inputs" in job or not isinstance(query, str):
-            return job
+    def add_inputs(definition: Any) -> object:
+        query = as_mapping(as_mapping(definition).get("config")).get("query")
+        if as_mapping(definition).get("operator") != "sql" or "inputs" in definition or not isinstance(query, str):
+            return definition
         try:
-            return {**job, "inputs": sorted(datasets_read(query) & local)}
+            return {**definition, "inputs": sorted(find_datasets_read(query) & local)}
         except QueryRefusedError:
-            return job
+            return definition
 
-    return {**data, "jobs": [completed(job) for job in items(data.get("jobs"))]}
+    return {**data, "jobs": [add_inputs(definition) for definition in as_list(data.get("jobs"))]}
 
 
-def _operators(data: Data, registry: Registry) -> Iterator[Finding]:
-    """Unknown operators, and those that do not fit the job."""
-    jobs = [mapping(each) for each in items(data.get("jobs"))]
-    local = _local(data)
-    for index, job in enumerate(jobs):
+def _check_operators(data: Data, registry: OperatorRegistry) -> Iterator[Finding]:
+    """Yield findings about unknown operators and operators that do not fit the definition."""
+    definitions = [as_mapping(entry) for entry in as_list(data.get("jobs"))]
+    local = _local_outputs(data)
+    for index, definition in enumerate(definitions):
         path: Path = ("jobs", index)
-        operator = job.get("operator")
+        operator = definition.get("operator")
         if not isinstance(operator, str):
             continue
         try:
-            definition = registry.find(operator)
+            operator_definition = registry.find(operator)
         except OperatorError as error:
             yield Finding((*path, "operator"), error.what, error.remedy)
             continue
-        activation = job.get("activation")
-        if activation in ("source", "reactive") and activation not in definition.activations:
-            only = " or ".join(sorted(definition.activations))
-            yield Finding((*path, "operator"), f"{operator} is for {only} jobs.", f"Use activation: {only}.")
-        yield from _outputs(path, job, definition)
-        yield from _query(path, job, local) if operator == "sql" else _needs_inputs(path, job)
+        activation = definition.get("activation")
+        if activation in ("source", "reactive") and activation not in operator_definition.activations:
+            only = " or ".join(sorted(operator_definition.activations))
+            yield Finding((*path, "operator"), f"{operator} is for {only} definitions.", f"Use activation: {only}.")
+        yield from _check_outputs(path, definition, operator_definition)
+        yield from _check_query(path, definition, local) if operator == "sql" else _check_inputs(path, definition)
 
 
-def _outputs(path: Path, job: Data, definition: OperatorDefinition) -> Iterator[Finding]:
-    count = len(items(job.get("outputs")))
-    where = (*path, "outputs") if "outputs" in job else path
-    if count < definition.min_outputs:
-        yield Finding(where, f"{definition.name} makes an output.", "Add outputs: [NAME].")
-    if definition.max_outputs is not None and count > definition.max_outputs:
-        most = definition.max_outputs
-        yield Finding(where, f"{definition.name} makes at most {most} output{'s'[: most != 1]}.", "Remove the others.")
+def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -> Iterator[Finding]:
+    count = len(as_list(definition.get("outputs")))
+    where = (*path, "outputs") if "outputs" in definition else path
+    if count < operator.min_outputs:
+        yield Finding(where, f"{operator.name} makes an output.", "Add outputs: [NAME].")
+    if operator.max_outputs is not None and count > operator.max_outputs:
+        most = operator.max_outputs
+        yield Finding(where, f"{operator.name} makes at most {most} output{'s'[: most != 1]}.", "Remove the others.")
 
 
-def _needs_inputs(path: Path, job: Data) -> Iterator[Finding]:
-    if job.get("activation") == "reactive" and "inputs" not in job:
-        yield Finding(path, "A reactive job has inputs: what it reacts to.", "Add inputs: [OUTPUT].")
+def _check_inputs(path: Path, definition: Data) -> Iterator[Finding]:
+    if definition.get("activation") == "reactive" and "inputs" not in definition:
+        yield Finding(path, "A reactive definition needs inputs.", "Add inputs: [OUTPUT].")
 
 
-def _query(path: Path, job: Data, local: set[str]) -> Iterator[Finding]:
-    """The SQL of a job: one SELECT, over its inputs, every column with a name. No `inputs`: they are taken from it."""
-    query = mapping(job.get("config")).get("query")
+def _check_query(path: Path, definition: Data, local: set[str]) -> Iterator[Finding]:
+    """Check the SQL of a definition: one SELECT over its inputs, and every column has a name.
+
+    Without `inputs`, they are taken from the query.
+    """
+    query = as_mapping(definition.get("config")).get("query")
     if not isinstance(query, str):
         return
     where = (*path, "config", "query")
     try:
-        read = datasets_read(query)
+        read = find_datasets_read(query)
     except QueryRefusedError as error:
         yield Finding(where, error.what, error.remedy)
         return
-    declared = {name for each in items(job.get("inputs")) if (name := input_name(each)) is not None}
-    known = declared if "inputs" in job else local
-    for name in sorted(read - known):
-        remedy = nearest(name, known) or "Add it to inputs."
-        yield Finding(where, f"The query reads {name!r:.60}, which is not an input of the job.", remedy)
+    declared = {name for input_ in as_list(definition.get("inputs")) if (name := input_name(input_)) is not None}
+    allowed = declared if "inputs" in definition else local
+    for name in sorted(read - allowed):
+        remedy = suggest_name(name, allowed) or "Add it to inputs."
+        yield Finding(where, f"The query reads {name!r:.60}, which is not an input of the definition.", remedy)
     for name in sorted(declared - read):
-        position = [input_name(each) for each in items(job.get("inputs"))].index(name)
+        position = [input_name(input_) for input_ in as_list(definition.get("inputs"))].index(name)
         yield Finding((*path, "inputs", position), f"The query does not read {name!r:.60}.", "Remove the input.")
-    if not read and "inputs" not in job and job.get("activation") == "reactive":
-        yield Finding(where, "The query reads no dataset, so nothing ever starts this job.", "Read an input.")
+    if not read and "inputs" not in definition and definition.get("activation") == "reactive":
+        yield Finding(where, "The query reads no dataset, so nothing ever starts this definition.", "Read an input.")
     try:
-        unnamed = trace(query, dict.fromkeys(read)).unnamed
+        unnamed = trace_query(query, dict.fromkeys(read)).unnamed
     except QueryRefusedError:  # a star over columns that are not known yet
         return
     for text in unnamed:
@@ -193,22 +208,26 @@ def _query(path: Path, job: Data, local: set[str]) -> Iterator[Finding]:
 
 
 def input_name(entry: Any) -> str | None:
-    return named(entry, "dataset") or named(entry, "output") if isinstance(entry, dict) else named(entry, "output")
+    return (
+        get_name(entry, "dataset") or get_name(entry, "output")
+        if isinstance(entry, dict)
+        else get_name(entry, "output")
+    )
 
 
-def _filled(data: Data) -> Data:
-    """The data with defaults in every job that they concern, and the inputs of SQL written out."""
-    defaults = mapping(data.get("defaults"))
-    jobs: list[Data] = []
-    for job in items(data["jobs"]):
-        left_out = {"idle_timeout", "execution_strategy"} if job["activation"] == "source" else set[str]()
-        filled = {key: value for key, value in defaults.items() if key not in left_out} | job
-        declared = [mapping(names_of_secrets(each.get("secrets"))) for each in (defaults, job)]
+def _apply_defaults(data: Data) -> Data:
+    """Return the data with defaults applied to every definition, and with the inputs of SQL filled in."""
+    defaults = as_mapping(data.get("defaults"))
+    definitions: list[Data] = []
+    for definition in as_list(data["jobs"]):
+        left_out = {"idle_timeout", "execution_strategy"} if definition["activation"] == "source" else set[str]()
+        filled = {key: value for key, value in defaults.items() if key not in left_out} | definition
+        declared = [as_mapping(normalize_secret_names(source.get("secrets"))) for source in (defaults, definition)]
         filled["secrets"] = declared[0] | declared[1]
         if filled["activation"] == "reactive":
             filled.setdefault("execution_strategy", "PerUpdate")
             filled["execution_strategy"] = filled["execution_strategy"] or "PerUpdate"
         if filled["operator"] == "sql" and "inputs" not in filled:
-            filled["inputs"] = sorted(datasets_read(filled["config"]["query"]))
-        jobs.append(filled)
-    return {**data, "jobs": jobs, "defaults": {}}
+            filled["inputs"] = sorted(find_datasets_read(filled["config"]["query"]))
+        definitions.append(filled)
+    return {**data, "jobs": definitions, "defaults": {}}

@@ -1,4 +1,4 @@
-"""The shape of a DAG file, as types. What concerns several fields or jobs at once is in `rules`.
+"""Types of a DAG file. Rules that concern several fields or definitions are in `validation`.
 
 The field descriptions become the JSON Schema that editors use (`aaiclick/catalog/dags/dag.schema.json`).
 """
@@ -19,28 +19,28 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from aaiclick.errors import ScheduleError
-from aaiclick.orchestration.schedule import MissedPolicy, parse_expression, parse_zone
+from aaiclick.orchestration.cron import MissedPolicy, parse_expression, parse_zone
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 DATASET_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 RUNTIME = r"^(pool|dispatcher|lambda|ecs_[a-z0-9_]{1,40})$"
 IDLE_TIMEOUT = r"^(never|0|[1-9][0-9]{0,8}[smhd])$"
-NAME_OF_A_GRANT = r"^(?:[a-z][a-z0-9_-]{0,62})$"
-BIGGEST_INT = (1 << 31) - 1
+GRANTED_NAME = r"^(?:[a-z][a-z0-9_-]{0,62})$"
+MAX_INT32 = (1 << 31) - 1
 
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 DatasetName = Annotated[str, StringConstraints(pattern=DATASET_NAME)]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-Words = Annotated[str, StringConstraints(max_length=4000)]
+Description = Annotated[str, StringConstraints(max_length=4000)]
 Runtime = Annotated[
     str,
     StringConstraints(pattern=RUNTIME),
-    Field(description="Where its tasks run: pool (workers), dispatcher (in process), lambda, or ecs_NAME."),
+    Field(description="Runtime of its tasks: pool (workers), dispatcher (in process), lambda, or ecs_NAME."),
 ]
-Seconds = Annotated[int, Field(ge=1, le=BIGGEST_INT)]
+Seconds = Annotated[int, Field(ge=1, le=MAX_INT32)]
 LeaseSeconds = Annotated[
     int,
-    Field(ge=5, le=BIGGEST_INT, description="The lease of its tasks: without a heartbeat for so long, one is lost."),
+    Field(ge=5, le=MAX_INT32, description="Lease of its tasks: a task without a heartbeat for this long is lost."),
 ]
 Attempts = Annotated[int, Field(ge=1, le=1000)]
 UpdateStrategy = Annotated[
@@ -54,22 +54,22 @@ ExecutionStrategy = Annotated[
 ]
 
 
-def _zero_as_text(value: Any) -> Any:
+def _zero_as_text(value: object) -> Any:
     return "0" if type(value) is int and value == 0 else value
 
 
-SecretName = Annotated[str, StringConstraints(pattern=NAME_OF_A_GRANT)]
+SecretName = Annotated[str, StringConstraints(pattern=GRANTED_NAME)]
 
 
-def names_of_secrets(value: Any) -> Any:
-    """A list of names as a mapping of each to itself; anything else as it is."""
+def normalize_secret_names(value: object) -> Any:
+    """Convert a list of names to a mapping of each name to itself; return anything else unchanged."""
     names = cast("list[Any]", value) if isinstance(value, list) else [None]
     return {name: name for name in names} if all(isinstance(name, str) for name in names) else cast("Any", value)
 
 
 SecretNames = Annotated[
     dict[SecretName, SecretName],
-    BeforeValidator(names_of_secrets, json_schema_input_type=dict[SecretName, SecretName] | list[SecretName]),
+    BeforeValidator(normalize_secret_names, json_schema_input_type=dict[SecretName, SecretName] | list[SecretName]),
     Field(description="Secrets of the organisation that it uses: [NAME], or {NAME_HERE: NAME}. Never a value."),
 ]
 IdleTimeout = Annotated[
@@ -80,7 +80,7 @@ IdleTimeout = Annotated[
 ]
 
 
-def _schedule(text: str) -> str:
+def _check_schedule(text: str) -> str:
     try:
         parse_expression(text)
     except ScheduleError as error:
@@ -88,7 +88,7 @@ def _schedule(text: str) -> str:
     return text
 
 
-def _zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         parse_zone(name)
     except ScheduleError as error:
@@ -96,40 +96,42 @@ def _zone(name: str) -> str:
     return name
 
 
-class Part(BaseModel):
-    """Base of everything in a file: nothing unknown, nothing converted silently, nothing changed later."""
+class DagModel(BaseModel):
+    """Base of all models of a DAG file: strict, immutable, no unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class CronSource(Part):
+class CronSource(DagModel):
     """Starts at the times of a cron expression."""
 
     kind: Literal["cron"]
-    schedule: Annotated[str, AfterValidator(_schedule), Field(description="Five fields of cron, or @hourly, @daily …")]
-    timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
-    missed: Annotated[
-        MissedPolicy, Field(description="After an outage: skip what was missed, run one, or run all of it.")
-    ] = "one"
-    max_missed: Annotated[int, Field(ge=1, le=10_000, description="With missed: all, how many at most.")] = 100
-    overlap: Annotated[bool, Field(description="Start although the run before has not ended.")] = False
+    schedule: Annotated[
+        str, AfterValidator(_check_schedule), Field(description="Five fields of cron, or @hourly, @daily …")
+    ]
+    timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
+    missed: Annotated[MissedPolicy, Field(description="After an outage: skip missed runs, run one, or run all.")] = (
+        "one"
+    )
+    max_missed: Annotated[int, Field(ge=1, le=10_000, description="With missed: all, most runs to catch up.")] = 100
+    overlap: Annotated[bool, Field(description="Start even if the previous run has not finished.")] = False
 
 
-class WebhookSource(Part):
+class WebhookSource(DagModel):
     """Starts when a signed request arrives."""
 
     kind: Literal["webhook"]
-    secret: Annotated[str, Field(description="Which of the job's secrets signs the requests.")]
+    secret: Annotated[str, Field(description="The secret of the definition that signs the requests.")]
 
 
-class ManualSource(Part):
-    """Starts when somebody says so."""
+class ManualSource(DagModel):
+    """Starts on request."""
 
     kind: Literal["manual"]
 
 
-class AlwaysOnSource(Part):
-    """Runs all the time; started again when its heartbeat stops."""
+class AlwaysOnSource(DagModel):
+    """Runs continuously; restarted when its heartbeat stops."""
 
     kind: Literal["always_on"]
 
@@ -137,15 +139,15 @@ class AlwaysOnSource(Part):
 Source = Annotated[CronSource | WebhookSource | ManualSource | AlwaysOnSource, Field(discriminator="kind")]
 
 
-class Bootstrap(Part):
-    reset_outputs: Annotated[bool, Field(description="Empty the outputs before the first run of a version.")] = False
+class Bootstrap(DagModel):
+    reset_outputs: Annotated[bool, Field(description="Every version begins with empty outputs.")] = False
 
 
-class Scaling(Part):
-    max_concurrency: Annotated[int, Field(ge=1, le=100_000, description="How many tasks at the same time.")]
+class Scaling(DagModel):
+    max_concurrency: Annotated[int, Field(ge=1, le=100_000, description="Most tasks that run at the same time.")]
 
 
-class Storage(Part):
+class Storage(DagModel):
     kind: Literal["clickhouse", "parquet"] = "clickhouse"
     prefix: Annotated[
         str | None, Field(description="With parquet: the directory or s3:// prefix under which versions are kept.")
@@ -153,58 +155,56 @@ class Storage(Part):
     glob: Annotated[
         str | None,
         Field(
-            description="With parquet: the files below the prefix that match this are the dataset. Another program, or "
-            "the job itself, writes them."
+            description="With parquet: the files below the prefix that match this are the dataset. They are written "
+            "by another program or by the definition's function."
         ),
     ] = None
 
 
-class Output(Part):
-    """A dataset that a job makes."""
+class Output(DagModel):
+    """A dataset that a definition produces."""
 
     name: DatasetName
-    description: Words | None = None
+    description: Description | None = None
     partition_by: Annotated[ColumnName | None, Field(description="The column whose values are the partitions.")] = None
     storage: Storage = Storage()
     range: Annotated[
         list[int] | None,
-        Field(min_length=2, max_length=2, description="First and last position that this version of it holds."),
+        Field(min_length=2, max_length=2, description="First and last position of this version."),
     ] = None
-    columns: Annotated[
-        dict[ColumnName, str], Field(description="Columns and their ClickHouse types, if they are promised.")
-    ] = {}
+    columns: Annotated[dict[ColumnName, str], Field(description="Declared columns and their ClickHouse types.")] = {}
     lineage: Annotated[
         dict[ColumnName, list[str]],
-        Field(description="Where columns come from, as input.column; for SQL it is derived."),
+        Field(description="Source columns as input.column; derived automatically for SQL."),
     ] = {}
 
 
-class Input(Part):
-    """A dataset that a job reads: an output of this DAG, or a dataset that another one publishes."""
+class Input(DagModel):
+    """A dataset that a definition reads: an output of this DAG, or a dataset that another DAG publishes."""
 
     output: DatasetName | None = None
     dataset: DatasetName | None = None
 
 
-class Publication(Part):
-    """An output that others may find and read under a name."""
+class Publication(DagModel):
+    """An output that is published under a name."""
 
     output: DatasetName
     name: DatasetName | None = None
-    description: Words | None = None
+    description: Description | None = None
 
 
-def _short(key: str, model: type[Part]) -> BeforeValidator:
-    """A name alone stands for {key: name}."""
+def _accept_name(key: str, model: type[DagModel]) -> BeforeValidator:
+    """Accept a plain name as short form of {key: name}."""
 
-    def expand(value: Any) -> Any:
+    def expand(value: object) -> Any:
         return {key: value} if isinstance(value, str) else value
 
     return BeforeValidator(expand, json_schema_input_type=DatasetName | model)
 
 
-class Defaults(Part):
-    """What holds for every job that does not say otherwise."""
+class Defaults(DagModel):
+    """Default values for every definition."""
 
     runtime: Runtime = "pool"
     execution_strategy: ExecutionStrategy | None = None
@@ -218,11 +218,11 @@ class Defaults(Part):
     secrets: SecretNames = {}
 
 
-class JobSpec(Part):
+class DefinitionSpec(DagModel):
     """A job definition: a node of the DAG."""
 
     name: Name
-    description: Words | None = None
+    description: Description | None = None
     activation: Annotated[
         Literal["source", "reactive"], Field(description="source: starts by itself; reactive: when an input changes.")
     ]
@@ -230,31 +230,33 @@ class JobSpec(Part):
     config: Annotated[dict[str, Any], Field(description="The operator's settings.")] = {}
     source: Source | None = None
     bootstrap: Bootstrap | None = None
-    inputs: list[Annotated[Input, _short("output", Input)]] = []
-    outputs: list[Annotated[Output, _short("name", Output)]] = []
+    inputs: list[Annotated[Input, _accept_name("output", Input)]] = []
+    outputs: list[Annotated[Output, _accept_name("name", Output)]] = []
     execution_strategy: ExecutionStrategy | None = None
     update_strategy: UpdateStrategy = "replace"
     unique_key: Annotated[list[ColumnName], Field(description="With append: the columns that identify a row.")] = []
     runtime: Runtime = "pool"
     idle_timeout: Annotated[
-        IdleTimeout | None, Field(description="How long it stays up without events: never, 0, 30s, 5m, 2h, 1d.")
+        IdleTimeout | None, Field(description="How long it stays active without events: never, 0, 30s, 5m, 2h, 1d.")
     ] = None
     scaling: Scaling | None = None
     timeout_seconds: Seconds | None = None
     heartbeat_timeout_seconds: LeaseSeconds | None = None
     max_attempts: Attempts = 3
-    memoize: Annotated[bool, Field(description="Reuse what was made from the same inputs and settings.")] = True
+    memoize: Annotated[
+        bool, Field(description="Reuse outputs that were computed from the same inputs and settings.")
+    ] = True
     secrets: SecretNames = {}
 
 
-class Dag(Part):
-    """A DAG: jobs that make datasets from each other, and what of it is published."""
+class Dag(DagModel):
+    """A DAG: definitions that compute datasets from each other, and the datasets that it publishes."""
 
     name: Name
-    description: Words | None = None
+    description: Description | None = None
     defaults: Defaults = Defaults()
-    jobs: Annotated[list[JobSpec], Field(min_length=1, max_length=2000)]
-    publish: list[Annotated[Publication, _short("output", Publication)]] = []
+    jobs: Annotated[list[DefinitionSpec], Field(min_length=1, max_length=2000)]
+    publish: list[Annotated[Publication, _accept_name("output", Publication)]] = []
 
-    def job(self, name: str) -> JobSpec:
-        return next(each for each in self.jobs if each.name == name)
+    def job(self, name: str) -> DefinitionSpec:
+        return next(definition for definition in self.jobs if definition.name == name)

@@ -1,1 +1,9 @@
-"""SQL over datasets: read, checked, rewritten to tables, traced from columns to columns."""
+"""SQL over datasets: parse, check, rewrite to tables, trace column lineage.
+
+- `select_parser`: parses a query into a tree that is one SELECT, or refuses it
+- `allowlist`: functions, types and keywords that queries may use
+- `column_lineage`: dataset columns that each output column is computed from
+- `table_rewrite`: rewrites dataset names to ClickHouse tables
+
+Next: aaiclick.catalog.datasets and aaiclick.catalog.execution.sql_python, which run the query.
+"""

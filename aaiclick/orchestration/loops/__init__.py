@@ -1,5 +1,28 @@
-"""Background duties. Each has `run_once`, which does one pass and returns counts; `keeper` decides who runs them when.
+"""Background loops. `run_once` of a loop does one pass and returns counts.
 
-All are safe to run by several processes at once: the leader runs them so that the others need not, and when nobody
-leads, workers that find nothing to do run the urgent ones themselves.
+All may run in several processes at once. The leader runs most of them so that other workers need not; other workers run
+only the promoter.
+
+- `leader`: leader election; runs scheduler, promoter, reaper, job timeouts and retention
+- `periodic`: base class of loops with their own asyncio task and connections
+
+Tasks, before and after their execution:
+
+- `scheduler`: starts due cron sources, and always-on sources after each run
+- `event_router`: turns events of datasets into tasks
+- `promoter`: makes due tasks ready
+- `runtime_dispatcher`: sends ready tasks to external runtimes
+- `reaper`: turns expired leases into retries or dead letters
+- `job_timeouts`: fails jobs that exceed their timeout
+- `retention`: deletes finished jobs and tasks, and stopped workers
+
+Tables and files:
+
+- `cleanup`: drops tables without references
+- `sweeper`: drops old tables that PostgreSQL does not know
+- `data_session_expiry`: finds live sessions that are recorded only in ClickHouse
+- `orphan_files`: deletes files of replaced datasets and of failed attempts
+- `log_retention`: deletes old logs of tasks
+
+Next: aaiclick.store.engine.maintenance and aaiclick.store.catalog, which have the transactions.
 """

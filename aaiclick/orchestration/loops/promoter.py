@@ -1,21 +1,21 @@
-"""The promoter: tasks whose time has come (a scheduled start, a retry) become ready. Claims that run dry do it too."""
+"""Promoter: makes due tasks (scheduled starts, retries) ready. Claims that find too few tasks do the same."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.claims import PROMOTED_AT_ONCE, promote
+from aaiclick.store.engine.claims import PROMOTE_BATCH_SIZE, promote_due_tasks
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
-    """One pass: all `tasks` that are due."""
+    """Promote all due tasks; `tasks` is their number."""
     total = 0
-    while promoted := await promote(connection, now=now):
+    while promoted := await promote_due_tasks(connection, now=now):
         total += promoted
-        if promoted < PROMOTED_AT_ONCE:
+        if promoted < PROMOTE_BATCH_SIZE:
             break
     return {"tasks": total}

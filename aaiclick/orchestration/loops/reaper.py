@@ -1,4 +1,4 @@
-"""The reaper: leases that ran out, whoever held them, become retries or dead letters; silent workers count as dead."""
+"""Reaper: turns expired leases into retries or dead letters, and stops workers without a heartbeat."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.orchestration.retry import RetryPolicy
+from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.settings import get_settings
-from aaiclick.store.clock import uptime_seconds
-from aaiclick.store.upkeep import reap
-from aaiclick.store.workers import rebase_heartbeats, stop_dead_workers
+from aaiclick.store.clock import read_uptime_seconds
+from aaiclick.store.engine.maintenance import reap_expired_leases
+from aaiclick.store.engine.workers import rebase_heartbeats, stop_dead_workers
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 log = logging.getLogger("aaiclick.loops")
 
 RESTART_GRACE_SECONDS = 2.0
-"""After a start of PostgreSQL workers reconnect within a quarter of a second and renew what they hold. Leases that ran
-out during the outage are theirs until then: an outage of PostgreSQL is not charged.
+"""Time after a start of PostgreSQL in which nothing is reaped. Workers reconnect within 0.25 s and renew leases that
+expired during the outage, so an outage of PostgreSQL is not charged to tasks.
 """
 
 
@@ -30,16 +30,16 @@ async def run_once(
     restart_grace_seconds: float = RESTART_GRACE_SECONDS,
     now: datetime | None = None,
 ) -> dict[str, int]:
-    """One pass: `workers` that were found dead, `tasks` whose leases were taken away."""
-    if await uptime_seconds(connection) < restart_grace_seconds:
+    """Run one pass; counts `workers` that were stopped and `tasks` with expired leases."""
+    if await read_uptime_seconds(connection) < restart_grace_seconds:
         return {"workers": 0, "tasks": 0}
     timeout = worker_timeout_seconds or get_settings().worker_timeout_seconds
     if rebased := await rebase_heartbeats(connection, now=now):
-        log.warning("PostgreSQL's clock was set back: %d leases are counted from now on.", rebased)
+        log.warning("PostgreSQL's clock was set back: %d leases were restarted from the current time.", rebased)
     workers = await stop_dead_workers(connection, timeout_seconds=timeout, now=now)
-    tasks = await reap(connection, delay_seconds=_delay_seconds, now=now)
+    tasks = await reap_expired_leases(connection, delay_seconds=_delay_seconds, now=now)
     return {"workers": workers, "tasks": tasks}
 
 
 def _delay_seconds(failures: int, retry_policy: str | None) -> float:
-    return RetryPolicy.of(retry_policy).delay_seconds(failures)
+    return RetryPolicy.from_json(retry_policy).delay_seconds(failures)

@@ -1,9 +1,8 @@
-"""The scheduler: cron sources whose time has come are started, sources that always run are started again when a run of
-theirs has ended in whatever way, and definitions with nothing to do become idle.
+"""Scheduler: starts due cron sources, restarts always-on sources after each run, and sets definitions to idle.
 
-A run is known by its nominal time, and is started in the transaction that moves the schedule on: whoever is killed
-before that commits has started nothing, and nobody starts it twice. A source whose run before has not ended stays due,
-unless its runs may overlap; what it missed meanwhile is handled by its policy.
+A run is identified by its nominal time and started in the transaction that advances the schedule: a crash before the
+commit starts nothing, and no run starts twice. A source stays due while its previous run has not ended, unless its runs
+may overlap; missed runs are handled by its policy.
 """
 
 from __future__ import annotations
@@ -17,35 +16,35 @@ from uuid import UUID
 
 import asyncpg
 
-from aaiclick import faults
-from aaiclick.orchestration.schedule import due, may_start, parse_schedule
-from aaiclick.store import catalog_events, catalog_sources
+from aaiclick import failpoints
+from aaiclick.orchestration.cron import find_due_runs, may_start, parse_schedule
+from aaiclick.store.catalog import events, sources
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-MOMENT = timedelta(microseconds=1)
+SMALLEST_STEP = timedelta(microseconds=1)
 Start = Callable[["Connection", asyncpg.Record], Awaitable[int]]
 
 _logger = logging.getLogger(__name__)
-_said: dict[UUID, str] = {}
-"""What was wrong with a definition when it was last said."""
+_last_errors: dict[UUID, str] = {}
+"""Last logged error of each definition: a repeated error is logged once."""
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
-    """One pass: `runs` that were started, sources that were found `dead`, definitions that became `idle`."""
+    """Run one pass; counts started `runs`, `dead` sources, and definitions that became `idle`."""
     runs = 0
-    dead = await catalog_sources.watch_sources(connection, now=now)
-    async with faults.transaction(connection, "schedule"):
-        for definition in await catalog_sources.due_definitions(connection, now=now):
-            runs += await _alone(connection, definition, _start)
-        for definition in await catalog_sources.resting_sources(connection, now=now):
-            runs += await _alone(connection, definition, _start_again)
-    return {"runs": runs, "dead": dead, "idle": await catalog_sources.make_idle(connection)}
+    dead = await sources.update_source_status(connection, now=now)
+    async with failpoints.transaction(connection, "schedule"):
+        for definition in await sources.lock_due_definitions(connection, now=now):
+            runs += await _start_isolated(connection, definition, _start_due_runs)
+        for definition in await sources.lock_idle_sources(connection, now=now):
+            runs += await _start_isolated(connection, definition, _restart_source)
+    return {"runs": runs, "dead": dead, "idle": await sources.mark_idle_definitions(connection)}
 
 
-async def _alone(connection: Connection, definition: asyncpg.Record, start: Start) -> int:
-    """One that cannot be started keeps no other from it; it stays due."""
+async def _start_isolated(connection: Connection, definition: asyncpg.Record, start: Start) -> int:
+    """Start a definition in a savepoint: a failure does not affect others, and the definition stays due."""
     try:
         async with connection.transaction():
             runs = await start(connection, definition)
@@ -54,36 +53,36 @@ async def _alone(connection: Connection, definition: asyncpg.Record, start: Star
     except Exception as error:
         if connection.is_closed() or isinstance(error, OSError):
             raise
-        said = f"{type(error).__name__}: {error}"
-        if _said.get(definition["id"]) != said:
-            _said[definition["id"]] = said
+        message = f"{type(error).__name__}: {error}"
+        if _last_errors.get(definition["id"]) != message:
+            _last_errors[definition["id"]] = message
             _logger.exception("The source %s.%s cannot be started.", definition["dag_name"], definition["name"])
         return 0
-    _said.pop(definition["id"], None)
+    _last_errors.pop(definition["id"], None)
     return runs
 
 
-async def _start_again(connection: Connection, definition: asyncpg.Record) -> int:
-    await catalog_events.fire(connection, definition, {"kind": "always_on"})
+async def _restart_source(connection: Connection, definition: asyncpg.Record) -> int:
+    await events.start_source_job(connection, definition, {"kind": "always_on"})
     return 1
 
 
-async def _start(connection: Connection, definition: asyncpg.Record) -> int:
+async def _start_due_runs(connection: Connection, definition: asyncpg.Record) -> int:
     source = json.loads(definition["source"])
     schedule = parse_schedule(source["schedule"], source["timezone"])
     # Everything before the next run was handled; the next run itself was not.
-    found = due(
-        schedule, definition["next_run_at"] - MOMENT, definition["now"], missed=source["missed"],
+    due_runs = find_due_runs(
+        schedule, definition["next_run_at"] - SMALLEST_STEP, definition["now"], missed=source["missed"],
         max_missed=source["max_missed"],
     )  # fmt: skip
-    if found.runs and not may_start(definition["running"], overlap=source["overlap"]):
+    if due_runs.runs and not may_start(definition["running"], overlap=source["overlap"]):
         return 0
-    starting = found.runs if source["overlap"] else found.runs[:1]
+    starting = due_runs.runs if source["overlap"] else due_runs.runs[:1]
     for nominal in starting:
         moment = nominal.isoformat()
-        await catalog_events.fire(
+        await events.start_source_job(
             connection, definition, {"kind": "cron", "nominal": moment}, idempotency_key=f"cron:{moment}"
         )
-    left = found.runs[len(starting) :]
-    await catalog_sources.schedule(connection, definition["id"], left[0] if left else found.next_run, bool(starting))
+    left = due_runs.runs[len(starting) :]
+    await sources.set_next_run(connection, definition["id"], left[0] if left else due_runs.next_run, bool(starting))
     return len(starting)

@@ -1,5 +1,11 @@
-"""Runtimes elsewhere: queues of SQS that say which tasks are ready, functions of Lambda that are given one.
+"""External runtimes: SQS queues that announce ready tasks, and Lambda functions that run one task per invocation.
 
-Neither decides anything. A message may come twice, late or never: it only says that there is something to claim, and
-the claim in PostgreSQL is what gives a task to one attempt. docs/runtimes.md says how to set them up.
+A message may arrive twice, late or never: only the claim in PostgreSQL assigns a task to an attempt. docs/runtimes.md
+describes the setup.
+
+- `sqs_queue`: SQS queue of task ids
+- `lambda_invoke`: invokes a Lambda function with one claimed task
+- `boto3_client`: boto3 clients (optional dependency)
+
+Next: aaiclick.orchestration.worker.sqs_wakeup and aaiclick.orchestration.worker.lambda_handler.
 """

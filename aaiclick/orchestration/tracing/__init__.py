@@ -1,4 +1,7 @@
-"""Optional OpenTelemetry traces: one for each job. Nothing of OpenTelemetry is imported unless they are asked for."""
+"""Optional OpenTelemetry traces, one per job. OpenTelemetry is imported only if they are enabled.
+
+- `spans`: spans of jobs, submissions and attempts
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ if TYPE_CHECKING:
     from aaiclick.orchestration.tracing.spans import Tracing
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""The standard's own variables: where they say that there is a collector, it gets our spans as well."""
+"""Standard environment variables; if one of them names a collector, traces are enabled."""
 
 log = logging.getLogger(__name__)
 
 
 @cache
 def get_tracing() -> Tracing | None:
-    """What makes this process's spans; None if nobody asked for any."""
-    asked = get_settings().otel
-    if asked is False or (asked is None and not any(os.environ.get(name) for name in ENDPOINTS)):
+    """Tracing of this process; None if traces are disabled."""
+    enabled = get_settings().otel
+    if enabled is False or (enabled is None and not any(os.environ.get(name) for name in ENDPOINTS)):
         return None
     try:
         from aaiclick.orchestration.tracing.spans import Tracing
     except ImportError as error:
-        if asked is None:  # the endpoint is there for everything on this machine; that is no reason to refuse to work
+        if enabled is None:  # the endpoint may be meant for other programs: no reason to fail
             log.warning("no traces: OpenTelemetry is not installed (pip install 'aaiclick[otel]')")
             return None
         raise SettingsError(

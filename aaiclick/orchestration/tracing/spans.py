@@ -1,8 +1,7 @@
-"""The spans, by way of OpenTelemetry's SDK.
+"""Spans of OpenTelemetry.
 
-The ids of a job's trace, of the span of its submission and of each attempt are made from the ids that these have
-anyway. So whoever holds a task knows its place in the trace: nothing is stored, nothing is sent along, and with traces
-off nothing is paid. The caller's own trace, if there is one, is linked to the job's.
+Trace and span ids of jobs, submissions and attempts are hashes of their own ids. So every process can compute them, and
+no trace context is stored or transmitted. The trace of the submitting code, if any, is linked to the job's.
 """
 
 from __future__ import annotations
@@ -26,96 +25,99 @@ from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanK
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from aaiclick._version import __version__
-from aaiclick.store.leases import Claim, Lease
+from aaiclick.store.engine.leases import Claim, Lease
 
 CLOSE_SECONDS = 3.0
 SERVER_ERROR = 500
 
-_given: ContextVar[tuple[int, int] | None] = ContextVar("aaiclick_span_ids", default=None)
+_preset_ids: ContextVar[tuple[int, int] | None] = ContextVar("aaiclick_span_ids", default=None)
 
 
-class _Ids(IdGenerator):
-    """Random ids, unless the span that is being made has some."""
+class _PresetIdGenerator(IdGenerator):
+    """Returns the preset ids of the span that is being created, else random ids."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
 
     def generate_trace_id(self) -> int:
-        given = _given.get()
-        return given[0] if given else self._random.generate_trace_id()
+        preset = _preset_ids.get()
+        return preset[0] if preset else self._random.generate_trace_id()
 
     def generate_span_id(self) -> int:
-        given = _given.get()
-        return given[1] if given else self._random.generate_span_id()
+        preset = _preset_ids.get()
+        return preset[1] if preset else self._random.generate_span_id()
 
 
-def trace_id_of(claim_or_job: Claim | int) -> int:
-    """The trace of a job; a queue item, which has none, is a trace of its own."""
+def trace_id_for(claim_or_job: Claim | int) -> int:
+    """Trace id of a job, or of a queue item, which has its own trace."""
     if isinstance(claim_or_job, int):
-        return _id(f"job {claim_or_job}", 16)
+        return _hash_id(f"job {claim_or_job}", 16)
     job_id = claim_or_job.job_id
-    return _id(f"task {claim_or_job.lease.task_id}" if job_id is None else f"job {job_id}", 16)
+    return _hash_id(f"task {claim_or_job.lease.task_id}" if job_id is None else f"job {job_id}", 16)
 
 
-def _id(text: str, length: int) -> int:
+def _hash_id(text: str, length: int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=length).digest(), "big") or 1
 
 
 def _submission_id(job_id: int) -> int:
-    return _id(f"submission of {job_id}", 8)
+    return _hash_id(f"submission of {job_id}", 8)
 
 
 def _attempt_id(lease: Lease) -> int:
-    return _id(f"attempt {lease.attempt} of {lease.task_id}", 8)
+    return _hash_id(f"attempt {lease.attempt} of {lease.task_id}", 8)
 
 
 class Tracing:
-    """Makes spans, and sends them on in the background."""
+    """Creates spans and exports them in the background."""
 
     def __init__(self, exporter: SpanExporter | None = None) -> None:
         if exporter is None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
             exporter = OTLPSpanExporter()
-        named = Resource.create()  # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
-        ours = Resource({SERVICE_NAME: "aaiclick", SERVICE_VERSION: __version__})
-        unnamed = str(named.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+        environment_resource = Resource.create()  # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
+        default_resource = Resource({SERVICE_NAME: "aaiclick", SERVICE_VERSION: __version__})
+        is_unnamed = str(environment_resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
         self._provider = TracerProvider(
-            resource=named.merge(ours) if unnamed else ours.merge(named), id_generator=_Ids()
+            resource=environment_resource.merge(default_resource)
+            if is_unnamed
+            else default_resource.merge(environment_resource),
+            id_generator=_PresetIdGenerator(),
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("aaiclick", __version__)
         self._propagator = TraceContextTextMapPropagator()
 
-    def serve_tasks(self) -> None:
-        """Spans that the code of tasks makes go the same way: for processes that are ours."""
+    def set_global_provider(self) -> None:
+        """Export spans of the code of tasks as well; for worker processes."""
         trace.set_tracer_provider(self._provider)
 
-    def submitted(self, job_id: int, org_id: UUID, name: str, tasks: int | None = None) -> None:
-        """The first span of a job's trace."""
+    def record_submission(self, job_id: int, org_id: UUID, name: str, tasks: int | None = None) -> None:
+        """Record the root span of a job's trace."""
         caller = trace.get_current_span().get_span_context()
-        facts = {"aaiclick.job.id": str(job_id), "aaiclick.job.name": name, "aaiclick.org.id": str(org_id)}
+        attributes = {"aaiclick.job.id": str(job_id), "aaiclick.job.name": name, "aaiclick.org.id": str(org_id)}
         if tasks is not None:
-            facts["aaiclick.job.tasks"] = str(tasks)
-        with _ids(trace_id_of(job_id), _submission_id(job_id)):
+            attributes["aaiclick.job.tasks"] = str(tasks)
+        with _use_ids(trace_id_for(job_id), _submission_id(job_id)):
             span = self._tracer.start_span(
                 f"submit {name}",
                 Context(),
                 SpanKind.PRODUCER,
-                facts,
+                attributes,
                 links=[Link(caller)] if caller.is_valid else (),
             )
         span.end()
 
-    def began(self, claim: Claim) -> None:
-        """Have spans that this context makes from now on be part of the attempt."""
-        place = SpanContext(trace_id_of(claim), _attempt_id(claim.lease), True, self._flags(claim))
-        contexts.attach(trace.set_span_in_context(NonRecordingSpan(place), Context()))
+    def enter_attempt(self, claim: Claim) -> None:
+        """Make the attempt the parent of spans that this context creates from now on."""
+        span_context = SpanContext(trace_id_for(claim), _attempt_id(claim.lease), True, self._flags(claim))
+        contexts.attach(trace.set_span_in_context(NonRecordingSpan(span_context), Context()))
 
-    def ended(self, claim: Claim, started_at: datetime, status: str, error: str | None = None) -> None:
-        """The span of an attempt, when it is known what came of it."""
+    def record_attempt(self, claim: Claim, started_at: datetime, status: str, error: str | None = None) -> None:
+        """Record the span of a finished attempt."""
         lease = claim.lease
-        facts: dict[str, str | int] = {
+        attributes: dict[str, str | int] = {
             "aaiclick.task.id": str(lease.task_id),
             "aaiclick.task.type": claim.type,
             "aaiclick.org.id": str(claim.org_id),
@@ -124,12 +126,12 @@ class Tracing:
         }
         parent = Context()
         if claim.job_id is not None:
-            facts["aaiclick.job.id"] = str(claim.job_id)
-            submission = SpanContext(trace_id_of(claim), _submission_id(claim.job_id), True, self._flags(claim))
+            attributes["aaiclick.job.id"] = str(claim.job_id)
+            submission = SpanContext(trace_id_for(claim), _submission_id(claim.job_id), True, self._flags(claim))
             parent = trace.set_span_in_context(NonRecordingSpan(submission), parent)
-        with _ids(trace_id_of(claim), _attempt_id(lease)):
+        with _use_ids(trace_id_for(claim), _attempt_id(lease)):
             span = self._tracer.start_span(
-                claim.type, parent, SpanKind.CONSUMER, facts, start_time=int(started_at.timestamp() * 1e9)
+                claim.type, parent, SpanKind.CONSUMER, attributes, start_time=int(started_at.timestamp() * 1e9)
             )
         if error is not None:
             span.set_attribute("error.type", error)
@@ -138,7 +140,7 @@ class Tracing:
 
     @contextmanager
     def request(self, method: str, headers: Mapping[bytes, bytes]) -> Generator[Span]:
-        """The span of an HTTP request, within the caller's trace if it has one."""
+        """Span of an HTTP request, within the caller's trace if it sent one."""
         carrier = {name: headers[name.encode()].decode("latin-1") for name in _HEADERS if name.encode() in headers}
         parent = self._propagator.extract(carrier, Context())
         span = self._tracer.start_span(method, parent, SpanKind.SERVER, {"http.request.method": method})
@@ -151,7 +153,7 @@ class Tracing:
 
     @staticmethod
     def describe(span: Span, route: str | None, method: str, status: int, org: str | None) -> None:
-        """What is known of a request at its end: the route's template, and nothing of what was asked for."""
+        """Set the attributes of a finished request: the route's template, and no path or query parameters."""
         span.update_name(f"{method} {route}" if route else method)
         span.set_attribute("http.response.status_code", status)
         if route:
@@ -162,17 +164,17 @@ class Tracing:
             span.set_status(Status(StatusCode.ERROR))
 
     def close(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for."""
-        last = threading.Thread(target=self._provider.shutdown, daemon=True)
-        last.start()
-        last.join(CLOSE_SECONDS)
+        """Export remaining spans; waits for at most CLOSE_SECONDS."""
+        thread = threading.Thread(target=self._provider.shutdown, daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
 
     def flush(self) -> None:
         self._provider.force_flush()
 
     def _flags(self, claim: Claim) -> TraceFlags:
-        """Whether the trace is sampled, by its id alone: everybody comes to the same answer."""
-        decision = self._provider.sampler.should_sample(None, trace_id_of(claim), claim.type).decision
+        """Sampling decision by trace id alone, so that all processes agree."""
+        decision = self._provider.sampler.should_sample(None, trace_id_for(claim), claim.type).decision
         return TraceFlags(TraceFlags.SAMPLED if decision.is_sampled() else TraceFlags.DEFAULT)
 
 
@@ -180,9 +182,9 @@ _HEADERS = ("traceparent", "tracestate")
 
 
 @contextmanager
-def _ids(trace_id: int, span_id: int) -> Generator[None]:
-    token = _given.set((trace_id, span_id))
+def _use_ids(trace_id: int, span_id: int) -> Generator[None]:
+    token = _preset_ids.set((trace_id, span_id))
     try:
         yield
     finally:
-        _given.reset(token)
+        _preset_ids.reset(token)

@@ -1,1 +1,31 @@
-"""The worker: a supervisor and its warm processes, each running many tasks at once."""
+"""The worker: a supervisor and its worker processes, each running many tasks concurrently.
+
+Start:
+
+- `supervisor`: starts worker processes, renews their leases, kills those that do not stop
+- `process_config`: configuration of worker processes, sent over a pipe
+- `main`: entry point of a worker process
+- `executor_factory`: creates the Executor of a worker process
+
+From claim to outcome:
+
+- `worker_process`: claims tasks in batches, runs many concurrently, acknowledges them in batches
+- `sqs_wakeup`: one claim per received SQS message
+- `claim_buffer`: claimed tasks that have not started
+- `executor`: runs one task from its claim to its outcome
+- `entrypoints`: resolves the entrypoint of a task to a function
+- `user_code`: checks whether a module is the user's own code
+- `isolation`: runs a task in its own process
+- `fork_server`: process that has imported everything and forks on request
+- `logs`: output of each task in its own log
+- `log_shipping`: sends logs of an HTTP worker to the server
+- `attempt_telemetry`: spans and JSON log lines of attempts
+- `outages`: errors of the worker's own servers, which do not charge an attempt
+
+Other workers:
+
+- `lambda_handler`: one task per invocation of a Lambda function
+- `inline_runner`: runs tasks in this process until a job has ended
+
+Next: aaiclick.orchestration.gateway, which sends claims and outcomes to aaiclick.store.engine.
+"""

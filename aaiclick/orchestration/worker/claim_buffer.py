@@ -1,15 +1,15 @@
-"""Claims that a worker process holds and has not begun, in the order in which they are to begin."""
+"""Buffer of claimed tasks that have not started, in the order in which they start."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 
-from aaiclick.store.leases import Claim, Lease
+from aaiclick.store.engine.leases import Claim, Lease
 
 
 class ClaimBuffer:
-    """By priority, then by arrival: claims of several exchanges meet here, and an urgent one may come last."""
+    """Priority queue: by priority, then by arrival. An urgent claim may arrive in a later exchange."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, float, Claim]] = []
@@ -28,7 +28,7 @@ class ClaimBuffer:
         return [claim.lease for _, _, _, claim in self._heap]
 
     def is_stale(self, before: float) -> bool:
-        """Whether a claim has been waiting since before that time."""
+        """Whether a claim has been waiting since before `before`."""
         return any(since < before for _, _, since, _ in self._heap)
 
     def clear(self) -> None:

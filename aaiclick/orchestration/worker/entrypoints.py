@@ -3,14 +3,14 @@
 An entrypoint is text from a database or a request, so it must not be able to choose any code. A worker runs
 
 - functions of modules that its operator named (`--import`, AAICLICK_TASK_MODULES), and of modules below those;
-- without AAICLICK_TASK_MODULES, and only while the installation has one organisation, functions of modules whose file
-  is below the worker's directory, except installed packages there (see `own_code`);
+- without AAICLICK_TASK_MODULES, and only while the installation has one organisation, functions of modules with a file
+  below the worker's directory, except installed packages there (see `own_code`);
 - handlers (`@handler`) that are defined in such modules;
 - the tasks that aaiclick itself consists of (`OWN_TASKS`).
 
-A module is judged by its location before it is imported, since importing it runs its code. A function is judged by the
-module that defines it: what a module imported for its own use is not an entrypoint. `__main__` is a different program
-in every process and is never one; `run_job_test` uses the function objects that its own process made tasks of.
+The location of a module is checked before it is imported, since an import runs its code. A function must be defined in
+an allowed module: functions that a module imports are not entrypoints. `__main__` is a different program in every
+process and is never allowed; `run_job_test` uses function objects of its own process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any, cast
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction, TaskFunction
 from aaiclick.orchestration.handlers import Function, find_handler, local_function
-from aaiclick.orchestration.worker.own_code import OwnCode, find_files
+from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
-    "aaiclick.operators.steps": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
-    "aaiclick.catalog.running.task": frozenset({"run_definition"}),
+    "aaiclick.operators.chunk_tasks": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
+    "aaiclick.catalog.execution.definition_task": frozenset({"run_definition"}),
 }
-"""Tasks of aaiclick itself, by module. Callbacks that they are given are resolved by the rules of every entrypoint."""
+"""Tasks of aaiclick itself, by module. Their callbacks are resolved by the same rules as other entrypoints."""
 
 
 class Entrypoints:
@@ -45,8 +45,10 @@ class Entrypoints:
         data_directories: Sequence[Path] = (),
         in_process: bool = False,
     ) -> None:
-        """`directory` holds the user's own code; None: only named modules. `in_process`: run functions that this
-        process has made tasks of or registered as handlers, wherever they are.
+        """Create the rules for one worker.
+
+        `directory` contains the user's own code; None: only named modules are allowed. `in_process`: also allow
+        functions that this process used as tasks or registered as handlers.
         """
         self._named = tuple(named_modules)
         self._own_code = None if directory is None else OwnCode(directory, data_directories)
@@ -54,22 +56,26 @@ class Entrypoints:
         self._cache: dict[tuple[str, str | None, bool], Function] = {}
 
     def resolve(self, task_type: str, entrypoint: str | None, *, shared: bool) -> Function:
-        """The function of a task. `shared`: the installation has several organisations.
+        """The function of a task; raises EntrypointError, which is permanent.
 
-        Raises EntrypointError, which no retry mends.
+        `shared`: the installation has several organisations.
         """
         key = task_type, entrypoint, shared
         function = self._cache.get(key)
         if function is None:
-            find = self._handler(task_type, shared) if entrypoint is None else self.load(entrypoint, shared=shared)
-            function = self._cache[key] = find
+            found_function = (
+                self._find_allowed_handler(task_type, shared)
+                if entrypoint is None
+                else self.load(entrypoint, shared=shared)
+            )
+            function = self._cache[key] = found_function
         return function
 
     def load(self, entrypoint: str, *, shared: bool) -> Function:
         """The function of an import path; raises EntrypointError."""
-        module_name, attribute = _split(entrypoint)
+        module_name, attribute = _split_entrypoint(entrypoint)
         if self._in_process and not shared and (local := local_function(f"{module_name}.{attribute}")) is not None:
-            return _callable(local)
+            return _unwrap_function(local)
         if attribute in OWN_TASKS.get(module_name, ()):
             return cast("Function", getattr(importlib.import_module(module_name), attribute))
         if module_name.partition(".")[0] == "__main__":
@@ -77,28 +83,30 @@ class Entrypoints:
                 f"The entrypoint {entrypoint!r} cannot be run: __main__ is a different program in every process.",
                 remedy="Put the function into a module of its own, and use the name of that module.",
             )
-        if not self._admits(module_name, shared):
-            raise self._refusal(entrypoint, module_name, shared)
-        function = _attribute(entrypoint, module_name, attribute)
-        if not self._admits(module_name, shared):  # what was imported need not be what was found
-            raise self._refusal(entrypoint, module_name, shared)
+        if not self._is_allowed(module_name, shared):
+            raise self._not_allowed_error(entrypoint, module_name, shared)
+        function = _load_attribute(entrypoint, module_name, attribute)
+        if not self._is_allowed(module_name, shared):  # the import may have loaded another file than the lookup found
+            raise self._not_allowed_error(entrypoint, module_name, shared)
         if not _is_function(function):
             raise EntrypointError(f"The entrypoint {entrypoint!r} is not a function.", remedy="Name a function.")
-        if not self._admits(defining_module(function), shared):
+        if not self._is_allowed(defining_module(function), shared):
             raise EntrypointError(
                 f"The entrypoint {entrypoint!r} is not a function of that module: it is imported there.",
                 remedy="Name a function of your own that calls it.",
             )
-        return _callable(function)
+        return _unwrap_function(function)
 
-    def _handler(self, task_type: str, shared: bool) -> Function:
+    def _find_allowed_handler(self, task_type: str, shared: bool) -> Function:
         function = find_handler(task_type)
         module_name = defining_module(function)
-        if self._admits(module_name, shared) or (self._in_process and not shared):
+        if self._is_allowed(module_name, shared) or (self._in_process and not shared):
             return function
-        raise self._refusal(f"{module_name}.{getattr(function, '__qualname__', task_type)}", module_name, shared)
+        raise self._not_allowed_error(
+            f"{module_name}.{getattr(function, '__qualname__', task_type)}", module_name, shared
+        )
 
-    def _admits(self, module_name: str, shared: bool) -> bool:
+    def _is_allowed(self, module_name: str, shared: bool) -> bool:
         if module_name.partition(".")[0] == "__main__":
             return False
         if any(module_name == name or module_name.startswith(f"{name}.") for name in self._named):
@@ -107,7 +115,7 @@ class Entrypoints:
             return False
         return self._own_code.contains_module(module_name)
 
-    def _refusal(self, entrypoint: str, module_name: str, shared: bool) -> EntrypointError:
+    def _not_allowed_error(self, entrypoint: str, module_name: str, shared: bool) -> EntrypointError:
         name_it = f"name its module where the worker runs: --import {module_name}, or in AAICLICK_TASK_MODULES."
         if shared:
             return EntrypointError(
@@ -133,7 +141,7 @@ class Entrypoints:
         )
 
 
-def _split(entrypoint: str) -> tuple[str, str]:
+def _split_entrypoint(entrypoint: str) -> tuple[str, str]:
     path = entrypoint.replace(":", ".")
     module_name, _, attribute = path.rpartition(".")
     if not module_name or not all(part.isidentifier() for part in path.split(".")):
@@ -141,8 +149,8 @@ def _split(entrypoint: str) -> tuple[str, str]:
     return module_name, attribute
 
 
-def _attribute(entrypoint: str, module_name: str, attribute: str) -> Any:
-    """What the module itself defines; a module's `__getattr__` could fetch anything, so it is not asked."""
+def _load_attribute(entrypoint: str, module_name: str, attribute: str) -> Any:
+    """Attribute of a module. A module's `__getattr__` is not called, since it could return anything."""
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -158,22 +166,22 @@ def _attribute(entrypoint: str, module_name: str, attribute: str) -> Any:
     return vars(module)[attribute]
 
 
-def _is_function(value: Any) -> bool:
-    """Classes are callable and are not functions; neither are objects with `__call__` that name no definition."""
+def _is_function(value: object) -> bool:
+    """Whether a value is a function; classes and objects with `__call__` but no `__qualname__` are not."""
     while isinstance(value, functools.partial):
         value = cast("functools.partial[Any]", value).func
     return callable(value) and not inspect.isclass(value) and hasattr(value, "__qualname__")
 
 
 def defining_module(function: Function) -> str:
-    """The module whose code defines a function; of a partial, that of the function it calls."""
+    """Name of the module that defines a function; for a partial, of the function that it calls."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[Any]", function).func
     return str(getattr(function, "__module__", None) or "builtins")
 
 
-def _callable(function: Any) -> Function:
-    """What runs a task of this function: calling a @task or a @job would only make another one."""
+def _unwrap_function(function: Any) -> Function:
+    """The plain function of a @task or @job; a call of the latter would only create another task."""
     if isinstance(function, TaskFunction):
         return cast("TaskFunction[..., Any]", function).function
     if isinstance(function, JobFunction):

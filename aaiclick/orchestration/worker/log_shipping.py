@@ -1,6 +1,6 @@
 """Sends the logs of an HTTP worker's running attempts to the server.
 
-The supervisor does it: a task that blocks its process, or kills it, does not keep its last lines from the server.
+The supervisor sends them, so that also the last lines of a task that blocks or kills its process arrive.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from aaiclick.errors import UnreachableError
-from aaiclick.orchestration.transport import Line
-from aaiclick.orchestration.transport.line import GONE
-from aaiclick.store.leases import Lease
+from aaiclick.orchestration.gateway import GatewayConnection
+from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
+from aaiclick.store.engine.leases import Lease
 
 SHIP_SECONDS = 1.0
 
@@ -35,40 +35,40 @@ class LogShipper:
         self._sent: dict[Path, int] = {}
 
     async def has_unsent(self) -> bool:
-        """Whether anything was written since the last call of `ship`."""
-        sizes = await asyncio.to_thread(_sizes, self._directory)
+        """Whether anything was written since the last call of `send_logs`."""
+        sizes = await asyncio.to_thread(_file_sizes, self._directory)
         self._sent = {path: sent for path, sent in self._sent.items() if path in sizes}
         return any(self._sent.get(path) != size for path, size in sizes.items())
 
-    async def ship(self, line: Line, worker_ids: Sequence[int]) -> None:
-        """Send what the attempts of these workers have written since the last call."""
+    async def send_logs(self, connection: GatewayConnection, worker_ids: Sequence[int]) -> None:
+        """Send what attempts of these workers wrote since the last call."""
         for worker_id in worker_ids:
-            await self._ship_held(line, worker_id)
+            await self._send_held_logs(connection, worker_id)
 
-    async def ship_last(self, line: Line, worker_id: int) -> None:
-        """Send the rest of the logs of a worker process that has ended, while its leases hold; then delete them."""
-        if not await asyncio.to_thread(_sizes, self._directory):
+    async def send_final_logs(self, connection: GatewayConnection, worker_id: int) -> None:
+        """Send the rest of the logs of an ended worker process, while its leases are valid; then delete them."""
+        if not await asyncio.to_thread(_file_sizes, self._directory):
             return
         try:
-            leases = await self._ship_held(line, worker_id)
+            leases = await self._send_held_logs(connection, worker_id)
         except (UnreachableError, OSError):
             raise
-        except GONE as error:
+        except CONNECTION_ERRORS as error:
             _logger.warning("Logs of worker %s were not sent: %s", worker_id, error)
             return
         for lease in leases:
             with suppress(OSError):
                 spool_path(self._directory, lease).unlink()
 
-    async def _ship_held(self, line: Line, worker_id: int) -> list[Lease]:
-        leases = [task.lease for task in await line.held(worker_id)]
+    async def _send_held_logs(self, connection: GatewayConnection, worker_id: int) -> list[Lease]:
+        leases = [task.lease for task in await connection.held_leases(worker_id)]
         for lease in leases:
             path = spool_path(self._directory, lease)
-            self._sent[path] = await line.send_log(lease, path, self._sent.get(path, 0))
+            self._sent[path] = await connection.send_log(lease, path, self._sent.get(path, 0))
         return leases
 
 
-def _sizes(directory: Path) -> dict[Path, int]:
+def _file_sizes(directory: Path) -> dict[Path, int]:
     """The size of each file."""
     sizes: dict[Path, int] = {}
     with suppress(FileNotFoundError), os.scandir(directory) as entries:

@@ -1,8 +1,7 @@
-"""The entry of a worker process: `python -m aaiclick.orchestration.worker.main`, its orders on standard input.
+"""Entry point of a worker process: `python -m aaiclick.orchestration.worker.main`, with its configuration on stdin.
 
-The end of standard input means that the supervisor has gone: finish at once and give back what runs; once its leases
-have run out nobody waits for that any more, and the process ends as it is. SIGTERM means: claim nothing more, finish
-what runs, then end.
+The end of stdin means that the supervisor is gone: the process releases its running tasks, and exits when their leases
+have expired at the latest. SIGTERM: claim nothing more, finish running tasks, then exit.
 """
 
 from __future__ import annotations
@@ -19,48 +18,54 @@ from typing import Any, NoReturn
 
 import uvloop
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import EntrypointError, SettingsError
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.runtimes.sqs import TaskQueue
-from aaiclick.orchestration.worker.isolated import Isolation, work_alone
+from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
+from aaiclick.orchestration.worker.executor_factory import make_executor
+from aaiclick.orchestration.worker.fork_server import ForkServer
+from aaiclick.orchestration.worker.isolation import Isolation, run_isolated_child
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, WORN, Duty, Setup
-from aaiclick.orchestration.worker.process import WorkerProcess
-from aaiclick.orchestration.worker.setup import make_executor
-from aaiclick.orchestration.worker.summons import Summons
-from aaiclick.orchestration.worker.template import Template
+from aaiclick.orchestration.worker.process_config import (
+    EXIT_FINISHED,
+    EXIT_MISCONFIGURED,
+    EXIT_STUCK,
+    Setup,
+    WorkerConfig,
+)
+from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
+from aaiclick.orchestration.worker.worker_process import WorkerProcess
 from aaiclick.settings import get_settings
-from aaiclick.targets import PostgresTarget
 
 ORDER_BYTES = 16_000_000
-LEFT_ALONE = 6
-SUSPECTS_AT_ONCE = 2
-SUSPECTS = 8
-"""Tasks that may have killed a process, run alone, at once; each has a process of its own."""
+EXIT_ORPHANED = 6
+SUSPECTS_STARTED_AT_ONCE = 2
+MAX_SUSPECTS = 8
+"""Isolated processes for suspects: tasks that may have killed a process."""
 
 
-async def serve(template: Template) -> int:
-    """Read the orders, work until told to stop or until there is nothing left to do; returns the exit code."""
+async def run_process(fork_server: ForkServer) -> int:
+    """Read the configuration and run tasks until the process is stopped or finished; returns the exit code."""
     reader = asyncio.StreamReader(limit=ORDER_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     order: dict[str, Any] = json.loads(await reader.readline())
     setup = Setup.from_json(order["setup"])
-    duty = Duty.from_json(order["duty"])
-    executor = await make_executor(setup, threads=duty.concurrency)
-    places = duty.concurrency if duty.isolate else min(duty.concurrency, SUSPECTS)
-    at_once = places if duty.isolate else SUSPECTS_AT_ONCE
-    isolation = Isolation(setup, places, executor.transport, template, at_once=at_once)
-    summons = None
-    if duty.called_by is not None:
-        summons = Summons(TaskQueue(duty.called_by), until_silent=duty.drain)
-    process = WorkerProcess(duty, executor.transport, executor, isolation, summons)
-    gc.freeze()  # what was imported stays: looking through it again and again would only cost
+    config = WorkerConfig.from_json(order["config"])
+    executor = await make_executor(setup, threads=config.concurrency)
+    slots = config.concurrency if config.isolate else min(config.concurrency, MAX_SUSPECTS)
+    at_once = slots if config.isolate else SUSPECTS_STARTED_AT_ONCE
+    isolation = Isolation(setup, slots, executor.gateway, fork_server, at_once=at_once)
+    wakeup = None
+    if config.wakeup_queue_url is not None:
+        wakeup = SqsWakeup(SqsTaskQueue(config.wakeup_queue_url), stop_when_idle=config.drain)
+    process = WorkerProcess(config, executor.gateway, executor, isolation, wakeup)
+    gc.freeze()  # imported modules stay: scanning them in each collection costs time
     loop.add_signal_handler(signal.SIGTERM, process.stop)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's Ctrl-C is for the supervisor to act on
-    watch = asyncio.create_task(_end_with_supervisor(reader, process, duty.lease_seconds))
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C in a terminal is handled by the supervisor
+    watch = asyncio.create_task(_end_with_supervisor(reader, process, config.lease_seconds))
     cleanup = None
-    if isinstance(setup.work, PostgresTarget):  # tables of a server's workers are dropped where the server is
+    if isinstance(setup.work, PostgresEndpoint):  # the server drops tables of HTTP workers
         cleanup = PgCleanupWorker(postgres=setup.work, clickhouse=setup.clickhouse)
         await cleanup.start(delay_seconds=random.uniform(0.5, 1) * cleanup.poll_interval)  # noqa: S311  (spread)
     try:
@@ -73,9 +78,9 @@ async def serve(template: Template) -> int:
         await executor.close()
         if cleanup is not None:
             await cleanup.stop()
-    if process.worn:
-        _exit(WORN)  # here: who closes the loop waits for its tasks
-    return FINISHED
+    if process.has_stuck_tasks:
+        _exit_process(EXIT_STUCK)  # here, since closing the loop would wait for its tasks
+    return EXIT_FINISHED
 
 
 async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProcess, lease_seconds: float) -> None:
@@ -83,24 +88,26 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
     process.stop()
     process.release_all()
     await asyncio.sleep(lease_seconds)
-    os._exit(LEFT_ALONE)  # PostgreSQL cannot be told: what we held is somebody else's by now
+    os._exit(EXIT_ORPHANED)  # the tasks could not be released, and their leases have expired
 
 
 def main() -> None:
-    get_settings()  # children of the template find it read
-    template = Template.fork(work_alone)  # first of all: what has a loop, threads or connections cannot be forked
+    get_settings()  # read once, for all children of the fork server
+    fork_server = ForkServer.fork(
+        run_isolated_child
+    )  # first: a process with a loop, threads or connections cannot be forked
     with captured_output():
         try:
-            code = uvloop.run(serve(template))
+            code = uvloop.run(run_process(fork_server))
         except (EntrypointError, SettingsError) as error:
             os.write(2, f"error: {error}\n".encode())
-            code = UNFIT
-    _exit(code)
+            code = EXIT_MISCONFIGURED
+    _exit_process(code)
 
 
-def _exit(code: int) -> NoReturn:
+def _exit_process(code: int) -> NoReturn:
     sys.stdout.flush()
-    os._exit(code)  # a task's thread that does not end must not keep the process
+    os._exit(code)  # does not wait for threads of tasks
 
 
 if __name__ == "__main__":

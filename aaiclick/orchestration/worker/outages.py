@@ -1,8 +1,8 @@
 """Outages of the worker's own servers: an attempt that ends because of one is released, not charged.
 
-A task fails by its own fault or by that of the installation. The installation's: PostgreSQL, ClickHouse or the aaiclick
-server is unreachable, overloaded, or refuses the worker's credential or database. Such errors carry the server's
-`endpoint` (see `AaiclickError`). An error of another service, which the task's code speaks to by itself, carries none.
+In an outage PostgreSQL, ClickHouse or the aaiclick server is unreachable, overloaded, or refuses the worker's
+credential or database. Such errors carry the server's `address` (see `AaiclickError`); errors of services that the
+task's code uses itself do not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 from aaiclick.errors import AaiclickError
 
 RELEASE_SECONDS = 1.0
-"""Delay before the next attempt; the store doubles it with each release in a row (see `leases.MOST_RELEASES`)."""
+"""Delay before the next attempt; the store doubles it with each release in a row (see `leases.MAX_RELEASES`)."""
 
 PUBLISH_SECONDS = 60.0
 PUBLISH_PAUSE_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -22,17 +22,17 @@ DEADLINE_MARGIN_SECONDS = 2.0
 
 
 def find_outage(
-    error: BaseException | None, endpoints: Collection[str], seen: set[int] | None = None
+    error: BaseException | None, addresses: Collection[str], visited: set[int] | None = None
 ) -> AaiclickError | None:
     """The outage that an exception reports, itself or as its cause; of a group, if all its exceptions do."""
-    seen = set() if seen is None else seen
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited = set() if visited is None else visited
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         if isinstance(error, BaseExceptionGroup):
             members = cast("tuple[BaseException, ...]", error.exceptions)  # pyright: ignore[reportUnknownMemberType]
-            outages = [find_outage(each, endpoints, seen) for each in members]
-            return outages[0] if all(each is not None for each in outages) else None
-        if isinstance(error, AaiclickError) and error.endpoint in endpoints:
+            outages = [find_outage(member, addresses, visited) for member in members]
+            return outages[0] if all(member is not None for member in outages) else None
+        if isinstance(error, AaiclickError) and error.address in addresses:
             return error
         error = error.__cause__
     return None

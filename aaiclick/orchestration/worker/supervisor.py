@@ -1,18 +1,17 @@
-"""The supervisor of a worker: it starts the processes that run tasks, keeps their leases, and ends what does not end.
+"""Supervisor of a worker: starts worker processes, renews their leases, and kills processes that do not stop.
 
-It runs no code of tasks, so nothing a task does can hold it up: not a loop that never yields, not an extension that
-keeps the interpreter's lock, not a full memory in another process. That is why heartbeats and time limits are its
-work.
+It runs no code of tasks, so a task cannot block it: neither by a loop that never yields, nor by an extension that holds
+the GIL, nor by using up the memory of its process. That is why it sends heartbeats and enforces time limits.
 
-- *Heartbeat.* All leases of its living processes are extended together. A process that has died is found by the
-  system, at once; its tasks are given back, marked as suspects, and run alone from then on (see `isolated`).
-- *Time limits and cancels.* A process ends its tasks by itself when it can. One that still holds a task
-  `grace_seconds` past its end is killed; that task is charged, the others of the process are not.
-- *Loops.* Expired leases, due retries, dead workers, timeouts of jobs, schedules: each supervisor offers to lead (see
-  `loops`). Events of datasets are routed by whoever is there first.
-- *Stop.* At SIGTERM or SIGINT processes claim nothing more and finish; after `stop_seconds` (or at a second signal)
-  what still runs is given back, and what does not listen even then is killed. Nobody is left behind, whether the
-  queue is there or not; a queue that is away is waited for as long as processes are.
+- *Heartbeat.* The leases of all live processes are renewed together. The exit of a process is noticed at once; its
+  tasks are released, marked as suspects, and run in isolation from then on (see `isolation`).
+- *Time limits and cancellations.* A process stops its tasks itself if it can. A process that holds a task
+  `grace_seconds` after its deadline is killed; that task is charged, the other tasks of the process are not.
+- *Loops.* Expired leases, due retries, dead workers, job timeouts, schedules: each supervisor stands for election as
+  leader (see `loops`). Events of datasets are routed by every supervisor.
+- *Stop.* At SIGTERM or SIGINT processes stop claiming and finish their tasks; after `stop_seconds` (or at a second
+  signal) running tasks are released, and processes that still do not exit are killed. No process is left behind, also
+  during an outage of the queue; the supervisor waits for the queue as long as it has processes.
 """
 
 from __future__ import annotations
@@ -34,370 +33,402 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from aaiclick._version import __version__
+from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint
 from aaiclick.errors import EntrypointError, ForbiddenError, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.loops import router, tidy_logs
-from aaiclick.orchestration.loops.keeper import TERM_SECONDS
-from aaiclick.orchestration.steady import steadily
-from aaiclick.orchestration.transport import Line, Transport, make_transport
-from aaiclick.orchestration.transport.line import GONE, Registration, patience
+from aaiclick.orchestration.background_coroutines import run_forever
+from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway, make_gateway
+from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS, Registration, backoff_timeout
+from aaiclick.orchestration.loops import event_router, log_retention
+from aaiclick.orchestration.loops.leader import TERM_SECONDS
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS, LogShipper
-from aaiclick.orchestration.worker.orders import FINISHED, UNFIT, Duty, Setup, in_words
+from aaiclick.orchestration.worker.process_config import (
+    EXIT_FINISHED,
+    EXIT_MISCONFIGURED,
+    Setup,
+    WorkerConfig,
+    describe_exit,
+)
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import supervision
-from aaiclick.targets import PostgresTarget, RuntimeTarget
+from aaiclick.store.engine import worker_leases
 
-AGAIN_SECONDS = 0.25
-TURNS_IN_TERM = 3
-LOOP_SECONDS = TERM_SECONDS / TURNS_IN_TERM
-LOOPS_IN_LEASE = 10
+RETRY_SECONDS = 0.25
+LOOPS_PER_TERM = 3
+LOOP_SECONDS = TERM_SECONDS / LOOPS_PER_TERM
+LOOPS_PER_LEASE = 10
 RESTART_SECONDS = (0.0, 0.5, 2.0, 5.0)
-STEADY_SECONDS = 5.0
-"""A process that ran this long was killed, or killed by a task; sooner, it may never work."""
-TELL_SECONDS = 3.0
+STABLE_SECONDS = 5.0
+"""A process that ran this long can work; one that exits sooner is restarted with a delay."""
+LOG_OUTAGE_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
-HOUSE_SECONDS = 30.0
-"""What loops do at once may take a while; nobody's lease depends on it."""
+LOOP_TIMEOUT_SECONDS = 30.0
+"""Response timeout of loops: their batches take long, and no lease depends on them."""
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What `aaiclick worker start` was asked for."""
+class SupervisorConfig:
+    """Options of `aaiclick worker start`."""
 
     processes: int
-    duty: Duty
+    worker: WorkerConfig
     setup: Setup
     heartbeat_seconds: float
     stop_seconds: float
-    runtimes: tuple[RuntimeTarget, ...] = ()
-    """Runtimes elsewhere that are told of their tasks from here."""
-    again_seconds: float = 60.0
+    runtimes: tuple[RuntimeEndpoint, ...] = ()
+    """External runtimes that this supervisor dispatches tasks to."""
+    resend_seconds: float = 60.0
 
 
 @dataclass
-class Child:
-    """One process and the worker row that stands for it."""
+class WorkerChild:
+    """A worker process and the id of its row in `workers`."""
 
     worker_id: int
     process: Process
     started: float = field(default_factory=time.monotonic)
-    overdue: list[supervision.Overdue] = field(default_factory=list)
+    overdue: list[worker_leases.OverdueTask] = field(default_factory=list)
     drained: bool = False
 
 
-class Absence:
-    """How long the queue has been away, said once and taken back once, whoever notices."""
+class OutageTracker:
+    """Outage of the queue, shared by all connections of a supervisor; its start and end are logged once."""
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._told = False
-        self._hopeless_from = math.inf
+        self._is_logged = False
+        self._give_up_at = math.inf
 
-    def noticed(self, error: BaseException) -> None:
-        """It is away."""
+    def record_failure(self, error: BaseException) -> None:
+        """Record a failed call; an outage is logged after LOG_OUTAGE_SECONDS."""
         now = time.monotonic()
         self._since = self._since if self._since is not None else now
-        if not self._told and now - self._since >= TELL_SECONDS:
-            self._told = True
-            _logger.warning("%s %s", str(error).partition("\n")[0], _what_now(error))
+        if not self._is_logged and now - self._since >= LOG_OUTAGE_SECONDS:
+            self._is_logged = True
+            _logger.warning("%s %s", str(error).partition("\n")[0], _outage_advice(error))
 
-    def stopping(self) -> None:
-        """From now on it is waited for only so long, however long it was away before."""
-        self._hopeless_from = min(self._hopeless_from, time.monotonic() + GIVE_UP_SECONDS)
-
-    @property
-    def ending(self) -> bool:
-        return self._hopeless_from < math.inf
+    def limit_wait(self) -> None:
+        """Wait for the queue for at most GIVE_UP_SECONDS from now on."""
+        self._give_up_at = min(self._give_up_at, time.monotonic() + GIVE_UP_SECONDS)
 
     @property
-    def hopeless(self) -> bool:
-        return time.monotonic() > self._hopeless_from
+    def is_limited(self) -> bool:
+        return self._give_up_at < math.inf
 
-    def over(self) -> None:
-        if self._told:
-            _logger.warning("It is back.")
-        self._since, self._told = None, False
+    @property
+    def is_limit_exceeded(self) -> bool:
+        return time.monotonic() > self._give_up_at
+
+    def record_success(self) -> None:
+        if self._is_logged:
+            _logger.warning("The queue is reachable again.")
+        self._since, self._is_logged = None, False
 
 
-def _what_now(error: BaseException) -> str:
+def _outage_advice(error: BaseException) -> str:
     if isinstance(error, UnauthorisedError | ForbiddenError):
-        return "Nothing begins until it does; to use another credential, start the worker with it."
-    return "Waiting for it; tasks go on meanwhile."
+        return "No tasks are claimed until then; to use another credential, restart the worker with it."
+    return "Reconnecting; running tasks continue."
 
 
-class Insistent:
-    """A line for work that must be done, however long the queue is away; one piece of it at a time.
+class RetryingConnection:
+    """Connection to the queue that reconnects and retries during an outage; one call at a time.
 
-    Only a worker that is to stop, and has no process left that might have something to say, gives up in the end: what
-    it held is given to others when its leases run out.
+    Only a stopping worker without processes gives up: its tasks are retried when their leases expire.
     """
 
     def __init__(
-        self, transport: Transport, absence: Absence, children: Mapping[int, Child], patience_seconds: float
+        self, gateway: WorkerGateway, outage: OutageTracker, children: Mapping[int, WorkerChild], timeout_seconds: float
     ) -> None:
-        self._transport = transport
-        self._patience_seconds = patience_seconds
-        self._absence = absence
+        self._gateway = gateway
+        self._timeout_seconds = timeout_seconds
+        self._outage = outage
         self._children = children
         self._lock = asyncio.Lock()
-        self._line: Line | None = None
+        self._connection: GatewayConnection | None = None
 
-    async def do(self, work: Callable[[Line], Awaitable[T]]) -> T:
+    async def run_with_retry(self, work: Callable[[GatewayConnection], Awaitable[T]]) -> T:
         async with self._lock:
             failures = 0
             while True:
-                seconds = patience(self._patience_seconds, failures)
-                if self._absence.ending and not self._children:
+                seconds = backoff_timeout(self._timeout_seconds, failures)
+                if self._outage.is_limited and not self._children:
                     seconds = min(seconds, GIVE_UP_SECONDS)
                 try:
-                    if self._line is None or self._line.closed:
+                    if self._connection is None or self._connection.is_closed:
                         async with asyncio.timeout(seconds):
-                            self._line = await self._transport.open()
-                    with self._line.answering_within(seconds):
-                        done = await work(self._line)
-                except GONE as error:
+                            self._connection = await self._gateway.connect()
+                    with self._connection.response_deadline(seconds):
+                        result = await work(self._connection)
+                except CONNECTION_ERRORS as error:
                     failures += 1
                     self.close()
-                    self._absence.noticed(error)
-                    # One line that has fallen silent says nothing of the queue: another is tried in any case.
-                    if self._absence.hopeless and not self._children and failures > 1:
+                    self._outage.record_failure(error)
+                    # A single lost connection is no outage: another one is tried in any case.
+                    if self._outage.is_limit_exceeded and not self._children and failures > 1:
                         raise UnreachableError(
-                            f"The worker has stopped, and could not say so: {self._transport.name} is away.",
-                            remedy="What it held is given to others when its leases have run out.",
+                            f"The worker stopped without releasing its tasks: {self._gateway.name} is unreachable.",
+                            remedy="Its tasks are retried when their leases have expired.",
                         ) from error
-                    await asyncio.sleep(AGAIN_SECONDS)
+                    await asyncio.sleep(RETRY_SECONDS)
                 else:
-                    self._absence.over()
-                    return done
+                    self._outage.record_success()
+                    return result
 
     def close(self) -> None:
-        if self._line is not None:
-            self._line.terminate()
-            self._line = None
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
 
 
 class Supervisor:
-    """Keeps a number of processes working until told to stop."""
+    """Runs a number of worker processes until it is stopped."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._children: dict[int, Child] = {}
+    def __init__(self, config: SupervisorConfig) -> None:
+        self._config = config
+        self._children: dict[int, WorkerChild] = {}
         self._stopping = asyncio.Event()
-        self._transport = make_transport(plan.setup.work, plan.setup.clickhouse, sends_logs=plan.setup.sends_logs)
-        self._shipper = LogShipper(plan.setup.log_directory)
-        self._absence = Absence()
-        lease = plan.duty.lease_seconds
-        house = max(lease, HOUSE_SECONDS)
-        self._births, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs = (
-            Insistent(self._transport, self._absence, self._children, seconds)
-            for seconds in (lease, lease / 3, lease, house, house, house, house)
+        self._gateway = make_gateway(config.setup.work, config.setup.clickhouse, sends_logs=config.setup.sends_logs)
+        self._shipper = LogShipper(config.setup.log_directory)
+        self._outage = OutageTracker()
+        lease_seconds = config.worker.lease_seconds
+        loop_timeout = max(lease_seconds, LOOP_TIMEOUT_SECONDS)
+        self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs = (
+            RetryingConnection(self._gateway, self._outage, self._children, seconds)
+            for seconds in (
+                lease_seconds,
+                lease_seconds / 3,
+                lease_seconds,
+                loop_timeout,
+                loop_timeout,
+                loop_timeout,
+                loop_timeout,
+            )
         )
-        self._bell = router.Bell()
-        self._heard = time.monotonic()
+        self._event_notifier = event_router.EventNotifier()
+        self._renewed_at = time.monotonic()
 
     @property
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """First call: finish. Second call: give back what runs, now."""
+        """Finish running tasks; a second call releases them immediately."""
         if self._stopping.is_set():
-            self._hang_up()
+            self._close_inputs()
         self._stopping.set()
-        self._absence.stopping()
+        self._outage.limit_wait()
         for child in self._children.values():
-            _signal(child.process, signal.SIGTERM)
+            _send_signal(child.process, signal.SIGTERM)
 
     async def run(self) -> None:
-        """Work until all processes have ended for good; only then says what went wrong with one of them."""
-        beside = (
-            self._keep_leases, self._end_overdue, self._lead, self._route, self._dispatch, self._tidy, self._hurry,
+        """Run until all processes have ended for good; then raise the error of one that failed."""
+        background = (
+            self._renew_leases_forever,
+            self._kill_overdue,
+            self._lead_forever,
+            self._route_events,
+            self._dispatch_tasks,
+            self._delete_old_logs,
+            self._enforce_stop_timeout,
             self._ship_logs,
-        )  # fmt: skip
-        keepers = [asyncio.create_task(steadily(work, until=(UnreachableError,))) for work in beside]
+        )
+        background_tasks = [asyncio.create_task(run_forever(work, stop_on=(UnreachableError,))) for work in background]
         try:
-            places = [self._keep_one() for _ in range(self._plan.processes)]
-            ends = await asyncio.gather(*places, return_exceptions=True)
+            slots = [self._run_slot() for _ in range(self._config.processes)]
+            results = await asyncio.gather(*slots, return_exceptions=True)
         finally:
-            for keeper in keepers:
-                keeper.cancel()
-            await asyncio.gather(*keepers, return_exceptions=True)
-            for line in (
-                self._births, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
+            for background_task in background_tasks:
+                background_task.cancel()
+            await asyncio.gather(*background_tasks, return_exceptions=True)
+            for connection in (
+                self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
             ):  # fmt: skip
-                line.close()
-            await self._transport.close()
-        errors = [end for end in ends if end is not None]
+                connection.close()
+            await self._gateway.close()
+        errors = [result for result in results if result is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, UnreachableError)):
             raise error
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
-    async def _keep_one(self) -> None:
-        """One place for a process: filled again whenever it falls empty, until the work or the worker ends."""
+    async def _run_slot(self) -> None:
+        """Run one process, and replace it when it dies, until it finishes or the worker stops."""
         failures = 0
         while not self._stopping.is_set():
-            child = await self._start()
+            child = await self._start_process()
             code = await child.process.wait()
             del self._children[child.worker_id]
-            await self._settle(child, code)
-            if code == UNFIT:
+            await self._finish_process(child, code)
+            if code == EXIT_MISCONFIGURED:
                 self.stop()
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
-            if code == FINISHED or child.drained:
+            if code == EXIT_FINISHED or child.drained:
                 return
             if not self._stopping.is_set():
-                _logger.warning("A process ended by %s. A new one takes its place, and its tasks.", in_words(code))
-            failures = failures + 1 if time.monotonic() - child.started < STEADY_SECONDS else 0
+                _logger.warning(
+                    "A worker process ended with %s. It is replaced; its tasks are retried.", describe_exit(code)
+                )
+            failures = failures + 1 if time.monotonic() - child.started < STABLE_SECONDS else 0
             with contextlib.suppress(TimeoutError):
                 pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
-    async def _start(self) -> Child:
+    async def _start_process(self) -> WorkerChild:
         worker_id = get_snowflake_id()
-        await self._births.do(lambda line: line.register(self._registration(worker_id)))
+        await self._registrations.run_with_retry(
+            lambda connection: connection.register_worker(self._registration(worker_id))
+        )
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
         )
         assert process.stdin is not None  # noqa: S101
-        duty = replace(self._plan.duty, worker_id=worker_id)
-        order = {"setup": self._plan.setup.to_json(), "duty": duty.to_json()}
+        worker = replace(self._config.worker, worker_id=worker_id)
+        order = {"setup": self._config.setup.to_json(), "config": worker.to_json()}
         process.stdin.write(json.dumps(order).encode() + b"\n")
-        child = self._children[worker_id] = Child(worker_id, process)
-        if self._stopping.is_set():  # meanwhile: nobody has told this one
-            _signal(process, signal.SIGTERM)
+        child = self._children[worker_id] = WorkerChild(worker_id, process)
+        if self._stopping.is_set():  # stopped while the process was starting
+            _send_signal(process, signal.SIGTERM)
         return child
 
     def _registration(self, worker_id: int) -> Registration:
-        duty = self._plan.duty
+        worker = self._config.worker
         return Registration(
-            worker_id, socket.gethostname(), os.getpid(), duty.concurrency, __version__, duty.queues, duty.log_directory
+            worker_id,
+            socket.gethostname(),
+            os.getpid(),
+            worker.concurrency,
+            __version__,
+            worker.queues,
+            worker.log_directory,
         )
 
-    async def _settle(self, child: Child, code: int) -> None:
-        """A process has ended: what it still held goes back, and whoever did it pays if we know."""
-        crashed = None if code == FINISHED or child.overdue else in_words(code)
+    async def _finish_process(self, child: WorkerChild, code: int) -> None:
+        """Release the tasks of an ended process; a task that is known to have ended it is charged."""
+        crashed = None if code == EXIT_FINISHED or child.overdue else describe_exit(code)
 
-        async def settle(line: Line) -> None:
-            if self._transport.sends_logs:
-                await self._shipper.ship_last(line, child.worker_id)
-            await line.settle(child.worker_id, child.overdue, crashed)
+        async def finish(connection: GatewayConnection) -> None:
+            if self._gateway.sends_logs:
+                await self._shipper.send_final_logs(connection, child.worker_id)
+            await connection.finish_worker(child.worker_id, child.overdue, crashed)
 
-        await self._births.do(settle)
+        await self._registrations.run_with_retry(finish)
 
-    def _hang_up(self) -> None:
-        """Processes take the end of their input as the order to give everything back."""
+    def _close_inputs(self) -> None:
+        """Close the input of all processes, which makes them release their tasks."""
         for child in self._children.values():
             if child.process.stdin is not None:
                 child.process.stdin.close()
 
-    async def _hurry(self) -> None:
-        """After `stop_seconds` of stopping, do not wait for tasks any longer."""
+    async def _enforce_stop_timeout(self) -> None:
+        """Release running tasks `stop_seconds` after a stop, then kill processes that do not exit."""
         await self._stopping.wait()
-        await self._all_gone(self._plan.stop_seconds)
-        self._hang_up()
-        await self._all_gone(self._plan.duty.grace_seconds)
+        await self._wait_for_exits(self._config.stop_seconds)
+        self._close_inputs()
+        await self._wait_for_exits(self._config.worker.grace_seconds)
         for child in self._children.values():
-            _signal(child.process, signal.SIGKILL)
+            _send_signal(child.process, signal.SIGKILL)
 
-    async def _all_gone(self, seconds: float) -> None:
-        ends = [asyncio.create_task(child.process.wait()) for child in self._children.values()]
-        if ends:
-            await asyncio.wait(ends, timeout=seconds)
+    async def _wait_for_exits(self, seconds: float) -> None:
+        results = [asyncio.create_task(child.process.wait()) for child in self._children.values()]
+        if results:
+            await asyncio.wait(results, timeout=seconds)
 
-    # --- beside them --------------------------------------------------------------------------------------------------
+    # --- background tasks ---------------------------------------------------------------------------------------------
 
-    async def _keep_leases(self) -> None:
+    async def _renew_leases_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._plan.heartbeat_seconds)
-            await self._leases.do(self._extend)
+            await asyncio.sleep(self._config.heartbeat_seconds)
+            await self._leases.run_with_retry(self._renew_leases)
 
-    async def _extend(self, line: Line) -> None:
-        """After a silence (of the queue, or of ours: machines are suspended) we may have been taken for dead, and even
-        forgotten. Others have our tasks by now; who is not registered again would never lead nor be seen.
+    async def _renew_leases(self, connection: GatewayConnection) -> None:
+        """Renew the leases of all processes, and register them again after a long pause.
+
+        After an outage, or when the machine was suspended, their rows may have been stopped or deleted.
         """
-        lease, now = self._plan.duty.lease_seconds, time.monotonic()
-        if now - self._heard > lease / 2:
+        lease_seconds, now = self._config.worker.lease_seconds, time.monotonic()
+        if now - self._renewed_at > lease_seconds / 2:
             for worker_id in [*self._children]:
-                await line.register(self._registration(worker_id))
-        await line.keep_leases(list(self._children), lease)
-        self._heard = now
+                await connection.register_worker(self._registration(worker_id))
+        await connection.renew_leases(list(self._children), lease_seconds)
+        self._renewed_at = now
 
-    async def _end_overdue(self) -> None:
-        """Kill a process that holds a task which should have ended: nothing else ends code that does not listen."""
+    async def _kill_overdue(self) -> None:
+        """Kill processes with overdue tasks: nothing else ends code that ignores cancellation."""
         while True:
-            await asyncio.sleep(self._transport.check_seconds)
-            found = await self._limits.do(self._overdue)
-            for task in found:
+            await asyncio.sleep(self._gateway.check_seconds)
+            overdue_tasks = await self._limits.run_with_retry(self._find_overdue)
+            for task in overdue_tasks:
                 child = self._children.get(task.worker_id)
                 if child is not None:
                     child.overdue.append(task)
-                    _signal(child.process, signal.SIGKILL)
+                    _send_signal(child.process, signal.SIGKILL)
 
-    async def _lead(self) -> None:
-        """Offer to lead, and run the loops while we do; whoever does it, all live by them."""
+    async def _lead_forever(self) -> None:
+        """Stand for election, and run the loops while leading."""
         while True:
             if self._children:
-                await self._loops.do(self._run_loops)
+                await self._loops.run_with_retry(self._run_loops)
             await asyncio.sleep(self._loop_seconds)
 
     @property
     def _loop_seconds(self) -> float:
-        """Short leases are meant to be missed soon."""
-        return min(LOOP_SECONDS, self._plan.duty.lease_seconds / LOOPS_IN_LEASE)
+        """Interval of the loops; shorter for short leases, so that expired ones are found soon."""
+        return min(LOOP_SECONDS, self._config.worker.lease_seconds / LOOPS_PER_LEASE)
 
-    async def _run_loops(self, line: Line) -> None:
+    async def _run_loops(self, connection: GatewayConnection) -> None:
         worker_id = next(iter(self._children), None)
         if worker_id is not None:
-            await line.keep_house(worker_id, TURNS_IN_TERM * self._loop_seconds)
-            for drained in await line.draining(list(self._children)):
+            await connection.run_leader_loops(worker_id, LOOPS_PER_TERM * self._loop_seconds)
+            for drained in await connection.draining_workers(list(self._children)):
                 child = self._children.get(drained)
                 if child is not None and not child.drained:
                     child.drained = True
-                    _signal(child.process, signal.SIGTERM)
+                    _send_signal(child.process, signal.SIGTERM)
 
-    async def _route(self) -> None:
-        """Route events of datasets as soon as there are any; a server does so for those who come to it."""
-        while isinstance(self._plan.setup.work, PostgresTarget):
-            await self._events.do(self._route_once)
-            await self._bell.wait(router.POLL_SECONDS)
+    async def _route_events(self) -> None:
+        """Route events of datasets as they arrive. A server does this for HTTP workers."""
+        while isinstance(self._config.setup.work, PostgresEndpoint):
+            await self._events.run_with_retry(self._route_pass)
+            await self._event_notifier.wait(event_router.POLL_SECONDS)
 
-    async def _tidy(self) -> None:
-        await tidy_logs.run(self._plan.duty.log_directory, keep_seconds=get_settings().retention_seconds)
+    async def _delete_old_logs(self) -> None:
+        await log_retention.run(self._config.worker.log_directory, keep_seconds=get_settings().retention_seconds)
 
     async def _ship_logs(self) -> None:
         """Send logs of an HTTP worker while their tasks run."""
-        while self._transport.sends_logs:
+        while self._gateway.sends_logs:
             await asyncio.sleep(SHIP_SECONDS)
             if await self._shipper.has_unsent():
-                await self._logs.do(lambda line: self._shipper.ship(line, list(self._children)))
+                await self._logs.run_with_retry(
+                    lambda connection: self._shipper.send_logs(connection, list(self._children))
+                )
 
-    async def _route_once(self, line: Line) -> None:
-        await self._bell.listen(line.connection)
-        await router.run_once(line.connection)
+    async def _route_pass(self, connection: GatewayConnection) -> None:
+        await self._event_notifier.listen(connection.postgres)
+        await event_router.run_once(connection.postgres)
 
-    async def _dispatch(self) -> None:
-        """Tell runtimes elsewhere of their tasks."""
-        if not self._plan.runtimes or not isinstance(self._plan.setup.work, PostgresTarget):
+    async def _dispatch_tasks(self) -> None:
+        """Dispatch tasks to external runtimes."""
+        if not self._config.runtimes or not isinstance(self._config.setup.work, PostgresEndpoint):
             return
-        loop = importlib.import_module("aaiclick.orchestration.loops.dispatcher")  # for those who have runtimes
-        dispatcher = loop.Dispatcher(
-            self._plan.runtimes,
-            again_seconds=self._plan.again_seconds,
-            lease_seconds=self._plan.duty.lease_seconds,
+        loop = importlib.import_module("aaiclick.orchestration.loops.runtime_dispatcher")  # boto3 is optional
+        dispatcher = loop.RuntimeDispatcher(
+            self._config.runtimes,
+            resend_seconds=self._config.resend_seconds,
+            lease_seconds=self._config.worker.lease_seconds,
         )
         while True:
-            await self._runtimes.do(lambda line: dispatcher.run_once(line.connection))
+            await self._runtimes.run_with_retry(lambda connection: dispatcher.run_once(connection.postgres))
             await asyncio.sleep(loop.POLL_SECONDS)
 
-    async def _overdue(self, line: Line) -> list[supervision.Overdue]:
-        duty = self._plan.duty
-        return await line.overdue(list(self._children), duty.grace_seconds, duty.task_timeout_seconds)
+    async def _find_overdue(self, connection: GatewayConnection) -> list[worker_leases.OverdueTask]:
+        worker = self._config.worker
+        return await connection.overdue_tasks(list(self._children), worker.grace_seconds, worker.task_timeout_seconds)
 
 
-def _signal(process: Process, sign: signal.Signals) -> None:
+def _send_signal(process: Process, sign: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(sign)

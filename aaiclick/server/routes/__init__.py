@@ -1,16 +1,41 @@
-"""One module per resource; `ALL` is everything the API serves."""
+"""API routes, one module per resource; `ALL` lists them.
+
+- `common`: connections of the caller's org, audit entries, lookups and ETags
+- `jobs`: submit, list, cancel, retry and pause jobs
+- `tasks`: enqueue, list, cancel, clear and explain tasks; read logs
+- `dead_letters`: list, group, redrive and discard dead letters
+- `outbox`: events that are pending or could not be routed
+- `queues`: depths, limits, pause and resume of queues
+- `task_types`: task types and their settings
+- `workers`: list, get and drain workers
+- `worker_api`: protocol of workers without database credentials
+- `objects`: list, schema, rows and export of Objects
+- `live`: change feed as server-sent events
+- `dags`: validate, diff, deploy, roll back, pause, run and backfill DAGs
+- `datasets`: datasets, queries over them, lineage
+- `webhooks`: a signed request starts a source of a DAG
+- `orgs`: organisations
+- `users`: users
+- `roles`: dataset roles and their members
+- `api_keys`: API keys
+- `secrets`: set, list and delete secrets; read them with a lease
+- `audit`: audit log
+- `health`: health checks and the OpenAPI document
+- `metrics`: metrics for Prometheus
+
+Next: aaiclick.operations, aaiclick.catalog and aaiclick.store; responses are schemas of aaiclick.api.
+"""
 
 from __future__ import annotations
 
 from aaiclick.server.routes import (
+    api_keys,
     audit,
     dags,
     datasets,
     dead_letters,
-    definitions,
     health,
     jobs,
-    keys,
     live,
     metrics,
     objects,
@@ -19,14 +44,14 @@ from aaiclick.server.routes import (
     queues,
     roles,
     secrets,
-    supervision,
+    task_types,
     tasks,
-    types,
     users,
     webhooks,
-    work,
     workers,
 )
+from aaiclick.server.routes.worker_api import definitions, leases
+from aaiclick.server.routes.worker_api import tasks as worker_tasks
 
 ALL = (
     jobs.routes,
@@ -34,14 +59,14 @@ ALL = (
     dead_letters.routes,
     outbox.routes,
     queues.routes,
-    types.routes,
+    task_types.routes,
     workers.routes,
     objects.routes,
     live.routes,
     orgs.routes,
     users.routes,
     roles.routes,
-    keys.routes,
+    api_keys.routes,
     secrets.routes,
     audit.routes,
     dags.routes,
@@ -49,7 +74,7 @@ ALL = (
     webhooks.routes,
     health.routes,
     metrics.routes,
-    work.routes,
+    worker_tasks.routes,
     definitions.routes,
-    supervision.routes,
+    leases.routes,
 )

@@ -1,4 +1,4 @@
-"""What several resources do alike: find something of the caller's org, note a deed, answer 304."""
+"""Helpers of routes: connections of the caller's org, audit entries, lookups and ETags."""
 
 from __future__ import annotations
 
@@ -11,98 +11,103 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aaiclick import faults
-from aaiclick.data.tables import NAMED
+from aaiclick import failpoints
+from aaiclick.api.field_types import ChangedIdsResponse
+from aaiclick.data.runtime.tables import NAMED
 from aaiclick.errors import NotFoundError, SubmitError
-from aaiclick.orchestration.sharing import MARK
-from aaiclick.server import shapes
-from aaiclick.server.routing import Call
-from aaiclick.store import audit, reads
-from aaiclick.store.plan import NewTask
-from aaiclick.store.references import is_temporary, table_ids_in
+from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
+from aaiclick.server.routing import RequestContext
+from aaiclick.store.engine import queries
+from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.result_placeholders import is_temporary, table_ids_in
+from aaiclick.store.tenancy import audit
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
-SHOWN_IDS = 1_000
+MAX_LISTED_IDS = 1_000
 
 
 @asynccontextmanager
-async def reading(call: Call) -> AsyncGenerator[Connection]:
-    """A connection that sees the caller's org."""
-    async with call.service.tenant(call.principal.org_id) as connection:
+async def tenant_connection(context: RequestContext) -> AsyncGenerator[Connection]:
+    """A connection that row-level security restricts to the caller's org."""
+    async with context.app_state.tenant_connection(context.actor.org_id) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def changing(call: Call) -> AsyncGenerator[Connection]:
-    """The same, in one transaction: what is done and the record of it."""
-    async with reading(call) as connection, faults.transaction(connection, "change"):
+async def tenant_transaction(context: RequestContext) -> AsyncGenerator[Connection]:
+    """A transaction of the caller's org, for a change and its audit entry."""
+    async with tenant_connection(context) as connection, failpoints.transaction(connection, "change"):
         yield connection
 
 
 @asynccontextmanager
-async def operating(call: Call) -> AsyncGenerator[Connection]:
-    """The same with the rights of the owner, for what concerns more than the caller's org."""
-    async with call.service.owner() as connection, faults.transaction(connection, "operate"):
+async def owner_transaction(context: RequestContext) -> AsyncGenerator[Connection]:
+    """A transaction of the owner, for a change beyond the caller's org and its audit entry."""
+    async with context.app_state.owner_connection() as connection, failpoints.transaction(connection, "operate"):
         yield connection
 
 
-async def note(
-    call: Call, connection: Connection, action: str, target: object, detail: Mapping[str, Any] | None = None
+async def write_audit(
+    context: RequestContext,
+    connection: Connection,
+    action: str,
+    target: object,
+    detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a deed of the caller's into the audit log."""
+    """Write an audit entry for the caller."""
     await audit.write_audit(
         connection,
-        org_id=call.principal.org_id,
-        actor=call.principal.actor,
+        org_id=context.actor.org_id,
+        actor=context.actor.name,
         action=action,
         target=str(target),
-        request_id=call.request_id,
+        request_id=context.request_id,
         detail=detail,
     )
 
 
-async def own_job(call: Call, connection: Connection, job_id: int) -> asyncpg.Record:
-    """A job of the caller's org; another org's does not exist."""
-    row = await reads.get_job(connection, job_id)
-    if row is None or row["org_id"] != call.principal.org_id:
-        raise NotFoundError(f"There is no job {job_id}.", remedy="GET /v1/jobs lists the jobs there are.")
+async def get_own_job(context: RequestContext, connection: Connection, job_id: int) -> asyncpg.Record:
+    """Get a job of the caller's org; one of another org is not found."""
+    row = await queries.get_job(connection, job_id)
+    if row is None or row["org_id"] != context.actor.org_id:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="GET /v1/jobs lists jobs.")
     return row
 
 
-async def own_task(call: Call, connection: Connection, task_id: int) -> asyncpg.Record:
-    """A task of the caller's org; another org's does not exist."""
-    row = await reads.get_task(connection, task_id)
-    if row is None or row["org_id"] != call.principal.org_id:
-        raise NotFoundError(f"There is no task {task_id}.", remedy="GET /v1/tasks lists the tasks there are.")
+async def get_own_task(context: RequestContext, connection: Connection, task_id: int) -> asyncpg.Record:
+    """Get a task of the caller's org; one of another org is not found."""
+    row = await queries.get_task(connection, task_id)
+    if row is None or row["org_id"] != context.actor.org_id:
+        raise NotFoundError(f"There is no task {task_id}.", remedy="GET /v1/tasks lists tasks.")
     return row
 
 
-def given_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
-    """(task, table) of the Objects and Views among the arguments; whose they are is checked when they are held."""
-    given: set[tuple[int, str]] = set()
+def argument_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
+    """(task id, table) of Objects and Views in the arguments; their org is checked when the tables are held."""
+    tables: set[tuple[int, str]] = set()
     for task in tasks:
-        for name in table_ids_in(json.loads(task.kwargs)) if MARK in task.kwargs else ():
+        for name in table_ids_in(json.loads(task.kwargs)) if TABLE_ID_KEY in task.kwargs else ():
             if is_temporary(name):
-                given.add((task.id, name))
+                tables.add((task.id, name))
             elif not isinstance(name, str) or not name.removeprefix(NAMED) or not name.startswith(NAMED):
                 raise SubmitError(
-                    f"An argument of {task.type!r} refers to the table {name!r:.60}, which is not the name of one.",
+                    f"An argument of {task.type!r} refers to {name!r:.60}, which is not a table name.",
                     remedy=f"A table_id is t and a number, or {NAMED} and the name of an Object.",
                 )
-    return sorted(given)
+    return sorted(tables)
 
 
-def changed(ids: Iterable[int]) -> shapes.Changed:
-    found = sorted(ids)
-    return shapes.Changed(count=len(found), ids=[str(task_id) for task_id in found[:SHOWN_IDS]])
+def changed_ids(ids: Iterable[int]) -> ChangedIdsResponse:
+    sorted_ids = sorted(ids)
+    return ChangedIdsResponse(count=len(sorted_ids), ids=[str(task_id) for task_id in sorted_ids[:MAX_LISTED_IDS]])
 
 
-def tagged(request: Request, response: Response, item_id: int, updated_at: datetime) -> bool:
-    """Put the ETag of something on its answer; True if the caller has this version already."""
+def set_etag(request: Request, response: Response, item_id: int, updated_at: datetime) -> bool:
+    """Set the ETag of a response; returns whether If-None-Match has the same version."""
     tag = f'W/"{item_id}-{updated_at.timestamp():.6f}"'
     response.headers["ETag"] = tag
     response.headers["Cache-Control"] = "private, no-cache"

@@ -1,4 +1,4 @@
-"""Dead letters: tasks that failed too often, by what went wrong, and what becomes of them."""
+"""Routes of dead letters: list, group by error, redrive and discard."""
 
 from __future__ import annotations
 
@@ -7,96 +7,102 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from aaiclick.catalog.readable import WITHHELD, as_seen, untold_dead_letters
-from aaiclick.server import shapes
-from aaiclick.server.paging import Cursor, Limit, Page, page, read_cursor
-from aaiclick.server.permissions import Permission
-from aaiclick.server.problems import MalformedError
-from aaiclick.server.routes.common import changed, changing, note, reading, text_id
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.routing import Caller, Routes
-from aaiclick.store import control, reads
+from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSelection, RedriveRequest
+from aaiclick.api.field_types import ChangedIdsResponse, Name
+from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_tasks
+from aaiclick.operations.actor import Permission
+from aaiclick.server.pagination import Cursor, Limit, Page, invalid_cursor, make_page, read_cursor
+from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.routing import Context, Routes
+from aaiclick.store.engine import control, queries
 
 routes = Routes("dead-letters")
 
 
 @routes.get("/v1/dead-letters", Permission.READER)
-async def index(
-    call: Caller,
-    type: Annotated[shapes.Name | None, Query()] = None,  # noqa: A002  (the column's name)
-    fingerprint: Annotated[shapes.Name | None, Query()] = None,
+async def list_dead_letters(
+    context: Context,
+    type: Annotated[Name | None, Query()] = None,  # noqa: A002  (the column's name)
+    fingerprint: Annotated[Name | None, Query()] = None,
     cursor: Cursor = None,
     limit: Limit = 100,
-) -> Page[shapes.DeadLetter]:
+) -> Page[DeadLetter]:
     """List dead letters, newest first."""
-    async with reading(call) as connection:
-        who = await reader(call, connection)
-        rows = await reads.list_dead_letters(
+    async with tenant_connection(context) as connection:
+        reader = await dataset_reader(context, connection)
+        rows = await queries.list_dead_letters(
             connection,
-            org_id=call.principal.org_id,
+            org_id=context.actor.org_id,
             type=type,
             fingerprint=fingerprint,
-            before=_moment_and_id(cursor),
+            before=_read_time_cursor(cursor),
             limit=limit + 1,
-            untold=await untold_dead_letters(connection, who) if fingerprint else reads.NOWHERE,
+            hidden=await hidden_dead_letters(connection, reader) if fingerprint else queries.NO_ORIGINS,
         )
-        seen = await as_seen(connection, who, rows)
-    return page(seen, limit, _letter, lambda row: [row["completed_at"].isoformat(), row["id"]])
+        visible_rows = await redact_tasks(connection, reader, rows)
+    return make_page(visible_rows, limit, _to_dead_letter, lambda row: [row["completed_at"].isoformat(), row["id"]])
 
 
 @routes.get("/v1/dead-letters/groups", Permission.READER)
-async def groups(call: Caller) -> list[shapes.DeadLetterGroup]:
-    """List kinds of failure among dead letters, most frequent first."""
-    async with reading(call) as connection:
-        untold = await untold_dead_letters(connection, await reader(call, connection))
-        rows = await reads.group_dead_letters(connection, call.principal.org_id, untold)
+async def group_dead_letters(context: Context) -> list[DeadLetterGroup]:
+    """Group dead letters by error fingerprint, most frequent first."""
+    async with tenant_connection(context) as connection:
+        untold = await hidden_dead_letters(connection, await dataset_reader(context, connection))
+        rows = await queries.group_dead_letters(connection, context.actor.org_id, untold)
     return [
-        shapes.DeadLetterGroup(
+        DeadLetterGroup(
             fingerprint=row["error_fingerprint"],
             count=row["count"],
             first=row["first"],
             last=row["last"],
             type=row["type"],
             example=str(row["example"]),
-            error=WITHHELD if row["untold"] else row["error"],
+            error=REDACTED_ERROR if row["untold"] else row["error"],
         )
         for row in rows
     ]
 
 
 @routes.post("/v1/dead-letters/redrive", Permission.WRITER)
-async def redrive(call: Caller, body: shapes.Redrive) -> shapes.Changed:
-    """Start dead letters over (at most ten thousand at a time)."""
-    async with changing(call) as connection:
-        back = await control.redrive(connection, per_second=body.per_second, **_chosen(call, body))
-        await note(call, connection, "dead_letters.redrive", "dead letters", _detail(body, len(back)))
-    return changed(back)
+async def redrive_dead_letters(context: Context, body: RedriveRequest) -> ChangedIdsResponse:
+    """Redrive dead letters (at most ten thousand at a time)."""
+    async with tenant_transaction(context) as connection:
+        redriven = await control.redrive_dead_letters(
+            connection, per_second=body.per_second, **_selection_arguments(context, body)
+        )
+        await write_audit(
+            context, connection, "dead_letters.redrive", "dead letters", _audit_detail(body, len(redriven))
+        )
+    return changed_ids(redriven)
 
 
 @routes.post("/v1/dead-letters/discard", Permission.WRITER)
-async def discard(call: Caller, body: shapes.Choice) -> shapes.Changed:
-    """Give dead letters up (at most ten thousand at a time): they have failed for good."""
-    async with changing(call) as connection:
-        gone = await control.discard(connection, **_chosen(call, body))
-        await note(call, connection, "dead_letters.discard", "dead letters", _detail(body, len(gone)))
-    return changed(gone)
+async def discard_dead_letters(context: Context, body: DeadLetterSelection) -> ChangedIdsResponse:
+    """Discard dead letters (at most ten thousand at a time): they become FAILED."""
+    async with tenant_transaction(context) as connection:
+        discarded = await control.discard_dead_letters(connection, **_selection_arguments(context, body))
+        await write_audit(
+            context, connection, "dead_letters.discard", "dead letters", _audit_detail(body, len(discarded))
+        )
+    return changed_ids(discarded)
 
 
-def _chosen(call: Caller, body: shapes.Choice) -> dict[str, Any]:
+def _selection_arguments(context: Context, body: DeadLetterSelection) -> dict[str, Any]:
     return {
         "task_ids": None if body.ids is None else [int(task_id) for task_id in body.ids if int(task_id) < 2**63],
-        "org_id": call.principal.org_id,
+        "org_id": context.actor.org_id,
         "type": body.type,
         "fingerprint": body.fingerprint,
     }
 
 
-def _detail(body: shapes.Choice, count: int) -> dict[str, Any]:
+def _audit_detail(body: DeadLetterSelection, count: int) -> dict[str, Any]:
     named = None if body.ids is None else len(body.ids)
     return {"type": body.type, "fingerprint": body.fingerprint, "named": named, "tasks": count}
 
 
-def _moment_and_id(cursor: str | None) -> tuple[datetime, int] | None:
+def _read_time_cursor(cursor: str | None) -> tuple[datetime, int] | None:
     match read_cursor(cursor):
         case None:
             return None
@@ -109,9 +115,9 @@ def _moment_and_id(cursor: str | None) -> tuple[datetime, int] | None:
                 return moment, task_id
         case _:
             pass
-    raise MalformedError("The cursor is not one of ours.", remedy="Use 'next' of the page before, unchanged.")
+    raise invalid_cursor()
 
 
-def _letter(row: Any) -> shapes.DeadLetter:
-    plain = {name: row[name] for name in shapes.DeadLetter.model_fields if name not in ("id", "job_id")}
-    return shapes.DeadLetter(**plain, id=str(row["id"]), job_id=text_id(row["job_id"]))
+def _to_dead_letter(row: Any) -> DeadLetter:
+    fields = {name: row[name] for name in DeadLetter.model_fields if name not in ("id", "job_id")}
+    return DeadLetter(**fields, id=str(row["id"]), job_id=text_id(row["job_id"]))

@@ -1,4 +1,4 @@
-"""Health of the server and of what jobs need; the OpenAPI document."""
+"""Health checks and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,92 +9,71 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
-from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from aaiclick._version import __version__
-from aaiclick.orchestration.health import ANSWER_SECONDS, answer_within, check_clickhouse
-from aaiclick.server.permissions import Permission
-from aaiclick.server.problems import translate
-from aaiclick.server.routing import Caller, Routes
-from aaiclick.server.service import Service
-from aaiclick.store.health import Check, check_work
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.api.health import CheckResult, HealthResponse, LivenessResponse
+from aaiclick.operations.actor import Permission
+from aaiclick.orchestration.health import ANSWER_SECONDS, check_clickhouse, run_with_timeout
+from aaiclick.server.app_state import AppState
+from aaiclick.server.problems import translate_error
+from aaiclick.server.routing import Context, Routes
+from aaiclick.store.engine.health import HealthCheck, check_health
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 routes = Routes("health")
 
 
-class Alive(BaseModel):
-    """The process answers."""
-
-    status: str = "ok"
-    version: str = __version__
-
-
-class Checked(BaseModel):
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    detail: str
-
-
-class Healthy(BaseModel):
-    """Whether every check holds (`ok`), and the result of each."""
-
-    ok: bool
-    checks: list[Checked]
-
-
 @routes.get("/health/live", Permission.PUBLIC)
-async def live() -> Alive:
-    """Say that the process answers."""
-    return Alive()
+async def check_liveness() -> LivenessResponse:
+    """Check that the process responds."""
+    return LivenessResponse()
 
 
-@routes.get("/health/ready", Permission.PUBLIC, response_model=Healthy)
-async def ready(call: Caller, response: Response) -> Any:
-    """Say whether the server can serve requests: 503 if PostgreSQL does not answer."""
-    checks = await _check_work(call.service)
-    return _answer(response, checks, ok=next(check.ok for check in checks if check.name == "database"))
+@routes.get("/health/ready", Permission.PUBLIC, response_model=HealthResponse)
+async def check_readiness(context: Context, response: Response) -> Any:
+    """Check that the server can serve requests: 503 if PostgreSQL is unreachable."""
+    checks = await _check_postgres(context.app_state)
+    return _to_health_response(response, checks, ok=next(check.ok for check in checks if check.name == "database"))
 
 
-@routes.get("/health", Permission.PUBLIC, response_model=Healthy)
-async def health(call: Caller, response: Response) -> Any:
-    """Say whether jobs can run: 503 if any check fails."""
-    checks = await call.service.health.get(DEFAULT_ORG_ID, lambda: _check_all(call.service))
-    return _answer(response, checks, ok=all(check.ok for check in checks))
+@routes.get("/health", Permission.PUBLIC, response_model=HealthResponse)
+async def check_service_health(context: Context, response: Response) -> Any:
+    """Check that jobs can run: 503 if any check fails."""
+    checks = await context.app_state.health_cache.get(DEFAULT_ORG_ID, lambda: _check_all(context.app_state))
+    return _to_health_response(response, checks, ok=all(check.ok for check in checks))
 
 
 @routes.get("/openapi.json", Permission.PUBLIC, include_in_schema=False)
-async def openapi(request: Request) -> Response:
-    """This API, described."""
+async def get_openapi_document(request: Request) -> Response:
+    """Get the OpenAPI document."""
     return JSONResponse(request.app.openapi())
 
 
-def _answer(response: Response, checks: Sequence[Check], *, ok: bool) -> Healthy:
+def _to_health_response(response: Response, checks: Sequence[HealthCheck], *, ok: bool) -> HealthResponse:
     if not ok:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-    return Healthy(ok=ok, checks=[Checked(name=check.name, ok=check.ok, detail=check.detail) for check in checks])
+    return HealthResponse(
+        ok=ok, checks=[CheckResult(name=check.name, ok=check.ok, detail=check.detail) for check in checks]
+    )
 
 
-async def _check_all(service: Service) -> list[Check]:
+async def _check_all(app_state: AppState) -> list[HealthCheck]:
     clickhouse, work = await asyncio.gather(
-        check_clickhouse(lambda: service.clickhouse(DEFAULT_ORG_ID)), _check_work(service)
+        check_clickhouse(lambda: app_state.clickhouse_endpoint(DEFAULT_ORG_ID)), _check_postgres(app_state)
     )
     if not clickhouse.ok:
         clickhouse = replace(clickhouse, detail="ClickHouse does not answer")  # its address is not public
     return [*work, clickhouse]
 
 
-async def _check_work(service: Service) -> list[Check]:
-    async def check() -> list[Check]:
-        async with service.owner() as connection:
-            return await check_work(connection, worker_timeout_seconds=service.settings.worker_timeout_seconds)
+async def _check_postgres(app_state: AppState) -> list[HealthCheck]:
+    async def check() -> list[HealthCheck]:
+        async with app_state.owner_connection() as connection:
+            return await check_health(connection, worker_timeout_seconds=app_state.settings.worker_timeout_seconds)
 
     try:
-        return await answer_within(ANSWER_SECONDS, check())
+        return await run_with_timeout(ANSWER_SECONDS, check())
     except Exception as error:
-        if translate(error) is None:
+        if translate_error(error) is None:
             raise
-        return [Check("database", False, "PostgreSQL does not answer")]  # its address is not public
+        return [HealthCheck("database", False, "PostgreSQL does not answer")]  # its address is not public

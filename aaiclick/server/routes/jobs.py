@@ -1,4 +1,4 @@
-"""Jobs: submit, look, end, start over."""
+"""Routes of jobs: submit, list, cancel, retry, pause."""
 
 from __future__ import annotations
 
@@ -10,129 +10,138 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
-from aaiclick.catalog.readable import as_seen, attempts_as_seen, jobs_as_seen
-from aaiclick.data.shown import show as in_words
-from aaiclick.orchestration.planning import closure, make_plan
+from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobRequest, JobResult, ReleasedTablesResponse
+from aaiclick.api.tasks import CancelResponse
+from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
+from aaiclick.data.preview import preview_result as in_words
+from aaiclick.operations import jobs as operations
+from aaiclick.operations.actor import Permission
+from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
-from aaiclick.server import shapes
-from aaiclick.server.graphs import nodes_of
-from aaiclick.server.once import IdempotencyKey, once
-from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changed, changing, given_tables, note, own_job, reading, tagged, text_id
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
+from aaiclick.server.job_graph import build_nodes
+from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.server.routes.common import (
+    argument_tables,
+    get_own_job,
+    set_etag,
+    tenant_connection,
+    text_id,
+    write_audit,
+)
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.routing import Context, PathId, Routes
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import control, reads
-from aaiclick.store.plan import Plan
-from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.store.tables import release_jobs
+from aaiclick.store.engine import queries
+from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.submit import NewJob, submit_job
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 routes = Routes("jobs")
 
-RESULTS = 5
+MAX_RESULTS = 5
 
-_FIELDS = tuple(shapes.Job.model_fields)
+_JOB_FIELDS = tuple(Job.model_fields)
 
 
 @routes.post(
     "/v1/jobs",
     Permission.WRITER,
     status_code=HTTPStatus.CREATED,
-    response_model=shapes.Created,
+    response_model=CreatedResponse,
 )
-async def create(call: Caller, request: Request, body: shapes.NewJob, key: IdempotencyKey = None) -> Response:
+async def create_job(context: Context, request: Request, body: JobRequest, key: IdempotencyKey = None) -> Response:
     """Submit a job: one entry point, or a graph of tasks."""
-    plan, names = await asyncio.to_thread(_plan, body)
-    timeout = body.timeout_seconds or call.service.settings.job_default_timeout_seconds
-    new = NewJob(get_snowflake_id(), body.name, call.principal.org_id, timeout, body.idempotency_key)
+    plan, names = await asyncio.to_thread(_plan_job, body)
+    timeout = body.timeout_seconds or context.app_state.settings.job_default_timeout_seconds
+    new_job = NewJob(get_snowflake_id(), body.name, context.actor.org_id, timeout, body.idempotency_key)
 
-    async def work(connection: Connection) -> BaseModel:
-        job_id = await submit_job(connection, new, plan, names)
-        if job_id == new.id:
-            await note(call, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
+    async def submit(connection: Connection) -> BaseModel:
+        job_id = await submit_job(connection, new_job, plan, names)
+        if job_id == new_job.id:
+            await write_audit(context, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
             if (tracing := get_tracing()) is not None:
-                tracing.submitted(job_id, new.org_id, new.name, len(plan.tasks))
-        return shapes.Created(id=str(job_id))
+                tracing.record_submission(job_id, new_job.org_id, new_job.name, len(plan.tasks))
+        return CreatedResponse(id=str(job_id))
 
-    return await once(call, request, key, work)
+    return await run_idempotent(context, request, key, submit)
 
 
-def _plan(body: shapes.NewJob) -> tuple[Plan, dict[int, str]]:
-    """The plan of a job and the names of its nodes. Takes long for a large graph, so it runs in a thread."""
-    plan, names = make_plan(closure(nodes_of(body)))
-    plan.tables = given_tables(plan.tasks)
+def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:
+    """Plan of a job and names of its nodes. Runs in a thread, since a large graph takes long."""
+    plan, names = make_plan(collect_unsubmitted(build_nodes(body)))
+    plan.tables = argument_tables(plan.tasks)
     return plan, names
 
 
 @routes.get("/v1/jobs", Permission.READER)
-async def index(
-    call: Caller, status: shapes.JobState | None = None, cursor: Cursor = None, limit: Limit = 100
-) -> Page[shapes.Job]:
+async def list_jobs(
+    context: Context, status: JobState | None = None, cursor: Cursor = None, limit: Limit = 100
+) -> Page[Job]:
     """List jobs, newest first."""
-    async with reading(call) as connection:
-        rows = await reads.list_jobs(
+    async with tenant_connection(context) as connection:
+        rows = await queries.list_jobs(
             connection,
             status=status,
-            org_id=call.principal.org_id,
-            before=id_cursor(cursor, reads.LAST_ID),
+            org_id=context.actor.org_id,
+            before=read_id_cursor(cursor, queries.LAST_ID),
             limit=limit + 1,
         )
-        seen = await jobs_as_seen(connection, await reader(call, connection), rows)
-    return page(seen, limit, job, lambda row: row["id"])
+        visible_rows = await redact_jobs(connection, await dataset_reader(context, connection), rows)
+    return make_page(visible_rows, limit, to_job, lambda row: row["id"])
 
 
-@routes.get("/v1/jobs/{job_id}", Permission.READER, response_model=shapes.Job)
-async def show(call: Caller, request: Request, response: Response, job_id: shapes.PathId) -> Any:
-    """Show a job."""
-    async with reading(call) as connection:
-        row = await own_job(call, connection, job_id)
-        (seen,) = await jobs_as_seen(connection, await reader(call, connection), [row])
-    # Of what is cut, who may read what is a part; and that may change while the row does not.
-    if seen is row and tagged(request, response, row["id"], row["updated_at"]):
+@routes.get("/v1/jobs/{job_id}", Permission.READER, response_model=Job)
+async def get_job(context: Context, request: Request, response: Response, job_id: PathId) -> Any:
+    """Get a job."""
+    async with tenant_connection(context) as connection:
+        row = await get_own_job(context, connection, job_id)
+        (visible_row,) = await redact_jobs(connection, await dataset_reader(context, connection), [row])
+    # No ETag on a redacted row: read permissions may change while the row does not.
+    if visible_row is row and set_etag(request, response, row["id"], row["updated_at"]):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(response.headers))
-    return job(seen)
+    return to_job(visible_row)
 
 
 @routes.get("/v1/jobs/{job_id}/progress", Permission.READER)
-async def progress(call: Caller, job_id: shapes.PathId) -> list[shapes.Progress]:
-    """Show how far each group of a job is."""
-    async with reading(call) as connection:
-        await own_job(call, connection, job_id)
-        rows = await reads.job_progress(connection, job_id)
+async def get_job_progress(context: Context, job_id: PathId) -> list[GroupProgress]:
+    """Get the progress of each group of a job."""
+    async with tenant_connection(context) as connection:
+        await get_own_job(context, connection, job_id)
+        rows = await queries.load_job_progress(connection, job_id)
     return [
-        shapes.Progress(group=row["name"], **{name: row[name] for name in shapes.Progress.model_fields if name in row})
+        GroupProgress(group=row["name"], **{name: row[name] for name in GroupProgress.model_fields if name in row})
         for row in (dict(row) for row in rows)
     ]
 
 
 @routes.get("/v1/jobs/{job_id}/results", Permission.READER)
-async def results(call: Caller, job_id: shapes.PathId) -> list[shapes.Result]:
-    """Show what a job came to: the results of tasks that nothing waits for, a few of them."""
-    async with reading(call) as connection:
-        await own_job(call, connection, job_id)
-        found = await reads.job_results(connection, job_id, RESULTS)
-        rows = await as_seen(connection, await reader(call, connection), found)
-    target = await call.service.clickhouse(call.principal.org_id)
+async def get_job_results(context: Context, job_id: PathId) -> list[JobResult]:
+    """Get results of a job: those of its first tasks without dependents."""
+    async with tenant_connection(context) as connection:
+        await get_own_job(context, connection, job_id)
+        result_rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
+        rows = await redact_tasks(connection, await dataset_reader(context, connection), result_rows)
+    endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
     return [
-        shapes.Result(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), target))
+        JobResult(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), endpoint))
         for row in rows
     ]
 
 
 @routes.get("/v1/jobs/{job_id}/events", Permission.READER)
-async def events(call: Caller, job_id: shapes.PathId) -> list[shapes.Event]:
-    """Show what happened to a job: its beginning, attempts that did not succeed (the last thousand), its end."""
-    async with reading(call) as connection:
-        who = await reader(call, connection)
-        (row,) = await jobs_as_seen(connection, who, [await own_job(call, connection, job_id)])
-        attempts = await attempts_as_seen(connection, who, await reads.job_attempts(connection, job_id))
-    found = [
-        shapes.Event(at=row[column], kind=kind, detail=row["error"] if kind == "ended" else None)
-        for column, kind in (
+async def get_job_events(context: Context, job_id: PathId) -> list[JobEvent]:
+    """List events of a job: start, unsuccessful attempts (the last thousand), end."""
+    async with tenant_connection(context) as connection:
+        reader = await dataset_reader(context, connection)
+        (row,) = await redact_jobs(connection, reader, [await get_own_job(context, connection, job_id)])
+        attempts = await redact_attempts(connection, reader, await queries.list_job_attempts(connection, job_id))
+    job_events = [
+        JobEvent(at=row[column], kind=event_name, detail=row["error"] if event_name == "ended" else None)
+        for column, event_name in (
             ("created_at", "created"),
             ("started_at", "started"),
             ("cancel_requested_at", "cancel_requested"),
@@ -140,69 +149,51 @@ async def events(call: Caller, job_id: shapes.PathId) -> list[shapes.Event]:
         )
         if row[column] is not None
     ]
-    found += [
-        shapes.Event(
-            at=each["ended_at"],
-            kind=f"attempt_{each['outcome'].lower()}",
-            task_id=str(each["task_id"]),
-            attempt=each["attempt"],
-            detail=each["error"],
+    job_events += [
+        JobEvent(
+            at=attempt["ended_at"],
+            kind=f"attempt_{attempt['outcome'].lower()}",
+            task_id=str(attempt["task_id"]),
+            attempt=attempt["attempt"],
+            detail=attempt["error"],
         )
-        for each in attempts
+        for attempt in attempts
     ]
-    return sorted(found, key=lambda event: event.at)
+    return sorted(job_events, key=lambda event: event.at)
 
 
 @routes.post("/v1/jobs/{job_id}/cancel", Permission.WRITER)
-async def cancel(call: Caller, job_id: shapes.PathId) -> shapes.Cancelled:
-    """Cancel a job: waiting tasks end at once, running ones are told to stop."""
-    async with changing(call) as connection:
-        await own_job(call, connection, job_id)
-        outcome = await control.cancel_job(connection, job_id)
-        await note(call, connection, "job.cancel", job_id)
-    return shapes.Cancelled(outcome=outcome)
+async def cancel_job(context: Context, job_id: PathId) -> CancelResponse:
+    """Cancel a job: waiting tasks end at once, running ones are requested to stop."""
+    return await context.perform(operations.cancel_job, job_id)
 
 
 @routes.post("/v1/jobs/{job_id}/retry", Permission.WRITER)
-async def retry(
-    call: Caller, job_id: shapes.PathId, cancelled: Annotated[bool, Query(description="Cancelled tasks too")] = False
-) -> shapes.Changed:
-    """Start over what failed in a job, and what was cancelled because of it."""
-    async with changing(call) as connection:
-        await own_job(call, connection, job_id)
-        back = await control.retry_failed_tasks(connection, job_id, cancelled=cancelled)
-        await note(call, connection, "job.retry", job_id, {"tasks": len(back)})
-    return changed(back)
+async def retry_job(
+    context: Context, job_id: PathId, cancelled: Annotated[bool, Query(description="Cancelled tasks too")] = False
+) -> ChangedIdsResponse:
+    """Retry the failed tasks of a job and their cancelled dependents."""
+    return await context.perform(operations.retry_job, job_id, cancelled=cancelled)
 
 
 @routes.post("/v1/jobs/{job_id}/release", Permission.WRITER)
-async def release(call: Caller, job_id: shapes.PathId) -> shapes.Released:
-    """Let go of the results of a job that is over: their tables are dropped unless somebody else needs them."""
-    async with changing(call) as connection:
-        await own_job(call, connection, job_id)
-        tables = await release_jobs(connection, [job_id])
-        await note(call, connection, "job.release", job_id, {"tables": tables})
-    return shapes.Released(tables=tables)
+async def release_job(context: Context, job_id: PathId) -> ReleasedTablesResponse:
+    """Release the results of an ended job: their tables are dropped unless something else refers to them."""
+    return await context.perform(operations.release_job, job_id)
 
 
 @routes.post("/v1/jobs/{job_id}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def pause(call: Caller, job_id: shapes.PathId) -> None:
-    """Let nothing more of a job begin."""
-    async with changing(call) as connection:
-        await own_job(call, connection, job_id)
-        await control.pause_job(connection, job_id)
-        await note(call, connection, "job.pause", job_id)
+async def pause_job(context: Context, job_id: PathId) -> None:
+    """Pause a job: none of its tasks starts."""
+    await context.perform(operations.pause_job, job_id)
 
 
 @routes.post("/v1/jobs/{job_id}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def resume(call: Caller, job_id: shapes.PathId) -> None:
-    """Let a paused job go on."""
-    async with changing(call) as connection:
-        await own_job(call, connection, job_id)
-        await control.resume_job(connection, job_id)
-        await note(call, connection, "job.resume", job_id)
+async def resume_job(context: Context, job_id: PathId) -> None:
+    """Resume a paused job."""
+    await context.perform(operations.resume_job, job_id)
 
 
-def job(row: Any) -> shapes.Job:
-    """A job as it leaves."""
-    return shapes.Job(**{name: row[name] for name in _FIELDS if name != "id"}, id=text_id(row["id"]) or "")
+def to_job(row: Any) -> Job:
+    """Convert a row to the response schema."""
+    return Job(**{name: row[name] for name in _JOB_FIELDS if name != "id"}, id=text_id(row["id"]) or "")

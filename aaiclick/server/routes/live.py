@@ -1,4 +1,4 @@
-"""Live changes as server-sent events."""
+"""Route of the change feed, as server-sent events."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Header, Query
 
-from aaiclick.server import shapes
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import own_job, reading
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.api.field_types import MAX_ID
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routes.common import get_own_job, tenant_connection
+from aaiclick.server.routing import Context, Routes
 from aaiclick.server.sse import EventStream
 
 routes = Routes("live")
@@ -19,16 +19,18 @@ routes = Routes("live")
     "/v1/events",
     Permission.READER,
     response_class=EventStream,
-    responses={200: EventStream.documented("`ready`: from here on; `job`: a job as it is now; `reset`: look anew.")},
+    responses={
+        200: EventStream.openapi_response("`ready`: the stream has begun; `job`: a job has changed; `reset`: reload.")
+    },
 )
-async def events(
-    call: Caller,
-    job_id: Annotated[int | None, Query(ge=1, le=shapes.LARGEST_ID, description="Of this job alone")] = None,
+async def stream_job_changes(
+    context: Context,
+    job_id: Annotated[int | None, Query(ge=1, le=MAX_ID, description="Only this job")] = None,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=100)] = None,
 ) -> EventStream:
-    """Follow the jobs of the organisation as they change."""
+    """Stream changes of the organisation's jobs."""
     if job_id is not None:
-        async with reading(call) as connection:
-            await own_job(call, connection, job_id)
-    service = call.service
-    return EventStream(service.live.listen(call.principal.org_id, last_event_id, job_id), service.closing)
+        async with tenant_connection(context) as connection:
+            await get_own_job(context, connection, job_id)
+    app_state = context.app_state
+    return EventStream(app_state.change_feed.subscribe(context.actor.org_id, last_event_id, job_id), app_state.closing)

@@ -1,4 +1,4 @@
-"""Objects: which there are, their columns, their first rows."""
+"""Routes of Objects: list, schema, rows and export."""
 
 from __future__ import annotations
 
@@ -9,45 +9,48 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from starlette.responses import StreamingResponse
 
-from aaiclick.catalog.readable import untold_tables
-from aaiclick.data import inspect
-from aaiclick.server import shapes
-from aaiclick.server.paging import Cursor, Limit, Page, page, read_cursor
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.routing import Call, Caller, Routes
+from aaiclick.api.field_types import Name
+from aaiclick.api.objects import ColumnSchema, ObjectSchema, ObjectSummary, RowsResponse
+from aaiclick.catalog.visibility import hidden_tables
+from aaiclick.data.runtime import inspect
+from aaiclick.operations.actor import Permission
+from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_cursor
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.routing import Context, RequestContext, Routes
 
 routes = Routes("objects")
 
-TableId = Annotated[shapes.Name, Path(description="`t` and a snowflake, or `named_` and a name")]
+TableId = Annotated[Name, Path(description="`t` and a snowflake, or `named_` and a name")]
 
 Format = Literal["arrow", "avro", "csv", "json", "jsonl", "orc", "parquet", "tsv"]
-FILE = "application/octet-stream"
+FILE_MEDIA_TYPE = "application/octet-stream"
 
 
 @routes.get("/v1/objects", Permission.READER)
-async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page[shapes.ObjectHead]:
+async def list_objects(context: Context, cursor: Cursor = None, limit: Limit = 100) -> Page[ObjectSummary]:
     """List the Objects of the organisation."""
-    target = await call.service.clickhouse(call.principal.org_id)
+    endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
     after = str(read_cursor(cursor) or "")
-    found = await inspect.list_objects(target, after=after, limit=limit + 1)
-    listed = page(found, limit, _head, lambda seen: seen.table)
-    hidden = await _hidden(call, [each.table_id for each in listed.items])
-    return listed.model_copy(update={"items": [each for each in listed.items if each.table_id not in hidden]})
+    summaries = await inspect.list_objects(endpoint, after=after, limit=limit + 1)
+    objects_page = make_page(summaries, limit, _to_object_summary, lambda summary: summary.table)
+    hidden = await _hidden_tables(context, [item.table_id for item in objects_page.items])
+    return objects_page.model_copy(
+        update={"items": [item for item in objects_page.items if item.table_id not in hidden]}
+    )
 
 
 @routes.get("/v1/objects/{table_id:path}/rows", Permission.READER)
-async def preview(
-    call: Caller,
+async def preview_object(
+    context: Context,
     table_id: TableId,
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-) -> shapes.Preview:
-    """Show rows of an Object in their order."""
-    await _must_see(call, table_id)
-    target = await call.service.clickhouse(call.principal.org_id)
-    return shapes.Preview(rows=await inspect.preview_object(target, table_id, offset=offset, limit=limit))
+) -> RowsResponse:
+    """Get rows of an Object in their order."""
+    await _require_visible(context, table_id)
+    endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
+    return RowsResponse(rows=await inspect.preview_object(endpoint, table_id, offset=offset, limit=limit))
 
 
 @routes.get(
@@ -56,57 +59,55 @@ async def preview(
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "A file; one that breaks off is not whole",
-            "content": {FILE: {"schema": {"type": "string", "format": "binary"}}},
+            "description": "A file; one that ends early is incomplete",
+            "content": {FILE_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         }
     },
 )
-async def export(
-    call: Caller,
+async def export_object(
+    context: Context,
     table_id: TableId,
-    chosen: Annotated[Format, Query(alias="format")] = "jsonl",
+    file_format: Annotated[Format, Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
     """Stream all rows of an Object in their order as a file."""
-    await _must_see(call, table_id)
-    target = await call.service.clickhouse(call.principal.org_id)
-    pieces = inspect.export_object(target, table_id, chosen)
-    first = await anext(pieces, b"")  # what cannot be begun is answered like any other error
-    return StreamingResponse(_from(first, pieces), media_type=FILE)
+    await _require_visible(context, table_id)
+    endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
+    chunks = inspect.export_object(endpoint, table_id, file_format)
+    first = await anext(chunks, b"")  # an error at the start becomes a problem response
+    return StreamingResponse(_prepend_chunk(first, chunks), media_type=FILE_MEDIA_TYPE)
 
 
-async def _from(first: bytes, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with aclosing(pieces):
+async def _prepend_chunk(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
         yield first
-        async for piece in pieces:
-            yield piece
+        async for chunk in chunks:
+            yield chunk
 
 
 @routes.get("/v1/objects/{table_id:path}", Permission.READER)
-async def show(call: Caller, table_id: TableId) -> shapes.ObjectSchema:
-    """Show an Object with its columns."""
-    await _must_see(call, table_id)
-    target = await call.service.clickhouse(call.principal.org_id)
-    described = await inspect.describe_object(target, table_id)
-    columns = [shapes.ColumnOut(name=name, type=kind) for name, kind in described.columns]
-    return shapes.ObjectSchema(**_head(described.seen).model_dump(), shape=described.shape, columns=columns)
+async def get_object(context: Context, table_id: TableId) -> ObjectSchema:
+    """Get an Object with its columns."""
+    await _require_visible(context, table_id)
+    endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
+    description = await inspect.describe_object(endpoint, table_id)
+    columns = [ColumnSchema(name=name, type=column_type) for name, column_type in description.columns]
+    return ObjectSchema(**_to_object_summary(description.info).model_dump(), shape=description.shape, columns=columns)
 
 
-async def _hidden(call: Call, names: list[str]) -> set[str]:
-    """Those of the tables that the caller may not see: tasks of DAGs made them of datasets that it may not read."""
-    async with reading(call) as connection:
-        who = await reader(call, connection)
-    if who.roles is None:
+async def _hidden_tables(context: RequestContext, names: list[str]) -> set[str]:
+    """Tables that the caller may not see: tasks of DAGs wrote them from datasets that it may not read."""
+    async with tenant_connection(context) as connection:
+        reader = await dataset_reader(context, connection)
+    if reader.roles is None:
         return set()
-    async with call.service.owner() as owner:  # who holds which table is not in the API's sight
-        return await untold_tables(owner, who, names)
+    async with context.app_state.owner_connection() as owner:  # row-level security hides table references
+        return await hidden_tables(owner, reader, names)
 
 
-async def _must_see(call: Call, table_id: str) -> None:
-    if await _hidden(call, [table_id]):
-        raise inspect.missing(table_id)
+async def _require_visible(context: RequestContext, table_id: str) -> None:
+    if await _hidden_tables(context, [table_id]):
+        raise inspect.object_not_found(table_id)
 
 
-def _head(seen: inspect.Seen) -> shapes.ObjectHead:
-    return shapes.ObjectHead(
-        table_id=seen.table, name=seen.name, rows=seen.rows, bytes=seen.bytes, changed_at=seen.changed
-    )
+def _to_object_summary(info: inspect.ObjectInfo) -> ObjectSummary:
+    return ObjectSummary(table_id=info.table, name=info.name, rows=info.rows, bytes=info.bytes, changed_at=info.changed)

@@ -1,4 +1,4 @@
-"""The outbox: events that wait for the router or could not be routed."""
+"""Routes of the outbox: events that are pending or could not be routed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Query
 
-from aaiclick.server import shapes
-from aaiclick.server.paging import Cursor, Limit, Page, id_cursor, page
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changed, changing, note, reading, text_id
-from aaiclick.server.routing import Caller, Routes
-from aaiclick.store import outbox
+from aaiclick.api.dead_letters import OutboxEvent, OutboxRetryRequest, OutboxState
+from aaiclick.api.field_types import ChangedIdsResponse
+from aaiclick.operations.actor import Permission
+from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
+from aaiclick.server.routing import Context, Routes
+from aaiclick.store.catalog import outbox
 
 if TYPE_CHECKING:
     import asyncpg
@@ -20,35 +21,35 @@ routes = Routes("outbox")
 
 
 @routes.get("/v1/outbox", Permission.ADMIN)
-async def index(
-    call: Caller,
-    status: Annotated[shapes.OutboxState | None, Query()] = None,
+async def list_outbox_events(
+    context: Context,
+    status: Annotated[OutboxState | None, Query()] = None,
     cursor: Cursor = None,
     limit: Limit = 100,
-) -> Page[shapes.OutboxEvent]:
-    """List events that are not routed, newest first: Pending ones wait, Failed ones could not be routed."""
-    async with reading(call) as connection:
+) -> Page[OutboxEvent]:
+    """List Pending and Failed outbox events, newest first."""
+    async with tenant_connection(context) as connection:
         rows = await outbox.list_events(
             connection,
-            org_id=call.principal.org_id,
+            org_id=context.actor.org_id,
             status=status,
-            before=id_cursor(cursor, outbox.LAST_ID),
+            before=read_id_cursor(cursor, outbox.LAST_ID),
             limit=limit + 1,
         )
-    return page(rows, limit, _event, lambda row: row["id"])
+    return make_page(rows, limit, _to_outbox_event, lambda row: row["id"])
 
 
 @routes.post("/v1/outbox/retry", Permission.ADMIN)
-async def retry(call: Caller, body: shapes.OutboxRetry) -> shapes.Changed:
-    """Route failed events again (at most ten thousand at a time); their jobs go on."""
+async def retry_outbox_events(context: Context, body: OutboxRetryRequest) -> ChangedIdsResponse:
+    """Retry failed events (at most ten thousand at a time); their jobs continue."""
     ids = None if body.ids is None else [int(event_id) for event_id in body.ids if int(event_id) < 2**63]
-    async with changing(call) as connection:
-        done = await outbox.retry_events(connection, ids, org_id=call.principal.org_id)
+    async with tenant_transaction(context) as connection:
+        retried = await outbox.retry_events(connection, ids, org_id=context.actor.org_id)
         named = None if ids is None else [str(event_id) for event_id in ids[:100]]
-        await note(call, connection, "events.retry", "events", {"named": named, "events": len(done)})
-    return changed(done)
+        await write_audit(context, connection, "events.retry", "events", {"named": named, "events": len(retried)})
+    return changed_ids(retried)
 
 
-def _event(row: asyncpg.Record) -> shapes.OutboxEvent:
-    plain = {name: row[name] for name in shapes.OutboxEvent.model_fields if name not in ("id", "job_id")}
-    return shapes.OutboxEvent(**plain, id=str(row["id"]), job_id=text_id(row["job_id"]))
+def _to_outbox_event(row: asyncpg.Record) -> OutboxEvent:
+    fields = {name: row[name] for name in OutboxEvent.model_fields if name not in ("id", "job_id")}
+    return OutboxEvent(**fields, id=str(row["id"]), job_id=text_id(row["job_id"]))

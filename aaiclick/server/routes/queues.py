@@ -1,38 +1,35 @@
-"""Queues: what waits in them, their limits, pause and resume."""
+"""Routes of queues: depths, limits, pause and resume."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Path
 
-from aaiclick.server import shapes
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changing, note, reading
-from aaiclick.server.routing import Call, Caller, Routes
-from aaiclick.store import control, reads
-from aaiclick.store.orgs import Limits
+from aaiclick.api.field_types import Name
+from aaiclick.api.workers import LimitsRequest, Queue
+from aaiclick.operations import queues as operations
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.routing import Context, RequestContext, Routes
+from aaiclick.store.engine import queries
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine import Connection
-
 routes = Routes("queues")
 
-QueueName = Annotated[shapes.Name, Path(description="Name of a queue")]
+QueueName = Annotated[Name, Path(description="Name of a queue")]
 
 
 @routes.get("/v1/queues", Permission.READER)
-async def index(call: Caller) -> list[shapes.Queue]:
-    """List queues with what waits in them and why."""
-    rows = await call.service.depths.get(call.principal.org_id, lambda: _count(call))
+async def list_queues(context: Context) -> list[Queue]:
+    """List queues with the number of tasks in each state."""
+    rows = await context.app_state.queue_depths.get(context.actor.org_id, lambda: _load_depths(context))
     return [
-        shapes.Queue(
-            **{name: row[name] for name in shapes.Queue.model_fields if name not in ("name", "weight")},
+        Queue(
+            **{name: row[name] for name in Queue.model_fields if name not in ("name", "weight")},
             name=row["queue"],
             weight=row["weight"] or 1,
         )
@@ -41,37 +38,26 @@ async def index(call: Caller) -> list[shapes.Queue]:
 
 
 @routes.put("/v1/queues/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def limit(call: Caller, name: QueueName, body: shapes.LimitsIn) -> None:
-    """Give a queue its share and its limits; what is left out is lifted."""
-    async with _changing(call) as connection:
-        await control.set_queue(connection, name, Limits(**body.model_dump()), call.principal.org_id)
-        await note(call, connection, "queue.limit", name, body.model_dump(exclude_none=True))
+async def set_queue_limits(context: Context, name: QueueName, body: LimitsRequest) -> None:
+    """Set the weight and limits of a queue; an omitted limit is removed."""
+    await context.perform(operations.set_queue_limits, name, body)
+    context.app_state.queue_depths.invalidate(context.actor.org_id)
 
 
 @routes.post("/v1/queues/{name:path}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def pause(call: Caller, name: QueueName) -> None:
-    """Let nothing more of a queue begin."""
-    async with _changing(call) as connection:
-        await control.pause_queue(connection, name, call.principal.org_id)
-        await note(call, connection, "queue.pause", name)
+async def pause_queue(context: Context, name: QueueName) -> None:
+    """Pause a queue: no task of it starts."""
+    await context.perform(operations.pause_queue, name)
+    context.app_state.queue_depths.invalidate(context.actor.org_id)
 
 
 @routes.post("/v1/queues/{name:path}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def resume(call: Caller, name: QueueName) -> None:
-    """Let a paused queue go on."""
-    async with _changing(call) as connection:
-        await control.resume_queue(connection, name, call.principal.org_id)
-        await note(call, connection, "queue.resume", name)
+async def resume_queue(context: Context, name: QueueName) -> None:
+    """Resume a paused queue."""
+    await context.perform(operations.resume_queue, name)
+    context.app_state.queue_depths.invalidate(context.actor.org_id)
 
 
-async def _count(call: Call) -> list[asyncpg.Record]:
-    async with reading(call) as connection:
-        return await reads.queue_depths(connection, call.principal.org_id)
-
-
-@asynccontextmanager
-async def _changing(call: Call) -> AsyncGenerator[Connection]:
-    """What is changed here is seen by who asks next."""
-    async with changing(call) as connection:
-        yield connection
-    call.service.depths.forget(call.principal.org_id)
+async def _load_depths(context: RequestContext) -> list[asyncpg.Record]:
+    async with tenant_connection(context) as connection:
+        return await queries.load_queue_depths(connection, context.actor.org_id)

@@ -1,4 +1,4 @@
-"""Roles that the organisation defines for its datasets, and who has them."""
+"""Routes of dataset roles and their members."""
 
 from __future__ import annotations
 
@@ -6,72 +6,74 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
-from aaiclick.server import shapes
-from aaiclick.server.paging import Cursor, Limit, Page, page, uuid_cursor
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import changing, note, reading
-from aaiclick.server.routing import Caller, Routes
-from aaiclick.store import users
+from aaiclick.api.orgs import CreateRoleRequest, Membership, RoleResponse
+from aaiclick.operations.actor import Permission
+from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_uuid_cursor
+from aaiclick.server.routes.common import tenant_connection, tenant_transaction, write_audit
+from aaiclick.server.routing import Context, Routes
+from aaiclick.store.tenancy import users
 
 routes = Routes("roles")
 
 
 @routes.get("/v1/roles", Permission.READER)
-async def index(call: Caller, cursor: Cursor = None, limit: Limit = 100) -> Page[shapes.RoleOut]:
+async def list_roles(context: Context, cursor: Cursor = None, limit: Limit = 100) -> Page[RoleResponse]:
     """List roles."""
-    async with reading(call) as connection:
-        rows = await users.list_roles(connection, call.principal.org_id, after=uuid_cursor(cursor), limit=limit + 1)
-    return page(rows, limit, _role, lambda row: row["id"])
+    async with tenant_connection(context) as connection:
+        rows = await users.list_roles(connection, context.actor.org_id, after=read_uuid_cursor(cursor), limit=limit + 1)
+    return make_page(rows, limit, _to_role, lambda row: row["id"])
 
 
 @routes.post("/v1/roles", Permission.ADMIN, status_code=HTTPStatus.CREATED)
-async def create(call: Caller, body: shapes.NewRole) -> shapes.RoleOut:
-    """Make a role."""
-    async with changing(call) as connection:
-        row = await users.create_role(connection, call.principal.org_id, slug=body.slug, name=body.name)
-        await note(call, connection, "role.create", row["id"], {"slug": body.slug})
-    return _role(row)
+async def create_role(context: Context, body: CreateRoleRequest) -> RoleResponse:
+    """Create a role."""
+    async with tenant_transaction(context) as connection:
+        row = await users.create_role(connection, context.actor.org_id, slug=body.slug, name=body.name)
+        await write_audit(context, connection, "role.create", row["id"], {"slug": body.slug})
+    return _to_role(row)
 
 
 @routes.delete("/v1/roles/{role_id}", Permission.ADMIN, status_code=HTTPStatus.NO_CONTENT)
-async def delete(call: Caller, role_id: UUID) -> None:
-    """Remove a role: nobody has it any more."""
-    async with changing(call) as connection:
-        await users.delete_role(connection, call.principal.org_id, role_id)
-        await note(call, connection, "role.delete", role_id)
+async def delete_role(context: Context, role_id: UUID) -> None:
+    """Delete a role and its memberships."""
+    async with tenant_transaction(context) as connection:
+        await users.delete_role(connection, context.actor.org_id, role_id)
+        await write_audit(context, connection, "role.delete", role_id)
 
 
 @routes.get("/v1/roles/{role_id}/members", Permission.ADMIN)
-async def members(call: Caller, role_id: UUID, cursor: Cursor = None, limit: Limit = 100) -> Page[shapes.Membership]:
-    """List who has a role."""
-    async with reading(call) as connection:
-        await users.get_role(connection, call.principal.org_id, role_id)
+async def list_role_members(
+    context: Context, role_id: UUID, cursor: Cursor = None, limit: Limit = 100
+) -> Page[Membership]:
+    """List the members of a role."""
+    async with tenant_connection(context) as connection:
+        await users.get_role(connection, context.actor.org_id, role_id)
         rows = await users.list_members(
-            connection, call.principal.org_id, role_id, after=uuid_cursor(cursor), limit=limit + 1
+            connection, context.actor.org_id, role_id, after=read_uuid_cursor(cursor), limit=limit + 1
         )
-    return page(rows, limit, _membership, lambda row: row["user_id"])
+    return make_page(rows, limit, _to_membership, lambda row: row["user_id"])
 
 
 @routes.put("/v1/roles/{role_id}/members/{user_id}", Permission.ADMIN)
-async def add(call: Caller, role_id: UUID, user_id: UUID) -> shapes.Membership:
-    """Give a user a role."""
-    async with changing(call) as connection:
-        row = await users.add_member(connection, call.principal.org_id, role_id, user_id)
-        await note(call, connection, "role.add", role_id, {"user": str(user_id)})
-    return _membership(row)
+async def add_role_member(context: Context, role_id: UUID, user_id: UUID) -> Membership:
+    """Add a user to a role."""
+    async with tenant_transaction(context) as connection:
+        row = await users.add_member(connection, context.actor.org_id, role_id, user_id)
+        await write_audit(context, connection, "role.add", role_id, {"user": str(user_id)})
+    return _to_membership(row)
 
 
 @routes.delete("/v1/roles/{role_id}/members/{user_id}", Permission.ADMIN, status_code=HTTPStatus.NO_CONTENT)
-async def remove(call: Caller, role_id: UUID, user_id: UUID) -> None:
-    """Take a role from a user."""
-    async with changing(call) as connection:
-        await users.remove_member(connection, call.principal.org_id, role_id, user_id)
-        await note(call, connection, "role.remove", role_id, {"user": str(user_id)})
+async def remove_role_member(context: Context, role_id: UUID, user_id: UUID) -> None:
+    """Remove a user from a role."""
+    async with tenant_transaction(context) as connection:
+        await users.remove_member(connection, context.actor.org_id, role_id, user_id)
+        await write_audit(context, connection, "role.remove", role_id, {"user": str(user_id)})
 
 
-def _role(row: Any) -> shapes.RoleOut:
-    return shapes.RoleOut(**{name: row[name] for name in shapes.RoleOut.model_fields})
+def _to_role(row: Any) -> RoleResponse:
+    return RoleResponse(**{name: row[name] for name in RoleResponse.model_fields})
 
 
-def _membership(row: Any) -> shapes.Membership:
-    return shapes.Membership(**{name: row[name] for name in shapes.Membership.model_fields})
+def _to_membership(row: Any) -> Membership:
+    return Membership(**{name: row[name] for name in Membership.model_fields})

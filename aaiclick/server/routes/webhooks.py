@@ -1,4 +1,4 @@
-"""Webhooks: a signed request starts a source of a DAG. The signature is the credential."""
+"""Route of webhooks: a request signed by HMAC starts a source of a DAG."""
 
 from __future__ import annotations
 
@@ -7,29 +7,25 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Path, Request, Response
-from pydantic import BaseModel, Field
 
+from aaiclick.api.dags import WebhookResponse
 from aaiclick.catalog import webhooks
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routing import Caller, Routes
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routing import Context, Routes
 
 routes = Routes("webhooks")
 
-Name = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-
-
-class Started(BaseModel):
-    """The run that a request has started."""
-
-    job_id: Annotated[str, Field(description="The job; the same for a request that comes twice.")]
+ResourceName = Annotated[str, Path(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
 @routes.post(
     "/v1/webhooks/{org_id}/{dag}/{job}", Permission.PUBLIC, status_code=HTTPStatus.ACCEPTED,
-    responses={200: {"description": "It was started before", "model": Started}},
+    responses={200: {"description": "The delivery was received before", "model": WebhookResponse}},
 )  # fmt: skip
-async def receive(call: Caller, request: Request, response: Response, org_id: UUID, dag: Name, job: Name) -> Started:
-    """Start a source by a signed request.
+async def receive_webhook(
+    context: Context, request: Request, response: Response, org_id: UUID, dag: ResourceName, job: ResourceName
+) -> WebhookResponse:
+    """Start a source of a DAG by a signed request.
 
     The body is JSON or empty, and becomes the payload of the event. `Aaiclick-Signature: t=TIMESTAMP,v1=HEX` signs
     `TIMESTAMP.BODY` by HMAC-SHA256. With `Aaiclick-Delivery: ID`, which may be repeated under a new timestamp, it signs
@@ -37,10 +33,10 @@ async def receive(call: Caller, request: Request, response: Response, org_id: UU
     """
     body = await request.body()
     header = request.headers.get(webhooks.HEADER, "")
-    async with call.service.tenant(org_id) as connection:
-        job_id, new = await webhooks.receive(
+    async with context.app_state.tenant_connection(org_id) as connection:
+        job_id, is_new = await webhooks.receive_webhook(
             connection, org_id, dag, job, body, header, request.headers.get(webhooks.DELIVERY_HEADER)
         )
-    if not new:
+    if not is_new:
         response.status_code = HTTPStatus.OK
-    return Started(job_id=str(job_id))
+    return WebhookResponse(job_id=str(job_id))

@@ -1,4 +1,4 @@
-"""How pages are declared, and what each request for one passes: its permission, and for forms where they come from."""
+"""Registration of pages, and the permission and CSRF checks before their handlers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import Request
@@ -14,59 +13,59 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from aaiclick.errors import ForbiddenError, NotFoundError
+from aaiclick.operations.actor import Actor, Permission
 from aaiclick.server.analysis_pool import current_client
-from aaiclick.server.permissions import Permission, Principal
+from aaiclick.server.app_state import AppState
 from aaiclick.server.problems import MalformedError
-from aaiclick.server.routing import Call
-from aaiclick.server.service import Service
-from aaiclick.server.ui import said, sessions
-from aaiclick.server.ui.house import House
-from aaiclick.server.ui.kept import seconds_to_news
-from aaiclick.server.ui.rendering import render
-from aaiclick.server.ui.said import Said
+from aaiclick.server.routing import RequestContext
+from aaiclick.server.ui import flash, sessions
+from aaiclick.server.ui.flash import FlashMessage
+from aaiclick.server.ui.page_cache import stale_seconds
+from aaiclick.server.ui.state import UiState
+from aaiclick.server.ui.templating import render_template
 
-MOST_FIELDS = 2_000
+MAX_FORM_FIELDS = 2_000
 THEMES = ("auto", "light", "dark")
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
 
-class NoSuchPageError(NotFoundError):
-    """What a page is about is not there, and its remedy is for whoever looks at pages.
+class PageNotFoundError(NotFoundError):
+    """The subject of a page does not exist; the remedy is written for users of the web UI.
 
-    The remedy of any other NotFoundError is for programs or the command line: pages say where to look instead.
+    The remedies of other NotFoundErrors are for API and CLI users, so the error page replaces them.
     """
 
 
 @dataclass
-class Visit:
-    """One request for a page: who asks, what was sent, and how to answer."""
+class PageRequest:
+    """One request for a page: the caller, query parameters, form fields, and methods to build the response."""
 
     request: Request
-    house: House
-    principal: Principal | None
-    token: str
+    ui_state: UiState
+    actor: Actor | None
+    session_token: str
     form: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @property
-    def service(self) -> Service:
-        return self.house.service
+    def app_state(self) -> AppState:
+        return self.ui_state.app_state
 
     @property
-    def call(self) -> Call:
-        """The same request as the functions of the API take it."""
-        return Call(self.service, self.who, self.request.state.request_id)
+    def call(self) -> RequestContext:
+        """The request as the API's handlers take it."""
+        return RequestContext(self.app_state, self.caller, self.request.state.request_id)
 
     @property
-    def who(self) -> Principal:
-        assert self.principal is not None  # noqa: S101  (the guard let it through)
-        return self.principal
+    def caller(self) -> Actor:
+        assert self.actor is not None  # noqa: S101  (checked before the handler runs)
+        return self.actor
 
-    def may(self, permission: str) -> bool:
-        return self.principal is not None and Permission(permission) in self.principal.permissions
+    def has_permission(self, permission: str) -> bool:
+        return self.actor is not None and Permission(permission) in self.actor.permissions
 
     @property
     def theme(self) -> str:
@@ -75,73 +74,75 @@ class Visit:
 
     @property
     def is_refresh(self) -> bool:
-        """Whether a script asks, to bring the page that it is on up to date."""
+        """Whether the live-update script sent this request."""
         return "x-refresh" in self.request.headers
 
     @property
-    def here(self) -> str:
-        """The address of this page, without the host."""
+    def current_url(self) -> str:
+        """Path and query of this page."""
         url = self.request.url
         return url.path + (f"?{url.query}" if url.query else "")
 
-    def query(self, name: str, otherwise: str = "") -> str:
-        return self.request.query_params.get(name, otherwise)[:500]
+    def query_param(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)[:500]
 
-    def sent(self, name: str, otherwise: str = "") -> str:
-        """A field of the form."""
-        return self.form.get(name, [otherwise])[0]
+    def form_field(self, name: str, default: str = "") -> str:
+        """Return the first value of a form field."""
+        return self.form.get(name, [default])[0]
 
     @property
     def offset(self) -> int:
-        """How many rows of a list come before this page of it."""
-        text = self.query("offset")
+        """Number of rows to skip in a list."""
+        text = self.query_param("offset")
         return min(int(text), 2**53) if text.isdecimal() else 0
 
     def with_query(self, **changes: str | None) -> str:
-        """The address of this page with other parameters; None takes one away."""
-        kept = {name: value for name, value in self.request.query_params.items() if name not in changes}
-        kept |= {name: value for name, value in changes.items() if value}
-        return self.request.url.path + (f"?{urlencode(kept)}" if kept else "")
+        """Return this page's URL with changed query parameters; None removes one."""
+        params = {name: value for name, value in self.request.query_params.items() if name not in changes}
+        params |= {name: value for name, value in changes.items() if value}
+        return self.request.url.path + (f"?{urlencode(params)}" if params else "")
 
-    def page(self, template: str, code: int = HTTPStatus.OK, /, **values: Any) -> Response:
-        message = None if self.is_refresh else said.read(self.request.cookies.get(said.COOKIE))
-        text = render(
+    def render(self, template: str, code: int = HTTPStatus.OK, /, **values: object) -> Response:
+        flash_message = None if self.is_refresh else flash.read_cookie(self.request.cookies.get(flash.COOKIE))
+        text = render_template(
             template,
-            visit=self,
-            csrf=sessions.csrf_of(self.token),
-            said=message,
-            here=self.here,
-            pace=self.house.pace.seconds,
-            again=seconds_to_news(),
+            page=self,
+            csrf=sessions.derive_csrf_token(self.session_token),
+            flash=flash_message,
+            current_url=self.current_url,
+            refresh_interval=self.ui_state.refresh_interval.seconds,
+            stale_seconds=stale_seconds(),
             **values,
         )
         response = Response(text, code, media_type="text/html")
-        if message is not None:
-            response.delete_cookie(said.COOKIE)
+        if flash_message is not None:
+            response.delete_cookie(flash.COOKIE)
         return response
 
-    def back(self, words: str, *, bad: bool = False, undo: str | None = None, **fields: str) -> Response:
-        """After a form: to where it was sent from, with what is to be said."""
-        return self.go(self.sent("back", "/"), words, bad=bad, undo=undo, **fields)
+    def redirect_back(self, text: str, *, is_error: bool = False, undo: str | None = None, **fields: str) -> Response:
+        """Redirect to the page that sent the form, with a flash message."""
+        return self.redirect(self.form_field("back", "/"), text, is_error=is_error, undo=undo, **fields)
 
-    def go(self, place: str, words: str = "", *, bad: bool = False, undo: str | None = None, **fields: str) -> Response:
-        response = RedirectResponse(local(place), HTTPStatus.SEE_OTHER)
-        if words:
-            Said(words, "bad" if bad else "good", undo, fields).write(response)
+    def redirect(
+        self, url: str, text: str = "", *, is_error: bool = False, undo: str | None = None, **fields: str
+    ) -> Response:
+        response = RedirectResponse(local_url(url), HTTPStatus.SEE_OTHER)
+        if text:
+            FlashMessage(text, "bad" if is_error else "good", undo, fields).set_cookie(response)
         return response
 
 
-def local(place: str) -> str:
-    """An address of ours, whatever was asked for: no other site, and nothing that a browser reads as one."""
-    fine = place.startswith("/") and place[1:2] not in ("/", "\\") and not any(ord(c) < 32 for c in place)
-    return place if fine else "/"
+def local_url(url: str) -> str:
+    """Return the URL if it is a path on this host, else "/" (prevents open redirects)."""
+    is_local = url.startswith("/") and url[1:2] not in ("/", "\\") and not any(ord(c) < 32 for c in url)
+    return url if is_local else "/"
 
 
-Handler = Callable[[Visit], Awaitable[Response]]
+Handler = Callable[[PageRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
-class Declared:
+class PageRoute:
     method: str
     path: str
     permission: Permission
@@ -150,84 +151,86 @@ class Declared:
 
 @dataclass
 class Pages:
-    """The pages of one subject."""
+    """Page routes of one module."""
 
-    declared: list[Declared] = field(default_factory=list[Declared])
+    routes: list[PageRoute] = field(default_factory=list[PageRoute])
 
     def get(self, path: str, permission: Permission) -> Callable[[Handler], Handler]:
-        return self._declare("GET", path, permission)
+        return self._add_route("GET", path, permission)
 
     def post(self, path: str, permission: Permission) -> Callable[[Handler], Handler]:
-        return self._declare("POST", path, permission)
+        return self._add_route("POST", path, permission)
 
-    def _declare(self, method: str, path: str, permission: Permission) -> Callable[[Handler], Handler]:
-        def declare(handler: Handler) -> Handler:
-            self.declared.append(Declared(method, path, permission, handler))
+    def _add_route(self, method: str, path: str, permission: Permission) -> Callable[[Handler], Handler]:
+        def register_handler(handler: Handler) -> Handler:
+            self.routes.append(PageRoute(method, path, permission, handler))
             return handler
 
-        return declare
+        return register_handler
 
 
-def route_of(declared: Declared, house: House) -> Route:
-    """The route that lets a request through to a page if it may."""
+def build_route(page_route: PageRoute, ui_state: UiState) -> Route:
+    """Build the Starlette route of a page, with its checks and response headers."""
 
     async def endpoint(request: Request) -> Response:
-        request.scope["route"] = declared  # the access log has its path
+        request.scope["route"] = page_route  # the access log has its path
         started = time.monotonic()
-        visit = await welcome(request, house)
-        response = await _guarded(declared, visit)
-        if declared.method == "GET" and response.media_type == "text/html":
-            house.pace.took(time.monotonic() - started)
-        return dressed(visit, response)
+        page = await load_request(request, ui_state)
+        response = await _check_and_handle(page_route, page)
+        if page_route.method == "GET" and response.media_type == "text/html":
+            ui_state.refresh_interval.record_page_time(time.monotonic() - started)
+        return with_security_headers(page, response)
 
-    return Route(declared.path, endpoint, methods=[declared.method])
-
-
-async def welcome(request: Request, house: House) -> Visit:
-    principal = await sessions.find_principal(house.service, request)
-    request.state.principal = principal
-    if principal is not None:
-        current_client.set(str(principal.org_id))
-    token = sessions.token_of(request)
-    return Visit(request, house, principal, token or sessions.new_token())
+    return Route(page_route.path, endpoint, methods=[page_route.method])
 
 
-async def _guarded(declared: Declared, visit: Visit) -> Response:
-    if declared.permission is not Permission.PUBLIC and visit.principal is None:
-        back = visit.here if declared.method == "GET" else "/"
+async def load_request(request: Request, ui_state: UiState) -> PageRequest:
+    actor = await sessions.find_actor(ui_state.app_state, request)
+    request.state.actor = actor
+    if actor is not None:
+        current_client.set(str(actor.org_id))
+    token = sessions.read_session_token(request)
+    return PageRequest(request, ui_state, actor, token or sessions.new_token())
+
+
+async def _check_and_handle(page_route: PageRoute, page: PageRequest) -> Response:
+    if page_route.permission is not Permission.PUBLIC and page.actor is None:
+        back = page.current_url if page_route.method == "GET" else "/"
         query = f"?{urlencode({'next': back})}" if back != "/" else ""
         return RedirectResponse(f"/sign-in{query}", HTTPStatus.SEE_OTHER)
-    if declared.method == "POST":
-        visit.form = _parse_form(await visit.request.body())
-        if not sessions.is_ours(visit.request, sessions.token_of(visit.request), visit.sent("csrf")):
-            raise ForbiddenError("This form is not from this session.", remedy="Reload the page and try again.")
-    if declared.permission is not Permission.PUBLIC and not visit.may(declared.permission):
+    if page_route.method == "POST":
+        page.form = _parse_form(await page.request.body())
+        if not sessions.has_valid_csrf_token(
+            page.request, sessions.read_session_token(page.request), page.form_field("csrf")
+        ):
+            raise ForbiddenError("Invalid or expired form.", remedy="Reload the page and try again.")
+    if page_route.permission is not Permission.PUBLIC and not page.has_permission(page_route.permission):
         raise ForbiddenError(
-            f"This needs the permission {declared.permission.value!r}, which you do not have.",
-            remedy="Sign in with a key that has it; an admin of your organisation can make one.",
+            f"Permission {page_route.permission.value!r} is required.",
+            remedy="Sign in with an API key that has it; an admin of your organisation can create one.",
         )
-    response = await declared.handler(visit)
-    if declared.method == "POST":
-        visit.house.kept.clear()
+    response = await page_route.handler(page)
+    if page_route.method == "POST":
+        page.ui_state.cache.clear()
     return response
 
 
 def _parse_form(body: bytes) -> dict[str, list[str]]:
     try:
-        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
     except ValueError:  # not UTF-8, or too many fields
-        raise MalformedError("The form cannot be read.", remedy="Reload the page and try again.") from None
+        raise MalformedError("Malformed form.", remedy="Reload the page and try again.") from None
 
 
-def dressed(visit: Visit, response: Response) -> Response:
-    """With everything that every answer of ours has."""
+def with_security_headers(page: PageRequest, response: Response) -> Response:
+    """Add the security headers, the refresh interval and, for new browsers, the session cookie."""
     headers = response.headers
-    headers["Content-Security-Policy"] = POLICY
+    headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     headers["X-Frame-Options"] = "DENY"
-    headers["Referrer-Policy"] = "same-origin"  # with none, a browser does not say where a form comes from
+    headers["Referrer-Policy"] = "same-origin"  # the CSRF check needs the referrer of forms
     headers["Cross-Origin-Opener-Policy"] = "same-origin"
-    headers["X-Pace"] = f"{visit.house.pace.seconds:.1f}"
-    headers["X-Again"] = f"{seconds_to_news():.1f}"
-    if sessions.token_of(visit.request) is None and "set-cookie" not in headers:
-        sessions.set_token(visit.request, response, visit.token)
+    headers["X-Refresh-Interval"] = f"{page.ui_state.refresh_interval.seconds:.1f}"
+    headers["X-Stale-Seconds"] = f"{stale_seconds():.1f}"
+    if sessions.read_session_token(page.request) is None and "set-cookie" not in headers:
+        sessions.set_session_cookie(page.request, response, page.session_token)
     return response

@@ -1,8 +1,7 @@
-"""Who sits at the browser: a cookie with a random token, whose hash is a row in PostgreSQL.
+"""Browser sessions: a cookie with a random token; PostgreSQL stores the token's hash.
 
-The API key itself never is in a cookie. A session ends by signing out, after LIFETIME_SECONDS, and at once when its key
-is revoked or its user disabled. The token of forms is derived from the cookie, so another site cannot know it; before
-signing in, and where there is no authentication, the cookie is a random value without a row.
+A session ends on sign-out, after LIFETIME_SECONDS, and when its API key is revoked or its user disabled. The CSRF token
+is derived from the cookie; before sign-in, or without authentication, the cookie is a random value without a row.
 """
 
 from __future__ import annotations
@@ -17,69 +16,69 @@ from uuid import UUID
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aaiclick import faults
-from aaiclick.server.identity import refused
-from aaiclick.server.origin import has_foreign_host
-from aaiclick.server.permissions import Permission, Principal
+from aaiclick import failpoints
+from aaiclick.operations.actor import Actor, Permission
+from aaiclick.server.app_state import NO_AUTH_PRINCIPAL, AppState
+from aaiclick.server.authentication import invalid_credential
+from aaiclick.server.csrf import has_foreign_host
 from aaiclick.server.problems import CredentialError
-from aaiclick.server.service import ANYBODY, Service
-from aaiclick.store import ui_sessions
-from aaiclick.store.keys import MARK, verify_key
-from aaiclick.store.users import find_user
+from aaiclick.store.tenancy import browser_sessions
+from aaiclick.store.tenancy.api_keys import KEY_SCHEME, verify_key
+from aaiclick.store.tenancy.users import find_user
 
 if TYPE_CHECKING:
-    from aaiclick.server.ui.house import House
-    from aaiclick.store.engine import Connection
+    from aaiclick.server.ui.state import UiState
+    from aaiclick.store.connections import Connection
 
 COOKIE = "aaiclick_session"
 LIFETIME_SECONDS = 14 * 86_400
-LONGEST = 100
+MAX_TOKEN_LENGTH = 100
 
 
-async def find_principal(service: Service, request: Request) -> Principal | None:
-    """Who sits there; None if nobody signed in."""
-    if not service.auth:
-        await service.authenticate(request)  # refuses a foreign host
-        return ANYBODY
-    token = token_of(request)
+async def find_actor(app_state: AppState, request: Request) -> Actor | None:
+    """Return the actor of the browser's session; None if there is no session."""
+    if not app_state.auth:
+        await app_state.authenticate(request)  # refuses a foreign host
+        return NO_AUTH_PRINCIPAL
+    token = read_session_token(request)
     if token is None:
         return None
-    async with service.owner() as connection:
-        row = await ui_sessions.find_session(connection, hash_of(token))
+    async with app_state.owner_connection() as connection:
+        row = await browser_sessions.find_session(connection, hash_token(token))
     if row is None:
         return None
     if row["prefix"] is not None:
-        return Principal(row["org_id"], f"key {MARK}_{row['prefix']}", frozenset(row["scopes"]))
-    return Principal(row["org_id"], f"user {row['user_id']}", frozenset({row["role"]}))
+        return Actor(row["org_id"], f"key {KEY_SCHEME}_{row['prefix']}", frozenset(row["scopes"]))
+    return Actor(row["org_id"], f"user {row['user_id']}", frozenset({row["role"]}))
 
 
-async def sign_in(house: House, credential: str, request_id: str | None) -> str:
-    """A new session for a key or a token of the identity provider; raises CredentialError."""
-    by = "key" if credential.startswith(f"{MARK}_") else "token"
-    async with house.service.owner() as connection:
+async def sign_in(ui_state: UiState, credential: str, request_id: str | None) -> str:
+    """Create a session for an API key or an identity provider's token and return its token; raises CredentialError."""
+    method = "key" if credential.startswith(f"{KEY_SCHEME}_") else "token"
+    async with ui_state.app_state.owner_connection() as connection:
         try:
-            key_id, principal = await _holder(house.service, connection, credential)
+            key_id, actor = await _verify_credential(ui_state.app_state, connection, credential)
         except CredentialError:
-            await house.guestbook.enter(connection, "sign_in.refused", by, request_id)
+            await ui_state.sign_in_audit.write_entry(connection, "sign_in.refused", method, request_id)
             raise
-        guest = Guest(principal.actor, principal.org_id, key_id, None if key_id else _user_of(principal))
-        return await _open(house, connection, guest, by, request_id)
+        owner = SessionOwner(actor.name, actor.org_id, key_id, None if key_id else _parse_user_id(actor))
+        return await _create_session(ui_state, connection, owner, method, request_id)
 
 
-async def sign_in_subject(house: House, subject: str, request_id: str | None) -> str | None:
-    """A new session for whom the identity provider signed in; None if that is nobody of ours."""
-    async with house.service.owner() as connection:
+async def sign_in_subject(ui_state: UiState, subject: str, request_id: str | None) -> str | None:
+    """Create a session for a subject of the identity provider; None if no user has this subject."""
+    async with ui_state.app_state.owner_connection() as connection:
         user = await find_user(connection, subject)
         if user is None:
-            await house.guestbook.enter(connection, "sign_in.refused", "provider", request_id)
+            await ui_state.sign_in_audit.write_entry(connection, "sign_in.refused", "provider", request_id)
             return None
-        guest = Guest(f"user {user['id']}", user["org_id"], None, user["id"])
-        return await _open(house, connection, guest, "provider", request_id)
+        owner = SessionOwner(f"user {user['id']}", user["org_id"], None, user["id"])
+        return await _create_session(ui_state, connection, owner, "provider", request_id)
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
-    """Who signs in: by a key, or as a user."""
+class SessionOwner:
+    """API key or user that a session belongs to."""
 
     actor: str
     org_id: UUID
@@ -87,63 +86,67 @@ class Guest:
     user_id: UUID | None
 
 
-async def _open(house: House, connection: Connection, guest: Guest, by: str, request_id: str | None) -> str:
-    """A session and its record."""
+async def _create_session(
+    ui_state: UiState, connection: Connection, owner: SessionOwner, method: str, request_id: str | None
+) -> str:
+    """Store a session and its audit entry in one transaction."""
     token = new_token()
-    async with faults.transaction(connection, "sign_in"):
-        await house.guestbook.enter(connection, "sign_in", by, request_id, actor=guest.actor, org_id=guest.org_id)
-        await ui_sessions.create_session(
-            connection, hash_of(token), key_id=guest.key_id, user_id=guest.user_id, lifetime_seconds=LIFETIME_SECONDS
+    async with failpoints.transaction(connection, "sign_in"):
+        await ui_state.sign_in_audit.write_entry(
+            connection, "sign_in", method, request_id, actor=owner.actor, org_id=owner.org_id
+        )
+        await browser_sessions.create_session(
+            connection, hash_token(token), key_id=owner.key_id, user_id=owner.user_id, lifetime_seconds=LIFETIME_SECONDS
         )
     return token
 
 
-async def _holder(service: Service, connection: Connection, credential: str) -> tuple[UUID | None, Principal]:
-    """The key, if it is one, and who its holder is; raises CredentialError."""
-    if not credential.startswith(f"{MARK}_"):
-        return None, await service.identify(connection, credential)
-    holder = await verify_key(connection, credential)
-    if holder is not None:
-        principal = Principal(holder.org_id, f"key {MARK}_{holder.prefix}", frozenset(holder.scopes))
-        if _reads(principal):
-            return holder.key_id, principal
-    raise refused()
+async def _verify_credential(app_state: AppState, connection: Connection, credential: str) -> tuple[UUID | None, Actor]:
+    """Return the key's id (None for a token) and the actor; raises CredentialError."""
+    if not credential.startswith(f"{KEY_SCHEME}_"):
+        return None, await app_state.identify(connection, credential)
+    api_key = await verify_key(connection, credential)
+    if api_key is not None:
+        actor = Actor(api_key.org_id, f"key {KEY_SCHEME}_{api_key.prefix}", frozenset(api_key.scopes))
+        if _can_read(actor):
+            return api_key.key_id, actor
+    raise invalid_credential()
 
 
-def _user_of(principal: Principal) -> UUID:
-    return UUID(principal.actor.removeprefix("user "))
+def _parse_user_id(actor: Actor) -> UUID:
+    return UUID(actor.name.removeprefix("user "))
 
 
-def _reads(principal: Principal) -> bool:
-    return Permission.READER in principal.permissions
+def _can_read(actor: Actor) -> bool:
+    return Permission.READER in actor.permissions
 
 
-async def sign_out(service: Service, request: Request) -> None:
-    token = token_of(request)
-    if token is not None and service.auth:
-        async with service.owner() as connection:
-            await ui_sessions.end_session(connection, hash_of(token))
+async def sign_out(app_state: AppState, request: Request) -> None:
+    token = read_session_token(request)
+    if token is not None and app_state.auth:
+        async with app_state.owner_connection() as connection:
+            await browser_sessions.end_session(connection, hash_token(token))
 
 
 def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def token_of(request: Request) -> str | None:
+def read_session_token(request: Request) -> str | None:
     token = request.cookies.get(COOKIE, "")
-    return token if 20 <= len(token) <= LONGEST and token.isascii() else None
+    return token if 20 <= len(token) <= MAX_TOKEN_LENGTH and token.isascii() else None
 
 
-def hash_of(token: str) -> bytes:
+def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def csrf_of(token: str) -> str:
-    """What a form of ours carries."""
+def derive_csrf_token(token: str) -> str:
+    """Derive the CSRF token of forms from the session token."""
     return hmac.new(token.encode(), b"forms", hashlib.sha256).hexdigest()
 
 
-def set_token(request: Request, response: Response, token: str) -> None:
+def set_session_cookie(request: Request, response: Response, token: str) -> None:
     response.set_cookie(
         COOKIE,
         token,
@@ -154,8 +157,8 @@ def set_token(request: Request, response: Response, token: str) -> None:
     )
 
 
-def is_ours(request: Request, token: str | None, sent: str) -> bool:
-    """Whether a form was made by a page of ours, for this browser."""
+def has_valid_csrf_token(request: Request, token: str | None, csrf_token: str) -> bool:
+    """Whether a form carries the CSRF token of this browser's session."""
     if has_foreign_host(request):
         return False
-    return token is not None and hmac.compare_digest(csrf_of(token).encode(), sent.encode())
+    return token is not None and hmac.compare_digest(derive_csrf_token(token).encode(), csrf_token.encode())

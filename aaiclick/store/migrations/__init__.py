@@ -1,4 +1,8 @@
-"""Alembic's home. What must be known without importing Alembic is here."""
+"""Alembic migrations, and facts about them that are needed without importing Alembic.
+
+- `env`: run by Alembic for each command
+- `versions`: the revisions
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
-from aaiclick.targets import PostgresTarget
 
 HEAD = "0001"
 """The newest revision in `versions/`; a test compares it with what Alembic finds."""
@@ -18,42 +22,42 @@ VERSION_TABLE = "aaiclick_version"
 VERSIONS = Path(__file__).parent / "versions"
 
 
-def known_revisions() -> frozenset[str]:
-    """Revisions that this version has a script for."""
+def list_known_revisions() -> frozenset[str]:
+    """Revisions that this version has scripts for."""
     return frozenset(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py"))
 
 
 @cache
-def initial_digest() -> str:
-    """Fingerprint of the statements of the first revision, without comments and white space.
+def compute_initial_digest() -> str:
+    """Digest of the statements of the first revision, without comments and white space.
 
-    Before the first release that revision changes, and keeps its number. A database remembers the fingerprint of the
-    statements that made it, as the comment of its version table.
+    Before the first release that revision changes, and keeps its number. The comment of the version table records the
+    digest of the statements that created a database.
     """
     text = (VERSIONS / "0001_initial.sql").read_text(encoding="utf-8")
     code = " ".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
     return hashlib.sha256(" ".join(code.split()).encode()).hexdigest()[:16]
 
 
-def remember_digest() -> str:
-    """The statement that records the fingerprint."""
-    return f"COMMENT ON TABLE {VERSION_TABLE} IS 'initial schema {initial_digest()}'"
+def comment_digest_sql() -> str:
+    """The statement that records the digest in the comment of the version table."""
+    return f"COMMENT ON TABLE {VERSION_TABLE} IS 'initial schema {compute_initial_digest()}'"
 
 
-def newer_schema(target: PostgresTarget, revision: str) -> SchemaError:
+def newer_schema_error(endpoint: PostgresEndpoint, revision: str) -> SchemaError:
     return SchemaError(
-        f"{target} is at revision {revision}, which this version of aaiclick does not know: a newer version made it.",
+        f"{endpoint} is at revision {revision}, which this version of aaiclick does not know: a newer version made it.",
         remedy="Upgrade aaiclick here, or downgrade the schema with the newer version. 'aaiclick migrate history' "
         "lists the revisions that this version knows.",
     )
 
 
-def check_digest(target: PostgresTarget, comment: str | None) -> None:
-    """Raise SchemaError if the tables were made by other statements of the first revision than those of today."""
-    if comment != f"initial schema {initial_digest()}":
+def check_digest(endpoint: PostgresEndpoint, comment: str | None) -> None:
+    """Raise SchemaError if another build of the first revision created the tables."""
+    if comment != f"initial schema {compute_initial_digest()}":
         raise SchemaError(
-            f"The tables of {target} were made by an earlier build of this version of aaiclick, and differ from those "
-            "that it needs.",
+            f"The tables of {endpoint} were made by an earlier build of this version of aaiclick, and differ from "
+            "those that it needs.",
             remedy="No migration leads from one build to the next before the first release. Export what you need with "
             "the build that made them; then give aaiclick an empty database, or for the embedded one run "
             "'aaiclick down' and set AAICLICK_HOME to a new directory.",

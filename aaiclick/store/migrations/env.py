@@ -10,8 +10,8 @@ from aaiclick.store.migrations import VERSION_TABLE
 from aaiclick.store.models import metadata
 
 
-def _is_ours(name: str | None, kind: str, _parents: Any) -> bool:
-    """Look at our tables only: the database may hold others."""
+def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
+    """Compare our tables only: the database may contain others."""
     return kind != "table" or name in metadata.tables
 
 

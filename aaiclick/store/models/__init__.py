@@ -1,9 +1,21 @@
-"""The tables, as SQLModel classes: one module per subject, all names here."""
+"""SQLModel classes of the tables, one module per subject; all are exported here.
+
+- `base`: metadata of all models, and helpers that declare columns
+- `enum_types`: PostgreSQL enum types
+- `tenants`: organisations, queues, users, roles, keys, secrets, sessions, audit log
+- `jobs`: jobs, groups, dependencies, additions, and attempts that did not succeed
+- `tasks`: the table of tasks
+- `workers`: worker processes and leadership
+- `task_effects`: effects of tasks: events, inputs, lineage, state, table references; metrics
+- `catalog`: DAG versions, definitions and datasets
+- `triggers`: triggers and functions
+- `row_level_security`: policies of row-level security
+"""
 
 from __future__ import annotations
 
+from aaiclick.store.models import row_level_security as row_level_security
 from aaiclick.store.models import triggers as triggers
-from aaiclick.store.models import walls as walls
 from aaiclick.store.models.base import metadata
 from aaiclick.store.models.catalog import (
     DagCurrentVersion,
@@ -14,7 +26,8 @@ from aaiclick.store.models.catalog import (
     DatasetVersion,
     JobDefinition,
 )
-from aaiclick.store.models.records import (
+from aaiclick.store.models.jobs import Dependency, Group, Job, TaskAddition, TaskAttempt
+from aaiclick.store.models.task_effects import (
     ColumnLineage,
     Dispatch,
     OperatorState,
@@ -39,7 +52,6 @@ from aaiclick.store.models.tenants import (
     UiSession,
     User,
 )
-from aaiclick.store.models.work import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.workers import Worker
 
 __all__ = [

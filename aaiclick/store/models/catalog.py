@@ -9,46 +9,49 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Sequence, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 
+from aaiclick.store.enums import DefinitionStatus
 from aaiclick.store.models.base import (
     Row,
-    busy,
     column,
-    document,
-    many_words,
+    high_churn_storage,
+    json_column,
     metadata,
-    moment,
-    now,
-    org,
-    snowflake,
-    uuid,
+    org_column,
+    snowflake_column,
+    text_array_column,
+    text_column,
+    timestamp_column,
+    timestamp_now_column,
+    uuid_column,
     uuid_key,
-    words,
 )
-from aaiclick.store.models.status import DEFINITION_STATUS
-from aaiclick.store.words import DefinitionStatus
+from aaiclick.store.models.enum_types import DEFINITION_STATUS
 
 DATASET_TICKETS = Sequence("dataset_tickets", metadata=metadata)
-"""Who reads later has the higher ticket; what was made from an older reading never replaces what is newer."""
+"""Tickets of reads: rows computed from an older read never replace those of a newer one."""
 
 
 class DagVersion(Row, table=True):
-    """An immutable DAG, known by the hash of its YAML. It may serve once its datasets are filled (`ready_at`).
+    """An immutable version of a DAG, identified by the hash of its YAML.
 
-    `deploy_ticket` is of the latest wish that it serve, `filled_beside` the version that served when its filling began.
+    It may serve after its datasets are filled (`ready_at`).
+
+    `deploy_ticket` is that of the latest request to serve it, `serving_at_fill` the serving version when its fill job
+    began.
     """
 
     __tablename__ = "dag_versions"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    dag_name: str = words()
-    yaml_hash: str = words()
-    yaml: str = words()
-    created_by: UUID | None = uuid("users.id", null=True, on_delete="SET NULL")
-    created_at: datetime = now()
-    ready_at: datetime | None = moment()
-    fill_job_id: int | None = snowflake(null=True)
-    filled_beside: UUID | None = uuid(null=True)
+    org_id: UUID = org_column()
+    dag_name: str = text_column()
+    yaml_hash: str = text_column()
+    yaml: str = text_column()
+    created_by: UUID | None = uuid_column("users.id", null=True, on_delete="SET NULL")
+    created_at: datetime = timestamp_now_column()
+    ready_at: datetime | None = timestamp_column()
+    fill_job_id: int | None = snowflake_column(null=True)
+    serving_at_fill: UUID | None = uuid_column(null=True)
     deploy_ticket: int = column(BigInteger(), default=0, server="0")
 
     __table_args__ = (
@@ -58,56 +61,57 @@ class DagVersion(Row, table=True):
 
 
 class DagCurrentVersion(Row, table=True):
-    """Which version serves: deploy and rollback move this pointer."""
+    """The serving version of a DAG: deploy and rollback change this pointer."""
 
     __tablename__ = "dag_current_versions"
 
-    org_id: UUID = org(primary_key=True)
-    dag_name: str = words(primary_key=True)
-    dag_version_id: UUID = uuid("dag_versions.id")
-    serving_since: datetime = now()
-    updated_at: datetime = now()
-    paused_at: datetime | None = moment()
+    org_id: UUID = org_column(primary_key=True)
+    dag_name: str = text_column(primary_key=True)
+    dag_version_id: UUID = uuid_column("dag_versions.id")
+    serving_since: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
+    paused_at: datetime | None = timestamp_column()
 
     __table_args__ = (Index("dag_current_versions_version", "dag_version_id"),)
 
 
 class JobDefinition(Row, table=True):
-    """A node of a DAG version. Everything but its state (the last five columns) is immutable. `spec` is all of it as
-    the file has it.
+    """A definition of a DAG version.
+
+    All but its state (the last five columns) is immutable. `spec` is the whole definition as in the file.
     """
 
     __tablename__ = "job_definitions"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    name: str = words()
-    dag_name: str = words()
-    dag_version_id: UUID = uuid("dag_versions.id", on_delete="CASCADE")
-    activation: str = words()
-    runtime: str = words()
-    operator: str = words()
-    source: dict[str, Any] | None = document(null=True)
-    bootstrap: dict[str, Any] | None = document(null=True)
-    execution_strategy: str | None = words(null=True)
-    idle_timeout: str | None = words(null=True)
-    config: dict[str, Any] = document()
-    config_hash: str = words()
-    spec: dict[str, Any] = document()
-    input_datasets: list[str] | None = many_words(null=True)
-    output_datasets: list[str] | None = many_words(null=True)
-    update_strategy: str = words()
-    unique_key: list[str] | None = many_words(null=True)
-    scaling: dict[str, Any] | None = document(null=True)
+    org_id: UUID = org_column()
+    name: str = text_column()
+    dag_name: str = text_column()
+    dag_version_id: UUID = uuid_column("dag_versions.id", on_delete="CASCADE")
+    activation: str = text_column()
+    runtime: str = text_column()
+    operator: str = text_column()
+    source: dict[str, Any] | None = json_column(null=True)
+    bootstrap: dict[str, Any] | None = json_column(null=True)
+    execution_strategy: str | None = text_column(null=True)
+    idle_timeout: str | None = text_column(null=True)
+    config: dict[str, Any] = json_column()
+    config_hash: str = text_column()
+    spec: dict[str, Any] = json_column()
+    input_datasets: list[str] | None = text_array_column(null=True)
+    output_datasets: list[str] | None = text_array_column(null=True)
+    update_strategy: str = text_column()
+    unique_key: list[str] | None = text_array_column(null=True)
+    scaling: dict[str, Any] | None = json_column(null=True)
     timeout_seconds: int | None = column(Integer(), null=True)
     heartbeat_timeout_seconds: int | None = column(Integer(), null=True)
     max_attempts: int = column(Integer(), default=3, server="3")
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
     status: DefinitionStatus = column(DEFINITION_STATUS)
-    last_heartbeat: datetime | None = moment()
-    last_event_at: datetime | None = moment()
-    next_run_at: datetime | None = moment()
+    last_heartbeat: datetime | None = timestamp_column()
+    last_event_at: datetime | None = timestamp_column()
+    next_run_at: datetime | None = timestamp_column()
 
     __table_args__ = (
         UniqueConstraint("dag_version_id", "name"),
@@ -136,15 +140,15 @@ class Dataset(Row, table=True):
     __tablename__ = "datasets"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    name: str = words()
-    producer_dag_name: str = words()
-    producer_job_name: str = words()
+    org_id: UUID = org_column()
+    name: str = text_column()
+    producer_dag_name: str = text_column()
+    producer_job_name: str = text_column()
     producer_output_index: int = column(Integer())
-    storage: dict[str, Any] = document()
-    read_roles: list[str] = many_words()
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    storage: dict[str, Any] = json_column()
+    read_roles: list[str] = text_array_column()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
 
     __table_args__ = (
         UniqueConstraint("org_id", "name"),
@@ -162,29 +166,29 @@ class Dataset(Row, table=True):
 class DatasetVersion(Row, table=True):
     """One generation of a dataset's data, perhaps of a range of it.
 
-    It was made for `dag_version_id`, and is filled before that serves. `ticket` is of the latest update.
+    It was created for `dag_version_id`, and is filled before that serves. `ticket` is that of the latest update.
     """
 
     __tablename__ = "dataset_versions"
 
     id: UUID = uuid_key()
-    dataset_uuid: UUID = uuid("datasets.id", on_delete="CASCADE")
-    created_at: datetime = now()
-    storage_location: str = words()
-    config_hash: str = words()
-    schema_hash: str | None = words(null=True)
+    dataset_uuid: UUID = uuid_column("datasets.id", on_delete="CASCADE")
+    created_at: datetime = timestamp_now_column()
+    storage_location: str = text_column()
+    config_hash: str = text_column()
+    schema_hash: str | None = text_column(null=True)
     range_start: int | None = column(BigInteger(), null=True)
     range_end: int | None = column(BigInteger(), null=True)
-    dag_version_id: UUID | None = uuid("dag_versions.id", null=True, on_delete="SET NULL")
-    columns: dict[str, Any] | None = document(null=True)
+    dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True, on_delete="SET NULL")
+    columns: dict[str, Any] | None = json_column(null=True)
     files: list[dict[str, Any]] = column(JSONB(), default=list, server="'[]'")
-    """Of a generation that is kept in files: which ones it is. Nothing else says so, least of all what lies there."""
+    """The files of a generation that is stored in files. Other files at the location are ignored."""
     rows: int | None = column(BigInteger(), null=True)
     ticket: int = column(BigInteger(), default=0, server="0")
-    updated_at: datetime | None = moment()
+    updated_at: datetime | None = timestamp_column()
 
     __table_args__ = (
-        Index("dataset_versions_made_for", "dag_version_id"),
+        Index("dataset_versions_dag_version", "dag_version_id"),
         CheckConstraint("range_start <= range_end", name="range"),
         # A range type has a value for "no bound", so two versions without a range are equal. (NULLS NOT DISTINCT would
         # say the same, from PostgreSQL 15.) numrange and not int8range: that one overflows at the largest bigint.
@@ -199,13 +203,13 @@ class DatasetVersion(Row, table=True):
 
 
 class DagVersionDataset(Row, table=True):
-    """Which version of each dataset a DAG version reads and serves."""
+    """The generation of each dataset that a DAG version reads and serves."""
 
     __tablename__ = "dag_version_datasets"
 
-    dag_version_id: UUID = uuid("dag_versions.id", on_delete="CASCADE", primary_key=True)
-    dataset_uuid: UUID = uuid("datasets.id", on_delete="CASCADE", primary_key=True)
-    dataset_version: UUID = uuid("dataset_versions.id")
+    dag_version_id: UUID = uuid_column("dag_versions.id", on_delete="CASCADE", primary_key=True)
+    dataset_uuid: UUID = uuid_column("datasets.id", on_delete="CASCADE", primary_key=True)
+    dataset_version: UUID = uuid_column("dataset_versions.id")
 
     __table_args__ = (
         Index("dag_version_datasets_dataset", "dataset_uuid"),
@@ -214,22 +218,22 @@ class DagVersionDataset(Row, table=True):
 
 
 class DatasetPartition(Row, table=True):
-    """The latest update of a partition of a generation (the whole is the partition '').
+    """The latest update of a partition of a generation ('' stands for all rows).
 
-    `ticket` is set when its rows are, the rest with the completion of the task that made them: what they were made of
-    (`inputs_hash`), and what they are (`digest`).
+    `ticket` is set when its rows are published, the rest with the completion of the task: the hash of the inputs
+    (`inputs_hash`) and of the content (`digest`).
     """
 
     __tablename__ = "dataset_partitions"
 
-    dataset_version: UUID = uuid("dataset_versions.id", on_delete="CASCADE", primary_key=True)
-    partition_key: str = words(primary_key=True)
+    dataset_version: UUID = uuid_column("dataset_versions.id", on_delete="CASCADE", primary_key=True)
+    partition_key: str = text_column(primary_key=True)
     ticket: int = column(BigInteger())
     recorded_ticket: int = column(BigInteger(), default=0, server="0")
     rows: int | None = column(BigInteger(), null=True)
-    digest: str | None = words(null=True)
-    inputs_hash: str | None = words(null=True)
-    task_id: int | None = snowflake(null=True)
-    updated_at: datetime = now()
+    digest: str | None = text_column(null=True)
+    inputs_hash: str | None = text_column(null=True)
+    task_id: int | None = snowflake_column(null=True)
+    updated_at: datetime = timestamp_now_column()
 
-    __table_args__ = (busy(fillfactor=70),)
+    __table_args__ = (high_churn_storage(fillfactor=70),)

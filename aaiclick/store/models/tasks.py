@@ -1,4 +1,4 @@
-"""The task: the only thing a worker claims, and the hot table; `docs/schema.md` has the figures behind its shape."""
+"""The table of tasks, which workers claim; `docs/internals/schema.md` has the figures behind its shape."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from uuid import UUID
 from sqlalchemy import Boolean, CheckConstraint, Double, ForeignKeyConstraint, Index, Integer, SmallInteger, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
+from aaiclick.store.enums import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus
 from aaiclick.store.models.base import (
     Row,
-    busy,
     column,
-    document,
-    many_words,
-    moment,
-    now,
-    snowflake,
+    high_churn_storage,
+    json_column,
+    snowflake_column,
     snowflake_key,
-    uuid,
-    words,
+    text_array_column,
+    text_column,
+    timestamp_column,
+    timestamp_now_column,
+    uuid_column,
 )
-from aaiclick.store.models.status import TASK_READINESS, TASK_STATUS
-from aaiclick.store.words import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus
+from aaiclick.store.models.enum_types import TASK_READINESS, TASK_STATUS
 
 LIVE = "status IN ('CLAIMED', 'RUNNING')"
 
@@ -31,77 +31,76 @@ LIVE = "status IN ('CLAIMED', 'RUNNING')"
 class Task(Row, table=True):
     """One unit of work, of a job or on its own.
 
-    `attempt` is the fence: it rises at every claim and never falls. `failures` is what counts against `max_attempts`
-    since submit or redrive. `worker_id` stays when the lease has gone: it says who worked on it last. `followed` is
-    true when a dependency names it as previous. `added_by` is the task that added it while the job ran, `depth` how
-    many such steps it is away from what was submitted. A blocked task that has a result has run and returned tasks:
-    it completes with the last of them.
+    `attempt` is the fence: it rises at every claim and never falls. `failures` counts charged failures since submit or
+    redrive. `worker_id` is the last worker, also after the lease has ended. `added_by` is the task that added it while
+    the job ran, `depth` the number of such steps since the submit. A blocked task with a result has run and returned
+    tasks: it completes with the last of them.
     """
 
     __tablename__ = "tasks"
 
-    # Fixed width and never NULL first: PostgreSQL then finds them without walking the row.
+    # Columns of fixed width that are never NULL come first: PostgreSQL has constant offsets for them.
     id: int = snowflake_key()
     org_id: UUID = column(Uuid(), default=DEFAULT_ORG_ID, server=f"'{DEFAULT_ORG_ID}'")
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
     status: TaskStatus = column(TASK_STATUS, default=TaskStatus.PENDING, server="'PENDING'")
     attempt: int = column(Integer(), default=0, server="0")
     failures: int = column(Integer(), default=0, server="0")
     max_attempts: int = column(Integer(), default=4, server="4")
     unmet: int = column(Integer(), default=0, server="0")
     priority: int = column(SmallInteger(), default=0, server="0")
-    # Fills a gap in the row. Without dependents, group and key a task completes in one short statement.
-    followed: bool = column(Boolean(), default=False, server="false")
+    # Uses padding of the row. Without dependents, group and key a task completes on the fast path.
+    has_dependents: bool = column(Boolean(), default=False, server="false")
     critical: bool = column(Boolean(), default=True, server="true")
     passed_over: bool = column(Boolean(), default=False, server="false")
-    # NULL only when nothing is waited for, so Python has to say READY as loudly as the database does.
+    # NULL means that the task does not wait, so the default in Python must be READY, like the server default.
     readiness: TaskReadiness | None = column(TASK_READINESS, null=True, default=TaskReadiness.READY, server="'READY'")
-    job_id: int | None = snowflake("jobs.id", null=True, on_delete="CASCADE")
-    group_id: int | None = snowflake(null=True)
-    worker_id: int | None = snowflake(null=True)
-    lease_token: UUID | None = uuid(null=True)
-    lease_expires_at: datetime | None = moment()
-    last_heartbeat: datetime | None = moment()
-    available_at: datetime | None = moment()
-    next_retry_at: datetime | None = moment()
-    claimed_at: datetime | None = moment()
-    started_at: datetime | None = moment()
-    completed_at: datetime | None = moment()
-    cancel_requested_at: datetime | None = moment()
-    cause_id: int | None = snowflake(null=True)
-    added_by: int | None = snowflake(null=True)
-    definition_id: UUID | None = uuid(null=True)
+    job_id: int | None = snowflake_column("jobs.id", null=True, on_delete="CASCADE")
+    group_id: int | None = snowflake_column(null=True)
+    worker_id: int | None = snowflake_column(null=True)
+    lease_token: UUID | None = uuid_column(null=True)
+    lease_expires_at: datetime | None = timestamp_column()
+    last_heartbeat: datetime | None = timestamp_column()
+    available_at: datetime | None = timestamp_column()
+    next_retry_at: datetime | None = timestamp_column()
+    claimed_at: datetime | None = timestamp_column()
+    started_at: datetime | None = timestamp_column()
+    completed_at: datetime | None = timestamp_column()
+    cancel_requested_at: datetime | None = timestamp_column()
+    cause_id: int | None = snowflake_column(null=True)
+    added_by: int | None = snowflake_column(null=True)
+    definition_id: UUID | None = uuid_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     lease_seconds: float | None = column(Double(), null=True)
     concurrency_limit: int | None = column(Integer(), null=True)
     depth: int | None = column(Integer(), null=True)
-    queue: str = words(default=DEFAULT_QUEUE)
-    type: str = words()
-    entrypoint: str | None = words(null=True)
-    kwargs: dict[str, Any] = document()
-    retry_policy: dict[str, Any] | None = document(null=True)
-    idempotency_key: str | None = words(null=True)
-    dedupe_key: str | None = words(null=True)
-    concurrency_key: str | None = words(null=True)
-    partitions: list[str] | None = many_words(null=True)
-    input_versions: dict[str, Any] | None = document(null=True)
+    queue: str = text_column(default=DEFAULT_QUEUE)
+    type: str = text_column()
+    entrypoint: str | None = text_column(null=True)
+    kwargs: dict[str, Any] = json_column()
+    retry_policy: dict[str, Any] | None = json_column(null=True)
+    idempotency_key: str | None = text_column(null=True)
+    dedupe_key: str | None = text_column(null=True)
+    concurrency_key: str | None = text_column(null=True)
+    partitions: list[str] | None = text_array_column(null=True)
+    input_versions: dict[str, Any] | None = json_column(null=True)
     result: Any = column(JSONB(none_as_null=True), null=True)
     outputs: Any = column(JSONB(none_as_null=True), null=True)
-    error: str | None = words(null=True)
-    error_fingerprint: str | None = words(null=True)
-    log_path: str | None = words(null=True)
+    error: str | None = text_column(null=True)
+    error_fingerprint: str | None = text_column(null=True)
+    log_path: str | None = text_column(null=True)
 
     __table_args__ = (
-        # Through the job as well: a task never lies in another job's group.
+        # With the job: a task cannot be in a group of another job.
         ForeignKeyConstraint(["job_id", "group_id"], ["groups.job_id", "groups.id"]),
-        # PostgreSQL parses every CHECK anew for each statement: these say what matters in as few words as possible.
+        # PostgreSQL parses every CHECK for each statement: these are as short as possible.
         # A task waits, or is leased, or has ended; its status says which.
         CheckConstraint("num_nonnulls(readiness, lease_token, completed_at) = 1", name="phase"),
         CheckConstraint(f"(lease_token IS NOT NULL) = ({LIVE})", name="lease"),
         CheckConstraint("(readiness IS NOT NULL) = (status = 'PENDING' OR next_retry_at IS NOT NULL)", name="waiting"),
         CheckConstraint("lease_token IS NULL OR num_nulls(lease_expires_at, worker_id, claimed_at) = 0", name="holder"),
-        # Only what is blocked, held or over may have predecessors that are not done.
+        # Only blocked, held and ended tasks may have unmet predecessors.
         CheckConstraint(
             "unmet = 0 OR COALESCE(readiness IN ('BLOCKED', 'HELD'), completed_at IS NOT NULL)", name="blocked"
         ),
@@ -115,7 +114,7 @@ class Task(Row, table=True):
             "failures <= LEAST(attempt, max_attempts) AND max_attempts > 0 AND unmet >= 0", name="counters"
         ),
         CheckConstraint("group_id IS NULL OR job_id IS NOT NULL", name="group_job"),
-        # The claim: taking turns between orgs, then priority, then the oldest job (a lone task is a job of its own).
+        # Claims: by org and queue, then priority, then the oldest job (a task without a job counts as one).
         Index(
             "tasks_ready",
             "org_id",
@@ -132,11 +131,11 @@ class Task(Row, table=True):
         Index("tasks_group", "group_id", "id", postgresql_where=text("group_id IS NOT NULL")),
         Index("tasks_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
         Index("tasks_dead_letter", "org_id", "completed_at", postgresql_where=text("status = 'DEAD_LETTER'")),
-        # Retention asks each old job that failed whether it has one.
+        # Retention checks old failed jobs for dead letters.
         Index("tasks_dead_letter_job", "job_id", postgresql_where=text("status = 'DEAD_LETTER'")),
-        # Lists of an org. The default one's are found by id: an installation that has no other pays nothing.
+        # Lists of an org. Those of the default org use the primary key: an installation without others pays nothing.
         Index("tasks_org", "org_id", "id", postgresql_where=text(f"org_id <> '{DEFAULT_ORG_ID}'")),
-        # Who has a slot of a key (ready or at work), and who is next for one.
+        # Tasks with a slot of a key (ready or leased), and tasks that wait for one.
         Index(
             "tasks_concurrency",
             "org_id",
@@ -167,5 +166,5 @@ class Task(Row, table=True):
             unique=True,
             postgresql_where=text("dedupe_key IS NOT NULL"),
         ),
-        busy(),
+        high_churn_storage(),
     )

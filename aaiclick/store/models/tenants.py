@@ -1,4 +1,4 @@
-"""Whose work it is and who may see it: orgs with their limits, users, roles, keys, and the record of what they did."""
+"""Organisations with queues and limits, users, roles, keys, secrets, sessions, and the audit log."""
 
 from __future__ import annotations
 
@@ -21,34 +21,46 @@ from sqlalchemy import (
 )
 from sqlmodel import Field
 
-from aaiclick.store.models.base import Row, busy, column, document, many_words, moment, now, org, uuid, uuid_key, words
+from aaiclick.store.models.base import (
+    Row,
+    column,
+    high_churn_storage,
+    json_column,
+    org_column,
+    text_array_column,
+    text_column,
+    timestamp_column,
+    timestamp_now_column,
+    uuid_column,
+    uuid_key,
+)
 
 ROLES = "('reader', 'writer', 'admin')"
 SCOPES = "ARRAY['reader', 'writer', 'admin', 'worker']"
 
 
 class Org(Row, table=True):
-    """A tenant. `weight` is its share when several wait; the limits hold over all its queues.
+    """A tenant. `weight` is its share among waiting orgs; the limits apply to the sum of its queues.
 
-    `rate_tokens` at `rate_at` is what its bucket held; `claim_xid` is the last claim under its limits: a claim that
-    cannot see that one would count wrongly, and leaves the org to the next.
+    `rate_tokens` is the content of its token bucket at `rate_at`; `claim_xid` is the last claim under its limits: a
+    claim that does not see that transaction would count wrongly, and skips the org.
     """
 
     __tablename__ = "orgs"
 
     id: UUID = uuid_key()
-    name: str = words()
-    slug: str = words()
-    settings: dict[str, Any] = document()
+    name: str = text_column()
+    slug: str = text_column()
+    settings: dict[str, Any] = json_column()
     weight: int = column(Integer(), default=1, server="1")
     max_running: int | None = column(Integer(), null=True)
     rate_per_second: float | None = column(Double(), null=True)
     rate_burst: int | None = column(Integer(), null=True)
     rate_tokens: float | None = column(Double(), null=True)
-    rate_at: datetime | None = moment()
+    rate_at: datetime | None = timestamp_column()
     claim_xid: int | None = column(BigInteger(), null=True)
-    paused_at: datetime | None = moment()
-    created_at: datetime = now()
+    paused_at: datetime | None = timestamp_column()
+    created_at: datetime = timestamp_now_column()
 
     __table_args__ = (
         UniqueConstraint("slug"),
@@ -60,22 +72,22 @@ class Org(Row, table=True):
 
 
 class Queue(Row, table=True):
-    """Settings of one queue of one org; a queue without a row has none of them."""
+    """Settings of a queue of an org; a queue without a row has none."""
 
     __tablename__ = "queues"
 
-    org_id: UUID = org(primary_key=True)
-    name: str = words(primary_key=True)
+    org_id: UUID = org_column(primary_key=True)
+    name: str = text_column(primary_key=True)
     weight: int = column(Integer(), default=1, server="1")
     max_running: int | None = column(Integer(), null=True)
     rate_per_second: float | None = column(Double(), null=True)
     rate_burst: int | None = column(Integer(), null=True)
     rate_tokens: float | None = column(Double(), null=True)
-    rate_at: datetime | None = moment()
+    rate_at: datetime | None = timestamp_column()
     claim_xid: int | None = column(BigInteger(), null=True)
-    paused_at: datetime | None = moment()
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    paused_at: datetime | None = timestamp_column()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
 
     __table_args__ = (
         CheckConstraint("name <> ''", name="named"),
@@ -86,14 +98,15 @@ class Queue(Row, table=True):
 
 
 class QueueMinute(Row, table=True):
-    """What workers finished of one queue in one minute: attempts that completed and attempts that failed. They tell of
-    it once a second, not with each task; it is forgotten after a day.
+    """Completed and failed attempts of a queue in one minute.
+
+    Workers add to it once a second; it is deleted after a day.
     """
 
     __tablename__ = "queue_minutes"
 
-    org_id: UUID = org(primary_key=True)
-    queue: str = words(primary_key=True)
+    org_id: UUID = org_column(primary_key=True)
+    queue: str = text_column(primary_key=True)
     minute: datetime = column(DateTime(timezone=True), primary_key=True)
     completed: int = column(BigInteger())
     failed: int = column(BigInteger())
@@ -101,21 +114,21 @@ class QueueMinute(Row, table=True):
     __table_args__ = (
         CheckConstraint("completed >= 0 AND failed >= 0", name="counts"),
         Index("queue_minutes_minute", "minute"),
-        busy(fillfactor=50),
+        high_churn_storage(fillfactor=50),
     )
 
 
 class TaskType(Row, table=True):
-    """Settings of one type of task of one org; a type without a row has none of them."""
+    """Settings of a task type of an org; a type without a row has none."""
 
     __tablename__ = "task_types"
 
-    org_id: UUID = org(primary_key=True)
-    name: str = words(primary_key=True)
-    retry_policy: dict[str, Any] | None = document(null=True)
-    paused_at: datetime | None = moment()
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    org_id: UUID = org_column(primary_key=True)
+    name: str = text_column(primary_key=True)
+    retry_policy: dict[str, Any] | None = json_column(null=True)
+    paused_at: datetime | None = timestamp_column()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
 
     __table_args__ = (
         CheckConstraint("name <> ''", name="named"),
@@ -124,17 +137,17 @@ class TaskType(Row, table=True):
 
 
 class User(Row, table=True):
-    """A person (`external_id` is the identity provider's subject) with one platform role."""
+    """A user (`external_id` is the identity provider's subject) with one platform role."""
 
     __tablename__ = "users"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    external_id: str = words()
-    email: str | None = words(null=True)
-    role: str = words()
-    created_at: datetime = now()
-    disabled_at: datetime | None = moment()
+    org_id: UUID = org_column()
+    external_id: str = text_column()
+    email: str | None = text_column(null=True)
+    role: str = text_column()
+    created_at: datetime = timestamp_now_column()
+    disabled_at: datetime | None = timestamp_column()
 
     __table_args__ = (
         UniqueConstraint("external_id"),
@@ -149,10 +162,10 @@ class OrgRole(Row, table=True):
     __tablename__ = "org_roles"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    slug: str = words()
-    name: str = words()
-    created_at: datetime = now()
+    org_id: UUID = org_column()
+    slug: str = text_column()
+    name: str = text_column()
+    created_at: datetime = timestamp_now_column()
 
     __table_args__ = (UniqueConstraint("org_id", "slug"),)
 
@@ -160,29 +173,29 @@ class OrgRole(Row, table=True):
 class OrgRoleMembership(Row, table=True):
     __tablename__ = "org_role_memberships"
 
-    role_id: UUID = uuid("org_roles.id", on_delete="CASCADE", primary_key=True)
-    user_id: UUID = uuid("users.id", on_delete="CASCADE", primary_key=True)
-    created_at: datetime = now()
+    role_id: UUID = uuid_column("org_roles.id", on_delete="CASCADE", primary_key=True)
+    user_id: UUID = uuid_column("users.id", on_delete="CASCADE", primary_key=True)
+    created_at: datetime = timestamp_now_column()
 
     __table_args__ = (Index("org_role_memberships_user", "user_id"),)
 
 
 class ApiKey(Row, table=True):
-    """A credential: only the hash of its secret is kept, `prefix` is what it is found and recognised by."""
+    """An API key: only the hash of its secret is stored; `prefix` identifies it."""
 
     __tablename__ = "api_keys"
 
     id: UUID = uuid_key()
-    org_id: UUID = org()
-    user_id: UUID | None = uuid("users.id", null=True, on_delete="CASCADE")
-    name: str = words()
-    prefix: str = words()
+    org_id: UUID = org_column()
+    user_id: UUID | None = uuid_column("users.id", null=True, on_delete="CASCADE")
+    name: str = text_column()
+    prefix: str = text_column()
     key_hash: bytes = column(LargeBinary())
-    scopes: list[str] = many_words()
-    created_at: datetime = now()
-    last_used_at: datetime | None = moment()
-    expires_at: datetime | None = moment()
-    revoked_at: datetime | None = moment()
+    scopes: list[str] = text_array_column()
+    created_at: datetime = timestamp_now_column()
+    last_used_at: datetime | None = timestamp_column()
+    expires_at: datetime | None = timestamp_column()
+    revoked_at: datetime | None = timestamp_column()
 
     __table_args__ = (
         UniqueConstraint("prefix"),
@@ -193,64 +206,64 @@ class ApiKey(Row, table=True):
 
 
 class OrgSecret(Row, table=True):
-    """A secret of an org, encrypted (`aaiclick.store.secret_keys`). With `host` it is sent to that origin only."""
+    """A secret of an org, encrypted (see `secret_encryption`). With `host` it is sent to that origin only."""
 
     __tablename__ = "org_secrets"
 
-    org_id: UUID = org(primary_key=True)
-    name: str = words(primary_key=True)
-    host: str | None = words(null=True)
+    org_id: UUID = org_column(primary_key=True)
+    name: str = text_column(primary_key=True)
+    host: str | None = text_column(null=True)
     ciphertext: bytes = column(LargeBinary())
-    key_id: str = words()
-    created_at: datetime = now()
-    updated_at: datetime = now()
+    key_id: str = text_column()
+    created_at: datetime = timestamp_now_column()
+    updated_at: datetime = timestamp_now_column()
 
     __table_args__ = (CheckConstraint("name ~ '^[a-z][a-z0-9_-]{0,62}$'", name="named"),)
 
 
 class AuditEntry(Row, table=True):
-    """Who did what to which thing. Rows are added and never changed."""
+    """An audit entry: actor, action and target. Rows are never changed."""
 
     __tablename__ = "audit_log"
 
     id: int = Field(default=None, sa_column=Column(BigInteger(), Identity(always=True), primary_key=True))
-    org_id: UUID = org()
-    at: datetime = now()
-    actor: str = words()
-    action: str = words()
-    target: str = words()
-    request_id: str | None = words(null=True)
-    detail: dict[str, Any] = document()
+    org_id: UUID = org_column()
+    at: datetime = timestamp_now_column()
+    actor: str = text_column()
+    action: str = text_column()
+    target: str = text_column()
+    request_id: str | None = text_column(null=True)
+    detail: dict[str, Any] = json_column()
 
     __table_args__ = (Index("audit_log_org", "org_id", "id"),)
 
 
 class IdempotencyKey(Row, table=True):
-    """What a request was answered, so that its repetition gets the same answer and does nothing."""
+    """A stored response, so that a repeated request gets the same one without effect."""
 
     __tablename__ = "idempotency_keys"
 
-    org_id: UUID = org(primary_key=True)
-    route: str = words(primary_key=True)
-    key: str = words(primary_key=True)
+    org_id: UUID = org_column(primary_key=True)
+    route: str = text_column(primary_key=True)
+    key: str = text_column(primary_key=True)
     body_hash: bytes = column(LargeBinary())
     status: int = column(Integer())
-    body: str = words()
-    created_at: datetime = now()
+    body: str = text_column()
+    created_at: datetime = timestamp_now_column()
 
     __table_args__ = (Index("idempotency_keys_age", "created_at"),)
 
 
 class UiSession(Row, table=True):
-    """A browser that signed in: the hash of its token, and the key or the user that it speaks for."""
+    """A browser session: the hash of its token, and its key or user."""
 
     __tablename__ = "ui_sessions"
 
     token_hash: bytes = column(LargeBinary(), primary_key=True)
-    key_id: UUID | None = uuid("api_keys.id", null=True, on_delete="CASCADE")
-    user_id: UUID | None = uuid("users.id", null=True, on_delete="CASCADE")
-    created_at: datetime = now()
-    expires_at: datetime = moment(null=False)
+    key_id: UUID | None = uuid_column("api_keys.id", null=True, on_delete="CASCADE")
+    user_id: UUID | None = uuid_column("users.id", null=True, on_delete="CASCADE")
+    created_at: datetime = timestamp_now_column()
+    expires_at: datetime = timestamp_column(null=False)
 
     __table_args__ = (
         CheckConstraint("num_nonnulls(key_id, user_id) = 1", name="holder"),

@@ -1,30 +1,30 @@
-"""What PostgreSQL does by itself, as part of the metadata: `create_all` makes the same schema as the migrations."""
+"""Triggers and functions, as part of the metadata: `create_all` creates the same schema as the migrations."""
 
 from __future__ import annotations
 
 from sqlalchemy import DDL, event
 
+from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
 from aaiclick.store.models.base import metadata
-from aaiclick.store.words import BUCKETS, DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
 
-TOUCHED = (
+TOUCHED_TABLES = (
     "jobs", "tasks", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",
 )  # fmt: skip
-"""Tables whose `updated_at` is kept by a trigger; `table_refcounts` is written by statements that set it."""
+"""Tables with an `updated_at` that a trigger sets; that of `table_refcounts` is set by statements."""
 
 _TOUCH = """
 CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$
 """
 
-# WHEN is evaluated without entering plpgsql: a statement that sets updated_at itself pays next to nothing.
+# WHEN is evaluated without entering plpgsql: statements that set updated_at themselves cost almost nothing.
 _TOUCH_TRIGGER = """
 CREATE TRIGGER touch BEFORE UPDATE ON {table} FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch()
 """
 
-_FORGET = """
-CREATE OR REPLACE FUNCTION aaiclick_forget_dependencies() RETURNS trigger LANGUAGE plpgsql AS
+_DELETE_DEPENDENCIES = """
+CREATE OR REPLACE FUNCTION aaiclick_delete_dependencies() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN
     DELETE FROM dependencies WHERE previous_id IN (SELECT id FROM gone);
     DELETE FROM dependencies WHERE next_id IN (SELECT id FROM gone);
@@ -33,15 +33,15 @@ END $$
 """
 
 # Once per statement: deleting a job of a million tasks is one pass over its dependencies.
-_FORGET_TRIGGER = """
-CREATE TRIGGER forget_dependencies AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies()
+_DELETE_DEPENDENCIES_TRIGGER = """
+CREATE TRIGGER delete_dependencies AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_delete_dependencies()
 """
 
-# `refcount` is the sum of the references whatever adds or removes them, also a job that is deleted with all it had.
-# Rows are locked in the order of their names: two that release the same tables wait for each other, never both.
-# It counts as the owner: whoever may drop a reference need not see the sums, which belong to no org.
-_COUNT = """
+# `refcount` is the sum of the references, whatever adds or deletes them, also the deletion of a job. Rows are locked in
+# the order of names: concurrent releases of the same tables do not deadlock. SECURITY DEFINER: the API role may delete
+# references, but not read the sums, which belong to no org.
+_COUNT_REFERENCES = """
 CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE names text[]; changes bigint[];
@@ -65,7 +65,7 @@ BEGIN
 END $$
 """
 
-_COUNT_TRIGGERS = (
+_COUNT_REFERENCES_TRIGGERS = (
     """
 CREATE TRIGGER count_added AFTER INSERT ON table_references REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references()
@@ -85,9 +85,9 @@ CREATE OR REPLACE FUNCTION aaiclick_bucket(seconds float8) RETURNS integer LANGU
 $$ SELECT width_bucket(seconds, '{{{",".join(f"{bound:g}" for bound in BUCKETS)}}}'::float8[]) $$
 """
 
-# Counters of metrics only rise: what leaves a table, or starts over, is counted here. All of these statements are rare.
-_KEEP_COUNTS = """
-CREATE OR REPLACE FUNCTION aaiclick_keep_counts() RETURNS trigger LANGUAGE plpgsql
+# Metric counters only rise: rows that are deleted or restarted are counted here. All of these statements are rare.
+_ADD_METRIC_COUNTS = """
+CREATE OR REPLACE FUNCTION aaiclick_add_metric_counts() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ BEGIN
     IF TG_TABLE_NAME = 'task_attempts' THEN
@@ -110,13 +110,13 @@ $$ BEGIN
 END $$
 """
 
-_KEEP_COUNTS_TRIGGER = """
-CREATE TRIGGER keep_counts AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts()
+_ADD_METRIC_COUNTS_TRIGGER = """
+CREATE TRIGGER add_metric_counts AFTER DELETE ON {table} REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_add_metric_counts()
 """
 
-_KEEP_REOPENED = """
-CREATE OR REPLACE FUNCTION aaiclick_keep_reopened() RETURNS trigger LANGUAGE plpgsql
+_ADD_REOPENED_COUNTS = """
+CREATE OR REPLACE FUNCTION aaiclick_add_reopened_counts() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE took float8; worker bigint;
 BEGIN
@@ -133,14 +133,14 @@ BEGIN
 END $$
 """
 
-_KEEP_REOPENED_TRIGGER = """
-CREATE TRIGGER keep_reopened AFTER UPDATE ON {table} FOR EACH ROW
-WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('{kind}')
+_ADD_REOPENED_COUNTS_TRIGGER = """
+CREATE TRIGGER add_reopened_counts AFTER UPDATE ON {table} FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_add_reopened_counts('{kind}')
 """
 
-# The status of a source follows its tasks: of the task named, else of its newest; one that holds a lease comes first.
-# It never waits for a lock: a locked definition is left to the next pass of the scheduler (`watch_sources.sql`).
-# Returns whether the source has just died.
+# The status of a source depends on its tasks: on the given one, else on its newest; a leased one takes precedence. The
+# function never waits for a lock: a locked definition is left to the scheduler (`update_source_status`). It returns
+# whether the source became Dead.
 _SOURCE_STATUS = """
 CREATE OR REPLACE FUNCTION aaiclick_set_source_status(source_id uuid, task_id bigint, clock timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS
@@ -180,16 +180,16 @@ BEGIN
 END $$
 """
 
-_FOLLOW_SOURCE = """
-CREATE OR REPLACE FUNCTION aaiclick_follow_source() RETURNS trigger LANGUAGE plpgsql AS
+_UPDATE_SOURCE_STATUS = """
+CREATE OR REPLACE FUNCTION aaiclick_update_source_status() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN PERFORM aaiclick_set_source_status(NEW.definition_id, NEW.id, now()); RETURN NULL; END $$
 """
 
 # Tasks of sources are those of a definition that have no dedupe key. WHEN keeps all others out of plpgsql.
-_FOLLOW_SOURCE_TRIGGER = """
+_UPDATE_SOURCE_STATUS_TRIGGER = """
 CREATE TRIGGER source_status AFTER UPDATE ON tasks FOR EACH ROW
 WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS DISTINCT FROM NEW.status)
-EXECUTE FUNCTION aaiclick_follow_source()
+EXECUTE FUNCTION aaiclick_update_source_status()
 """
 
 _DEFAULT_ORG = f"""
@@ -198,19 +198,31 @@ INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAU
 
 
 def _statements() -> list[str]:
-    touch = [_TOUCH_TRIGGER.format(table=table) for table in TOUCHED]
-    forget = [_FORGET_TRIGGER.format(table=table) for table in ("tasks", "groups")]
-    keep = [_KEEP_COUNTS_TRIGGER.format(table=table) for table in ("jobs", "tasks", "task_attempts")]
-    reopened = [_KEEP_REOPENED_TRIGGER.format(table=f"{kind}s", kind=f"{kind}_reopened") for kind in ("job", "task")]
-    counts = [_BUCKET, _KEEP_COUNTS, *keep, _KEEP_REOPENED, *reopened]
-    sources = [_SOURCE_STATUS, _FOLLOW_SOURCE, _FOLLOW_SOURCE_TRIGGER]
-    return [_TOUCH, *touch, _FORGET, *forget, _COUNT, *_COUNT_TRIGGERS, *counts, *sources, _DEFAULT_ORG]
+    touch = [_TOUCH_TRIGGER.format(table=table) for table in TOUCHED_TABLES]
+    dependencies = [_DELETE_DEPENDENCIES_TRIGGER.format(table=table) for table in ("tasks", "groups")]
+    deleted = [_ADD_METRIC_COUNTS_TRIGGER.format(table=table) for table in ("jobs", "tasks", "task_attempts")]
+    reopened = [
+        _ADD_REOPENED_COUNTS_TRIGGER.format(table=f"{name}s", kind=f"{name}_reopened") for name in ("job", "task")
+    ]
+    counts = [_BUCKET, _ADD_METRIC_COUNTS, *deleted, _ADD_REOPENED_COUNTS, *reopened]
+    sources = [_SOURCE_STATUS, _UPDATE_SOURCE_STATUS, _UPDATE_SOURCE_STATUS_TRIGGER]
+    return [
+        _TOUCH,
+        *touch,
+        _DELETE_DEPENDENCIES,
+        *dependencies,
+        _COUNT_REFERENCES,
+        *_COUNT_REFERENCES_TRIGGERS,
+        *counts,
+        *sources,
+        _DEFAULT_ORG,
+    ]
 
 
-def attach() -> None:
-    """Have `metadata.create_all` run these after the tables."""
+def attach_triggers() -> None:
+    """Make `metadata.create_all` create these after the tables."""
     for statement in _statements():
         event.listen(metadata, "after_create", DDL(statement.replace("%", "%%")))
 
 
-attach()
+attach_triggers()

@@ -1,5 +1,7 @@
--- One step of the cascade through groups: $1 have completed (tasks or groups), the groups $2 lost $3 open members, the
--- groups $4 have opened, the groups $6 no longer wait for one of theirs. Says which groups opened and which completed by that; the caller goes on from there.
+-- name: advance_groups
+-- One step of the propagation through groups: $1 (tasks or groups) have completed, the groups $2 lost $3 open members,
+-- the groups $4 have opened, the groups $6 have one predecessor less. Returns the groups that opened and those that
+-- completed; the caller repeats it with these.
 WITH change AS MATERIALIZED (
     SELECT id, sum(met)::int AS met, sum(gone)::int AS gone FROM (
         SELECT d.next_id AS id, 1 AS met, 0 AS gone FROM dependencies d

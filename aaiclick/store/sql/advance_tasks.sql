@@ -1,6 +1,7 @@
--- Tell tasks that $1 (tasks and groups) have completed and that the groups $2 have opened; the tasks $4 no longer wait
--- for one of theirs. A task is ready when its own count and its group's are zero; then it waits for its time, for a
--- slot of its key, or for a worker. One that has run and returned tasks completes instead: those rows have an id.
+-- name: advance_tasks
+-- Advance tasks after $1 (tasks and groups) have completed and the groups $2 have opened; the tasks $4 have one
+-- predecessor less. A task becomes TIME, HELD (concurrency key) or READY if its own count and its group's are zero. A
+-- task that has run and returned tasks completes instead: those rows have an id.
 WITH met AS MATERIALIZED (
     SELECT id, count(*)::int AS met FROM (
         SELECT d.next_id AS id FROM dependencies d WHERE d.previous_id = ANY ($1::bigint[]) AND d.next_type = 'task'
@@ -30,13 +31,13 @@ told AS (
             WHEN t.concurrency_key IS NOT NULL THEN 'HELD'
             ELSE 'READY' END
     FROM touched c JOIN locked l ON l.id = c.id WHERE t.id = ANY (ARRAY(SELECT id FROM locked)) AND t.id = c.id
-    RETURNING t.id, t.job_id, t.group_id, t.followed, t.queue, t.org_id, t.concurrency_key, t.readiness, t.passed_over,
+    RETURNING t.id, t.job_id, t.group_id, t.has_dependents, t.queue, t.org_id, t.concurrency_key, t.readiness, t.passed_over,
         t.readiness IS NULL AND l.returned AS finished
 )
-SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, false AS followed, false AS gates, queue,
+SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, false AS has_dependents, false AS gates, queue,
     org_id, concurrency_key, readiness::text, false AS passed_over FROM told
 WHERE readiness IN ('READY', 'HELD') GROUP BY queue, org_id, concurrency_key, readiness
 UNION ALL
-SELECT id, job_id, group_id, followed, followed AND coalesce((
+SELECT id, job_id, group_id, has_dependents, has_dependents AND coalesce((
     SELECT true FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group' LIMIT 1), false), queue, org_id,
     concurrency_key, NULL, passed_over FROM told WHERE finished

@@ -1,9 +1,9 @@
--- The tasks $1 have completed by their attempts $2: delete what other attempts of theirs have added, with everything that
--- was added by it in turn. Says what that takes away from jobs and from groups that stay, and which tasks and groups
--- that stay had been waiting for it.
+-- name: discard_additions
+-- Delete nodes added by other attempts than the completed ones (tasks $1, attempts $2), recursively. Returns the
+-- changes to jobs and remaining groups, and the remaining tasks and groups that waited for deleted nodes.
 --
--- Rows are found by LATERAL look-ups and `= ANY (ARRAY(…))` only: neither can be planned as a scan of a whole table,
--- whatever the planner believes about its size.
+-- Rows are found by LATERAL look-ups and `= ANY (ARRAY(…))` only: neither can be planned as a full scan, whatever the
+-- planner's estimate of the table size.
 WITH RECURSIVE given AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::int[]) AS u (id, attempt)),
 stale (task_id, attempt, tasks, groups) AS (
     SELECT a.* FROM given u CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
-"""One live stack (databases, server, a worker, an identity provider) and one browser for all tests of the pages.
+"""Fixtures of the UI tests: one stack (databases, server, worker, identity provider) and one browser.
 
-They go with the package: while Playwright runs, its thread has a running loop, which tests of others must not find.
+They have package scope: while Playwright runs, its thread has a running event loop, which disturbs other tests.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.store import orgs, users
-from aaiclick.store.words import DEFAULT_ORG_ID
-from aaiclick.targets import PostgresTarget
-from tests.e2e.ui.provider import Provider
-from tests.hatchery import HATCHERY, Hatched
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import orgs, users
+from tests.e2e.ui.identity_provider import Provider
+from tests.fork_server import FORK_SERVER, ForkedProcess
 from tests.integration.server.conftest import Server, make_keys, premises, start_server, with_connection
 
 ROOT = Path(__file__).parents[3]
@@ -35,23 +35,23 @@ FLAGS = [
     "--in-process-gpu", "--disable-software-rasterizer", "--disable-extensions", "--renderer-process-limit=1",
 ]  # fmt: skip
 SHOTS = os.environ.get("AAICLICK_UI_SHOTS")
-"""Where to keep pictures, for whoever wants to look at them."""
+"""Directory for screenshots, if set."""
 
 expect.set_options(timeout=30_000)
 
 
 @dataclass
 class Site:
-    """The stack, and how to do things to it beside the pages."""
+    """The stack under test, with access by API, SQL and command line."""
 
     server: Server
-    target: PostgresTarget
+    endpoint: PostgresEndpoint
     environment: dict[str, str]
     directory: Path
     keys: dict[str, str] = field(repr=False)
     run: Callable[[Any], Any] = field(repr=False)
     provider: Provider
-    workers: list[Hatched] = field(default_factory=list)
+    workers: list[ForkedProcess] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -65,12 +65,12 @@ class Site:
         return answer.json() if answer.content else None
 
     def job(self, name: str, *tasks: dict[str, Any], groups: list[dict[str, Any]] | None = None) -> str:
-        """Submit a job of these tasks of `steps`; returns its id."""
-        full = [task | {"entrypoint": f"tests.e2e.ui.steps.{task['entrypoint']}"} for task in tasks]
+        """Submit a job of functions in `tasks`; returns its id."""
+        full = [task | {"entrypoint": f"tests.e2e.ui.tasks.{task['entrypoint']}"} for task in tasks]
         return self.api("POST", "/v1/jobs", {"name": name, "tasks": full, "groups": groups or []})["id"]
 
     def ended(self, job_id: str) -> str:
-        """Wait for a job; returns how it ended."""
+        """Wait for a job; returns its final status."""
         headers = {"Authorization": f"Bearer {self.keys['admin']}"}
         with httpx.stream("GET", f"{self.url}/v1/events?job_id={job_id}", headers=headers, timeout=60) as stream:
             for line in stream.iter_lines():
@@ -81,7 +81,7 @@ class Site:
         raise AssertionError("the stream ended")
 
     def session(self, role: str) -> str:
-        """The cookie of somebody who has signed in."""
+        """Return the session cookie of a signed-in role or user."""
         if role not in self.sessions:
             with Window(self, role if role in self.keys else None) as window:
                 if role not in self.keys:
@@ -90,31 +90,31 @@ class Site:
         return self.sessions[role]
 
     def sql(self, statement: str, *arguments: Any) -> list[Any]:
-        return self.run(with_connection(self.target, lambda connection: connection.fetch(statement, *arguments)))
+        return self.run(with_connection(self.endpoint, lambda connection: connection.fetch(statement, *arguments)))
 
     def until(self, statement: str) -> None:
-        """Ask until `ok` is true; pytest's own limit ends a wait that is in vain."""
+        """Poll until `ok` is true; pytest's timeout ends the wait."""
         while not self.sql(statement)[0]["ok"]:
             time.sleep(0.05)
 
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        ran = HATCHERY.run(list(arguments), self.environment, ROOT)
+        ran = FORK_SERVER.run(list(arguments), self.environment, ROOT)
         ran.check_returncode()
         return ran
 
-    def start_worker(self) -> Hatched:
+    def start_worker(self) -> ForkedProcess:
         self.workers.append(_start_worker(self.environment, self.directory))
         return self.workers[-1]
 
 
-def _start_worker(environment: dict[str, str], directory: Path) -> Hatched:
+def _start_worker(environment: dict[str, str], directory: Path) -> ForkedProcess:
     arguments = ["worker", "start", "--processes", "1", "--concurrency", "8"]
     with (directory / "worker.log").open("ab") as log:
-        return HATCHERY.start(arguments, environment, ROOT, log, log)
+        return FORK_SERVER.start(arguments, environment, ROOT, log, log)
 
 
 class Window:
-    """A browser without a face: cookies, and the token of forms."""
+    """HTTP client with cookies and a CSRF token, like a browser without scripts."""
 
     def __init__(self, site: Site, role: str | None) -> None:
         self.client = httpx.Client(base_url=site.url, timeout=30)
@@ -131,15 +131,15 @@ class Window:
 
     @staticmethod
     def token(page: str) -> str:
-        found = re.search(r'name="csrf" value="(\w+)"', page)
-        assert found
-        return found.group(1)
+        match = re.search(r'name="csrf" value="(\w+)"', page)
+        assert match
+        return match.group(1)
 
     def sign_in_as(self, who: str) -> None:
         """Sign in at the identity provider."""
-        asked = self.client.get("/sign-in/provider").headers["location"]
-        back = httpx.get(f"{asked}&who={who}").headers["location"]
-        assert self.client.get(back).status_code == 303
+        provider_url = self.client.get("/sign-in/provider").headers["location"]
+        callback_url = httpx.get(f"{provider_url}&who={who}").headers["location"]
+        assert self.client.get(callback_url).status_code == 303
 
     def post(self, path: str, **fields: str) -> httpx.Response:
         return self.client.post(path, data={"csrf": self.csrf, **fields})
@@ -149,26 +149,28 @@ async def _populate(connection: Any) -> dict[str, str]:
     other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
     await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="reader")
     gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
-    await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+    await users.update_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
     return await make_keys(connection, {"": DEFAULT_ORG_ID, "other-": other})
 
 
 @pytest.fixture(scope="package")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
-    with premises(aaiclick_stack, tmp_path_factory.mktemp("ui")) as place:
-        directory, provider = place.directory, Provider()
-        environment = place.environment | provider.environment()
-        environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.steps"}
-        made = aaiclick_stack.run(with_connection(place.target, _populate))
+    with premises(aaiclick_stack, tmp_path_factory.mktemp("ui")) as installation:
+        directory, provider = installation.directory, Provider()
+        environment = installation.environment | provider.environment()
+        environment |= {"WORKER_HEARTBEAT_INTERVAL": "1", "AAICLICK_TASK_MODULES": "tests.e2e.ui.tasks"}
+        keys = aaiclick_stack.run(with_connection(installation.endpoint, _populate))
         worker = _start_worker(environment, directory)  # both start at the same time
         server = start_server(environment, directory / "server.log")
-        found = Site(server, place.target, environment, directory, made, aaiclick_stack.run, provider, [worker])
-        yield found
+        live_site = Site(
+            server, installation.endpoint, environment, directory, keys, aaiclick_stack.run, provider, [worker]
+        )
+        yield live_site
         (directory / "gate").touch()
-        for worker in found.workers:
+        for worker in live_site.workers:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGTERM)
-        for worker in found.workers:
+        for worker in live_site.workers:
             worker.wait(60)
         provider.close()
         assert server.stop() == 0
@@ -186,7 +188,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Visitor:
-    """A browser window that listens for what must never happen."""
+    """Browser page that records script errors."""
 
     context: BrowserContext
     page: Page
@@ -199,13 +201,13 @@ class Visitor:
 
 
 def state(page: Page) -> Locator:
-    """The state of the job or task that a page shows."""
+    """Locate the state of the job or task on a page."""
     return page.locator("#head .title .state")
 
 
 @pytest.fixture
 def window(site) -> Iterator[Callable[[str | None], Window]]:
-    """Windows of somebody who signed in, or of nobody."""
+    """Opens HTTP clients that are signed in with a role, or signed out."""
     opened: list[Window] = []
 
     def open_(role: str | None) -> Window:
@@ -213,12 +215,12 @@ def window(site) -> Iterator[Callable[[str | None], Window]]:
         return opened[-1]
 
     yield open_
-    for each in opened:
-        each.client.close()
+    for opened_window in opened:
+        opened_window.client.close()
 
 
 class Contexts:
-    """Contexts that are used again: a new one starts a process. Each keeps a blank page, and that its process."""
+    """Pool of browser contexts, since a new one starts a process. A blank page keeps the process of each alive."""
 
     def __init__(self, browser: Browser, url: str) -> None:
         self._browser, self._url = browser, url
@@ -227,23 +229,23 @@ class Contexts:
     def take(self, **options: Any) -> BrowserContext:
         if self._free and not options:
             return self._free.pop()
-        made = self._browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
+        context = self._browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
         if not options:
-            made.new_page()
-        return made
+            context.new_page()
+        return context
 
     def leave(self, context: BrowserContext, *, usual: bool) -> None:
-        """Empty as a new one for whoever comes next."""
+        """Clear a context and return it to the pool."""
         if not usual:
             context.close()
             return
-        blank, *others = context.pages
-        for page in others:
+        blank, *used_pages = context.pages
+        for page in used_pages:
             page.close()
         context.clear_cookies()
-        line = context.new_cdp_session(blank)
-        line.send("Storage.clearDataForOrigin", {"origin": self._url, "storageTypes": "all"})
-        line.detach()
+        session = context.new_cdp_session(blank)
+        session.send("Storage.clearDataForOrigin", {"origin": self._url, "storageTypes": "all"})
+        session.detach()
         self._free.append(context)
 
 
@@ -254,7 +256,7 @@ def contexts(site, browser) -> Contexts:
 
 @pytest.fixture
 def visit(site, contexts) -> Iterator[Callable[..., Visitor]]:
-    """A window of somebody who has signed in, or of nobody; nothing may go wrong in its console."""
+    """Opens browser pages that are signed in with a role, or signed out; asserts that no script error occurred."""
     opened: list[tuple[Visitor, bool]] = []
 
     def open_(role: str | None = "admin", **options: Any) -> Visitor:
@@ -262,7 +264,7 @@ def visit(site, contexts) -> Iterator[Callable[..., Visitor]]:
         page = context.new_page()
         visitor = Visitor(context, page, site.url, [])
         page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
-        page.on("console", lambda said: visitor.wrong.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda message: visitor.wrong.append(message.text) if message.type == "error" else None)
         opened.append((visitor, not options))
         if role is not None:
             context.add_cookies([{"name": "aaiclick_session", "value": site.session(role), "url": site.url}])
@@ -277,7 +279,7 @@ def visit(site, contexts) -> Iterator[Callable[..., Visitor]]:
 
 @dataclass(frozen=True)
 class Things:
-    """Something of every kind to look at."""
+    """Ids of jobs and tasks in different states."""
 
     done: str
     failed: str
@@ -319,11 +321,11 @@ async def _deploy(connection: Any) -> None:
 
 @pytest.fixture(scope="package")
 def things(site) -> Iterator[Things]:
-    """Jobs that completed, failed, run (until the gate opens), and dead letters."""
+    """Creates completed, failed and running jobs (until the gate file exists), and dead letters."""
     gate = site.directory / "gate"
     done = site.job(
         "nightly report",
-        {"key": "load", "entrypoint": "say", "kwargs": {"words": "loading 3 files"}},
+        {"key": "load", "entrypoint": "say", "kwargs": {"text": "loading 3 files"}},
         {"key": "clean", "entrypoint": "say", "depends_on": ["load"]},
         {"key": "enrich", "entrypoint": "say", "depends_on": ["load"]},
         *({"key": f"c{n}", "name": "chunk", "entrypoint": "say", "group": "chunks"} for n in range(12)),
@@ -334,7 +336,7 @@ def things(site) -> Iterator[Things]:
     failed = site.job(
         "import orders",
         {"key": "fetch", "entrypoint": "say"},
-        {"key": "parse", "entrypoint": "fail", "kwargs": {"words": "row 17 has no price"}, "depends_on": ["fetch"]},
+        {"key": "parse", "entrypoint": "fail", "kwargs": {"text": "row 17 has no price"}, "depends_on": ["fetch"]},
         {"key": "store", "entrypoint": "say", "depends_on": ["parse"]},
         {"key": "tell", "entrypoint": "fail_until", "kwargs": {"path": "no such file"}, "max_attempts": 1},
     )
@@ -347,13 +349,13 @@ def things(site) -> Iterator[Things]:
     items = [
         {
             "type": "email:send",
-            "entrypoint": "tests.e2e.ui.steps.fail_until",
+            "entrypoint": "tests.e2e.ui.tasks.fail_until",
             "payload": {"path": str(site.directory / f"mail server {n % 2}")},
             "max_attempts": 1,
         }
         for n in range(5)
     ]
-    site.run(with_connection(site.target, _deploy))
+    site.run(with_connection(site.endpoint, _deploy))
     dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
     assert site.ended(done) == "COMPLETED"
     assert site.ended(failed) == "FAILED"

@@ -1,4 +1,4 @@
-"""A small shop whose DAG runs: a source, SQL over all of it, SQL by partition, Python."""
+"""A small shop DAG: a source, SQL over all rows, SQL by partition, Python."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import json
 import pytest
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.catalog.running.storage import Layout
-from aaiclick.data.client import connect as connect_clickhouse
-from aaiclick.orchestration.worker.trial import run_until_job_ends
+from aaiclick.catalog.execution.table_storage import DatasetLayout
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store import catalog_dags, catalog_events, catalog_sources, org_secrets, orgs
-from aaiclick.store.doctor import check_invariants
-from aaiclick.store.engine import connect
-from aaiclick.store.secret_keys import new_key
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.catalog import dag_versions, events, sources
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.invariants import check_invariants
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import orgs, secrets
+from aaiclick.store.tenancy.secret_encryption import new_key
 
-JOBS = "tests.integration.catalog.flow_jobs"
+JOBS = "tests.integration.catalog.dag_functions"
 SHOP = f"""
 name: shop
 defaults: {{max_attempts: 5}}
@@ -53,7 +54,7 @@ publish: [daily]
 
 
 class Shop:
-    """The DAG, its databases, and what one asks of them."""
+    """The DAG, its databases, and helpers to query them."""
 
     def __init__(self, db, clickhouse) -> None:
         self.db = db
@@ -64,7 +65,7 @@ class Shop:
 
     async def fire(self, payload=None, job=None, dag="shop"):
         trigger = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
-        job_id, _ = await catalog_sources.start_source(self.db, DEFAULT_ORG_ID, dag, job, trigger)
+        job_id, _ = await sources.start_source(self.db, DEFAULT_ORG_ID, dag, job, trigger)
         return job_id
 
     async def finish(self, job_id):
@@ -80,8 +81,8 @@ class Shop:
         return [row["error"] for row in await self.db.fetch("SELECT error FROM tasks WHERE error IS NOT NULL")]
 
     async def rows(self, name, dag="shop"):
-        """What readers of a dataset see, sorted."""
-        for row in await catalog_dags.serving_datasets(self.db, DEFAULT_ORG_ID, dag):
+        """Return the rows of a dataset, sorted."""
+        for row in await dag_versions.list_serving_datasets(self.db, DEFAULT_ORG_ID, dag):
             if row["name"] == name:
                 return await self.rows_of(row["version"])
         return None
@@ -90,8 +91,8 @@ class Shop:
         row = await self.db.fetchrow("SELECT storage_location, columns FROM dataset_versions WHERE id = $1", generation)
         if row["columns"] is None:
             return None
-        select = Layout.from_json(json.loads(row["columns"])).select(row["storage_location"])
-        return sorted(tuple(each.values()) for each in (await self.clickhouse.read_text(select)).to_pylist())
+        select = DatasetLayout.from_json(json.loads(row["columns"])).select(row["storage_location"])
+        return sorted(tuple(values.values()) for values in (await self.clickhouse.read_text(select)).to_pylist())
 
     async def tasks(self, job_id):
         """Types of a job's tasks with their partitions, in order."""
@@ -104,27 +105,27 @@ class Shop:
 
     async def emit(self, name, count):
         """Events of a dataset, in a job of their own."""
-        found = await self.db.fetchrow(
+        dataset = await self.db.fetchrow(
             "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p "
             "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = $1",
             name,
         )
-        job_id = await catalog_events.open_job(self.db, DEFAULT_ORG_ID, "many", found["dag_version_id"], {})
-        event = catalog_events.Event(DEFAULT_ORG_ID, job_id, found["dataset_uuid"], found["dataset_version"])
+        job_id = await events.open_job(self.db, DEFAULT_ORG_ID, "many", dataset["dag_version_id"], {})
+        event = events.Event(DEFAULT_ORG_ID, job_id, dataset["dataset_uuid"], dataset["dataset_version"])
         async with self.db.transaction():
-            await catalog_events.count_events(self.db, await catalog_events.emit(self.db, [event] * count))
+            await events.count_events(self.db, await events.emit_events(self.db, [event] * count))
         return job_id
 
     async def until(self, question, *values):
         """Wait for something to become true."""
         async with asyncio.timeout(60):
-            while not await self.db.fetchval(question, *values):  # noqa: ASYNC110  (the database tells nobody)
+            while not await self.db.fetchval(question, *values):  # noqa: ASYNC110  (there is no notification)
                 await asyncio.sleep(0.02)
 
     async def grant(self, name, value, host=None, slug="default"):
         """Set a secret of an organisation."""
-        org, keys = await orgs.find_org(self.db, slug), await org_secrets.keys_for_writing(self.db)
-        await org_secrets.set_secret(self.db, org, name, value, host, keys)
+        org, keys = await orgs.find_org(self.db, slug), await secrets.load_keys_for_writing(self.db)
+        await secrets.set_secret(self.db, org, name, value, host, keys)
 
     async def check(self):
         assert await check_invariants(self.db) == []

@@ -1,4 +1,4 @@
-"""Datasets as readers see them: by name, one version at a time, and nothing that they may not read."""
+"""Datasets as readers see them: by name, one version at a time, and only what their roles allow."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.catalog import datasets
-from aaiclick.catalog.deploy import deploy, finish, roll_back
+from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
-from aaiclick.catalog.made import made_in_words
-from aaiclick.catalog.queries.dataset_sql import Limits
-from aaiclick.catalog.readable import WITHHELD, as_seen, jobs_as_seen, untold_dead_letters
+from aaiclick.catalog.queries.table_rewrite import QueryLimits
+from aaiclick.catalog.task_summary import summarize_outputs
+from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_jobs, redact_tasks
 from aaiclick.cli.datasets import datasets as command
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import NotFoundError
 from aaiclick.server import routes
-from aaiclick.server.logs import log_path
+from aaiclick.server.task_logs import log_path
 from aaiclick.server.ui import pages
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import catalog_datasets, reads, users
-from aaiclick.store.catalog_datasets import Reader
-from aaiclick.store.engine import connect
-from aaiclick.store.keys import create_key
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.catalog import datasets as catalog_datasets
+from aaiclick.store.catalog.datasets import Reader
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queries
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import users
+from aaiclick.store.tenancy.api_keys import create_key
 from tests.integration.catalog.conftest import JOBS, SHOP, order
 from tests.integration.server.conftest import start_server
 
@@ -39,24 +41,41 @@ EVERYTHING = Reader(DEFAULT_ORG_ID, None)
 BOTH = "SELECT (SELECT sum(total) FROM daily) AS total, (SELECT count() FROM shop.orders) AS orders"
 
 
-async def asked(shop, text, reader=EVERYTHING, limits=None):
-    table = await datasets.query(shop.db, shop.clickhouse, reader, text, limits)
+async def query_rows(shop, text, reader=EVERYTHING, limits=None):
+    table = await datasets.run_query(shop.db, shop.clickhouse, reader, text, limits)
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-async def test_a_reader_through_many_swaps_sees_one_version_or_the_other(shop, aaiclick_postgres):
+async def test_a_role_that_is_created_again_reads_nothing(shop):
+    await shop.deploy()
+    role = await users.create_role(shop.db, DEFAULT_ORG_ID, slug="analyst", name="Analyst")
+    await users.create_role(shop.db, DEFAULT_ORG_ID, slug="auditor", name="Auditor")
+    await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "daily", ["analyst", "auditor"])
+    await users.delete_role(shop.db, DEFAULT_ORG_ID, role["id"])
+    await users.create_role(shop.db, DEFAULT_ORG_ID, slug="analyst", name="Analyst")
+    visible = {
+        slug: await catalog_datasets.list_visible_datasets(shop.db, Reader(DEFAULT_ORG_ID, frozenset({slug})))
+        for slug in ("analyst", "auditor")
+    }
+    assert {slug: [row["name"] for row in rows] for slug, rows in visible.items()} == {
+        "analyst": [],
+        "auditor": ["daily"],
+    }
+
+
+async def test_reader_sees_one_version_during_swaps(shop, aaiclick_postgres):
     await shop.deploy()
     await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
     begun = await deploy(shop.db, SHOP.replace("id > 0", "id > 1"))
     await shop.finish(begun.job_id)
-    await finish(shop.db, begun)
+    await finish_deploy(shop.db, begun)
     other = await connect(aaiclick_postgres)
-    seen, done = set(), asyncio.Event()
+    results, done = set(), asyncio.Event()
 
     async def read():
         while not done.is_set():
-            (answer,) = await asked(shop, BOTH)
-            seen.add(answer)
+            (answer,) = await query_rows(shop, BOTH)
+            results.add(answer)
 
     reading = asyncio.create_task(read())
     first = None
@@ -65,45 +84,45 @@ async def test_a_reader_through_many_swaps_sees_one_version_or_the_other(shop, a
         first = first or back.version_hash
     done.set()
     await reading
-    assert seen == {(60, 3), (50, 2)}
+    assert results == {(60, 3), (50, 2)}
     await other.close()
 
 
-async def test_who_has_no_role_sees_no_dataset_no_lineage_no_rows_and_no_hint(shop):
+async def test_reader_without_role_sees_nothing(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
     ada = await users.create_user(shop.db, DEFAULT_ORG_ID, external_id="ada", email=None, role="reader")
     role = await users.create_role(shop.db, DEFAULT_ORG_ID, slug="finance", name="Finance")
-    nobody = await catalog_datasets.reader_of(shop.db, DEFAULT_ORG_ID, "ada")
+    nobody = await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "ada")
     gone = await users.create_user(shop.db, DEFAULT_ORG_ID, external_id="gone", email=None, role="admin")
-    await users.change_user(shop.db, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
-    for reader in (nobody, await catalog_datasets.reader_of(shop.db, DEFAULT_ORG_ID, "gone")):
-        assert await catalog_datasets.visible(shop.db, reader) == []
-        words = set()
+    await users.update_user(shop.db, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+    for reader in (nobody, await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "gone")):
+        assert await catalog_datasets.list_visible_datasets(shop.db, reader) == []
+        messages = set()
         for name in ("daily", "dairy"):
             with pytest.raises(NotFoundError) as missing:
-                await datasets.lineage(shop.db, reader, name)
+                await datasets.trace_lineage(shop.db, reader, name)
             with pytest.raises(NotFoundError) as refused:
-                await asked(shop, f"SELECT * FROM {name}", reader)
-            words.add((str(missing.value).replace(name, "?"), str(refused.value).replace(name, "?")))
-        assert len(words) == 1
+                await query_rows(shop, f"SELECT * FROM {name}", reader)
+            messages.add((str(missing.value).replace(name, "?"), str(refused.value).replace(name, "?")))
+        assert len(messages) == 1
     await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "daily", ["finance"])
     await users.add_member(shop.db, DEFAULT_ORG_ID, role["id"], ada["id"])
-    reader = await catalog_datasets.reader_of(shop.db, DEFAULT_ORG_ID, "ada")
-    assert await asked(shop, "SELECT * FROM daily", reader) == [("2026-01-01", 10)]
-    # What a task made is told by its outputs; what it was given tells of its inputs.
+    reader = await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "ada")
+    assert await query_rows(shop, "SELECT * FROM daily", reader) == [("2026-01-01", 10)]
+    # Outputs reveal what a task has written; arguments reveal its inputs.
     rows = await shop.db.fetch("SELECT * FROM tasks ORDER BY id")
-    seen = {row["type"]: row for row in await as_seen(shop.db, reader, rows)}
-    assert [made_in_words(row["outputs"]) for row in seen.values()] == ["", "", "daily: 1 rows", ""]
-    assert json.loads(seen["shop.sums"]["result"])["daily"]["rows"] == 1
-    assert {row["kwargs"] for row in seen.values()} == {"{}"}
-    assert await as_seen(shop.db, EVERYTHING, rows) == rows
-    # What it is made from stays hidden, and so do the edges and columns that lead there.
-    assert await datasets.lineage(shop.db, reader, "daily") == datasets.Graph()
+    redacted = {row["type"]: row for row in await redact_tasks(shop.db, reader, rows)}
+    assert [summarize_outputs(row["outputs"]) for row in redacted.values()] == ["", "", "daily: 1 rows", ""]
+    assert json.loads(redacted["shop.sums"]["result"])["daily"]["rows"] == 1
+    assert {row["kwargs"] for row in redacted.values()} == {"{}"}
+    assert await redact_tasks(shop.db, EVERYTHING, rows) == rows
+    # Its sources stay hidden, and so do the edges and columns that lead there.
+    assert await datasets.trace_lineage(shop.db, reader, "daily") == datasets.LineageGraph()
     with pytest.raises(NotFoundError, match=r"There is no dataset 'shop\.orders'"):
-        await asked(shop, "SELECT total, id FROM daily JOIN shop.orders USING (day)", reader)
+        await query_rows(shop, "SELECT total, id FROM daily JOIN shop.orders USING (day)", reader)
     await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "shop.orders", ["finance"])
-    (sums,) = await as_seen(shop.db, reader, [row for row in rows if row["type"] == "shop.sums"])
+    (sums,) = await redact_tasks(shop.db, reader, [row for row in rows if row["type"] == "shop.sums"])
     assert json.loads(sums["kwargs"])["definition"]
 
 
@@ -144,10 +163,12 @@ CANARIES = (
     "canary_log", "canary_object", "2026-01-17",
 )  # fmt: skip
 ENDLESS = ("/v1/events", "/live")
-ADDRESSES = sorted({
-    declared.path for part in (*routes.ALL, *pages.ALL) for declared in part.declared if declared.method == "GET"
-})  # fmt: skip
-"""Everything that anybody can look at, over the API and in the web UI."""
+DECLARED = [
+    *(route for part in routes.ALL for route in part.declared),
+    *(page for part in pages.ALL_PAGES for page in part.routes),
+]
+ADDRESSES = sorted({route.path for route in DECLARED if route.method == "GET"})
+"""Every readable path of the API and of the web UI."""
 
 MORE = (
     "/?span=day", "/search?q=vault", "/search?q={task_id}", "/dead-letters?list=1", "/dead-letters?fingerprint={mark}",
@@ -157,8 +178,8 @@ MORE = (
 )  # fmt: skip
 
 
-async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, tmp_path):
-    """A hidden DAG says its datasets, columns, partitions, errors and logs; then every address there is, is asked."""
+async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
+    """A hidden DAG with canaries in datasets, columns, partitions, errors and logs; every path is requested."""
     await shop.deploy(VAULT)
     vault = [await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault")]
     assert await shop.finish(vault[0]) == "FAILED"
@@ -167,7 +188,7 @@ async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, 
     assert await shop.finish(vault[-1]) == "COMPLETED"
     tasks = await shop.db.fetch("SELECT id, status::text, error_fingerprint FROM tasks ORDER BY id")
     (dead,) = [row for row in tasks if row["status"] == "DEAD_LETTER"]
-    log_path(get_settings(), dead["id"]).write_text("canary_log\n")  # what a worker writes, which this one was not
+    log_path(get_settings(), dead["id"]).write_text("canary_log\n")  # written by a real worker, but not here
     keys = {
         role: (await create_key(shop.db, org_id=DEFAULT_ORG_ID, name=role, scopes=[role])).text
         for role in ("reader", "admin")
@@ -179,53 +200,59 @@ async def test_who_has_no_role_finds_no_trace_of_hidden_datasets_anywhere(shop, 
     }  # fmt: skip
 
     def paths(table):
-        """Each address, of every job and every task."""
+        """Return each path, for every job and every task."""
         for address in (*ADDRESSES, *MORE):
             form = re.sub(r"{(\w+):\w+}", r"{\1}", address)
             jobs = vault if "{job_id}" in form else vault[:1]
             for job_id, task_id in [(job_id, row["id"]) for job_id in jobs for row in tasks]:
                 yield form.format(**ids, job_id=job_id, task_id=task_id, table_id=table)
 
-    def told(role, table):
-        """What each path answers whoever has a key of the role; of a stream, how it begins."""
+    def fetch_all(role, table):
+        """Return the response of each path with a key of the role; of a stream, its beginning."""
         with httpx.Client(base_url=server.url, timeout=30) as browser:
             csrf = browser.get("/sign-in").text.partition('name="csrf" value="')[2].partition('"')[0]
             assert browser.post("/sign-in", data={"csrf": csrf, "credential": keys[role]}).status_code == 303
             bearer = {"Authorization": f"Bearer {keys[role]}"}
-            found = {}
+            texts = {}
             for path in dict.fromkeys(paths(table)):
                 headers = bearer if path.startswith(("/v1", "/metrics")) else None
                 with browser.stream("GET", path, headers=headers) as answer:
                     text = next(answer.iter_text()) if path in ENDLESS else answer.read().decode()
                 assert answer.status_code < 500 or path == "/health", path  # 503: there is no worker
-                found[path] = text.replace(str(ids["dataset"]), "?") if f"/{ids['dataset']}" in path else text
-        return found
+                texts[path] = text.replace(str(ids["dataset"]), "?") if f"/{ids['dataset']}" in path else text
+        return texts
 
     server = start_server(dict(os.environ), tmp_path / "server.log")
     try:
-        async with DataContext():  # what an attempt of the DAG has in hand
+        async with DataContext():  # a table of an attempt of the DAG
             held = await create_object_from_value({"canary_object": [1, 2]})
             await shop.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", held.table_id)
             await shop.db.execute(
                 "INSERT INTO table_references (table_name, owner, owner_id, attempt) VALUES ($1, 'ATTEMPT', $2, 1)",
                 held.table_id, dead["id"],
             )  # fmt: skip
-            everything, seen = [await asyncio.to_thread(told, role, held.table_id) for role in ("admin", "reader")]
-        assert [each for each in CANARIES if each not in " ".join(everything.values())] == []
-        assert [(path, each) for path, text in seen.items() for each in CANARIES if each in text] == []
-        # What it is told instead: that the task is there, how it ended, and whom to ask.
-        shown = json.loads(seen[f"/v1/tasks/{dead['id']}"])
-        assert (shown["status"], shown["error"], shown["attempts"][0]["error"]) == ("DEAD_LETTER", WITHHELD, WITHHELD)
-        assert f"(task {dead['id']}) failed in attempt 1: {WITHHELD}" in seen[f"/v1/jobs/{vault[0]}"]
-        assert WITHHELD in seen[f"/tasks/{dead['id']}"]
-        assert json.loads(seen[f"/v1/tasks/{dead['id']}/log"])["status"] == 403
-        assert "vault (rematerialize)" in seen["/v1/jobs"]
+            everything, visible = [
+                await asyncio.to_thread(fetch_all, role, held.table_id) for role in ("admin", "reader")
+            ]
+        assert [canary for canary in CANARIES if canary not in " ".join(everything.values())] == []
+        assert [(path, canary) for path, text in visible.items() for canary in CANARIES if canary in text] == []
+        # Visible instead: the task, its status, and the remedy.
+        shown = json.loads(visible[f"/v1/tasks/{dead['id']}"])
+        assert (shown["status"], shown["error"], shown["attempts"][0]["error"]) == (
+            "DEAD_LETTER",
+            REDACTED_ERROR,
+            REDACTED_ERROR,
+        )
+        assert f"(task {dead['id']}) failed in attempt 1: {REDACTED_ERROR}" in visible[f"/v1/jobs/{vault[0]}"]
+        assert REDACTED_ERROR in visible[f"/tasks/{dead['id']}"]
+        assert json.loads(visible[f"/v1/tasks/{dead['id']}/log"])["status"] == 403
+        assert "vault (rematerialize)" in visible["/v1/jobs"]
     finally:
         server.stop()
 
 
-async def test_what_a_task_of_a_dag_added_is_seen_like_that_task(shop):
-    """Of a reader who may read a part: what it may see of the errors, jobs and dead letters of each."""
+async def test_added_task_has_visibility_of_its_adder(shop):
+    """A reader of some datasets sees only the errors, jobs and dead letters of their tasks."""
     await shop.deploy(VAULT)
     job_id = await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault")
     assert await shop.finish(job_id) == "FAILED"
@@ -239,74 +266,78 @@ async def test_what_a_task_of_a_dag_added_is_seen_like_that_task(shop):
     (added,) = await shop.db.fetch("SELECT * FROM tasks WHERE added_by = $1", broken["id"])
     (job,) = await shop.db.fetch("SELECT * FROM jobs WHERE id = $1", job_id)
     await users.create_role(shop.db, DEFAULT_ORG_ID, slug="finance", name="Finance")
-    for name, told in (("vault.canary_days", False), ("vault.canary_broken", True)):
+    for name, is_visible in (("vault.canary_days", False), ("vault.canary_broken", True)):
         await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, name, ["finance"])
         reader = Reader(DEFAULT_ORG_ID, frozenset({"finance"}))
-        seen = await as_seen(shop.db, reader, [broken, added])
-        assert [("canary_error" in row["error"], "17" in str(row["partitions"])) for row in seen] == [(told, told)] * 2
-        (of_job,) = await jobs_as_seen(shop.db, reader, [job])
-        assert ("canary_error" in of_job["error"]) == told
-        origins = await untold_dead_letters(shop.db, reader)
-        groups = await reads.group_dead_letters(shop.db, DEFAULT_ORG_ID, origins)
+        redacted = await redact_tasks(shop.db, reader, [broken, added])
+        assert [("canary_error" in row["error"], "17" in str(row["partitions"])) for row in redacted] == [
+            (is_visible, is_visible)
+        ] * 2
+        (of_job,) = await redact_jobs(shop.db, reader, [job])
+        assert ("canary_error" in of_job["error"]) == is_visible
+        origins = await hidden_dead_letters(shop.db, reader)
+        groups = await queries.group_dead_letters(shop.db, DEFAULT_ORG_ID, origins)
         assert {row["error_fingerprint"] for row in groups} == (
-            {broken["error_fingerprint"], "other"} if told else {None}
+            {broken["error_fingerprint"], "other"} if is_visible else {None}
         )
         for mark in (broken["error_fingerprint"], "other"):
-            found = await reads.list_dead_letters(shop.db, fingerprint=mark, org_id=DEFAULT_ORG_ID, untold=origins)
-            assert len(found) == told
+            dead_letters = await queries.list_dead_letters(
+                shop.db, fingerprint=mark, org_id=DEFAULT_ORG_ID, hidden=origins
+            )
+            assert len(dead_letters) == is_visible
 
 
-async def test_lineage_goes_up_and_down_to_the_column(shop):
+async def test_lineage_up_and_down_to_columns(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
-    up = await datasets.lineage(shop.db, EVERYTHING, "daily")
-    assert [(each.source, each.job, each.target) for each in up.edges] == [
+    up = await datasets.trace_lineage(shop.db, EVERYTHING, "daily")
+    assert [(edge.source, edge.job, edge.target) for edge in up.edges] == [
         ("shop.orders", "shop.sums", "daily"), ("shop.raw", "shop.tidy", "shop.orders"),
     ]  # fmt: skip
     assert datasets.ColumnEdge("shop.raw.amount", "shop.orders.amount") in up.columns
     assert datasets.ColumnEdge("shop.orders.amount", "daily.total") in up.columns
-    down = await datasets.lineage(shop.db, EVERYTHING, "shop.raw", "down")
+    down = await datasets.trace_lineage(shop.db, EVERYTHING, "shop.raw", "down")
     assert down.datasets == ["daily", "shop.doubled", "shop.orders", "shop.raw"]
 
 
-async def test_limits_end_a_query_and_what_is_not_made_yet_is_said(shop):
+async def test_query_limits_and_datasets_without_rows_raise_errors(shop):
     await shop.deploy()
     with pytest.raises(QueryRefusedError):
-        await asked(shop, "SELECT * FROM file('/etc/passwd')")
+        await query_rows(shop, "SELECT * FROM file('/etc/passwd')")
     with pytest.raises(DatasetError, match="'daily' has no rows yet"):
-        await asked(shop, "SELECT * FROM daily")
+        await query_rows(shop, "SELECT * FROM daily")
     await shop.run(order(1, 1, 10), order(2, 2, 10))
     with pytest.raises(QueryError, match="Limit for result"):
-        await asked(shop, "SELECT * FROM daily", limits=Limits(result_rows=1))
+        await query_rows(shop, "SELECT * FROM daily", limits=QueryLimits(result_rows=1))
 
 
-async def test_a_dataset_is_made_again_with_all_that_follows(shop):
+async def test_rematerialize_rebuilds_dataset_and_dependents(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
     table = await shop.db.fetchval("SELECT storage_location FROM dataset_versions v JOIN datasets d "
                                    "ON d.id = v.dataset_uuid WHERE d.name = 'shop.orders'")  # fmt: skip
     await shop.clickhouse.run(f"TRUNCATE TABLE {table}")
-    found = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "shop.orders")
-    job_id = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, found["id"], "shop.orders")
+    dataset = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "shop.orders")
+    job_id = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, dataset["id"], "shop.orders")
     assert await shop.finish(job_id) == "COMPLETED"
     assert await shop.rows("shop.orders") == [(1, "2026-01-01", 10)]
 
 
-async def test_the_commands_say_what_there_is(shop):
+async def test_datasets_commands_print_datasets(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
 
-    async def said(*words):
-        result = await asyncio.to_thread(CliRunner().invoke, command, [*words], catch_exceptions=False)
+    async def run_command(*arguments):
+        result = await asyncio.to_thread(CliRunner().invoke, command, [*arguments], catch_exceptions=False)
         return result.stdout
 
-    assert "daily\tshop.sums\t1\t" in await said("ls")
-    assert "column\ttotal\tInt64" in await said("show", "daily")
-    assert "shop.raw\tshop.tidy\tshop.orders" in await said("lineage", "daily")
-    assert "shop.orders.amount\tdaily.total" in await said("lineage", "daily", "--columns")
-    assert await said("query", "SELECT day, total FROM daily") == "day\ttotal\n2026-01-01\t10\n"
+    assert "daily\tshop.sums\t1\t" in await run_command("ls")
+    assert "column\ttotal\tInt64" in await run_command("show", "daily")
+    assert "shop.raw\tshop.tidy\tshop.orders" in await run_command("lineage", "daily")
+    assert "shop.orders.amount\tdaily.total" in await run_command("lineage", "daily", "--columns")
+    assert await run_command("query", "SELECT day, total FROM daily") == "day\ttotal\n2026-01-01\t10\n"
     await users.create_user(shop.db, DEFAULT_ORG_ID, external_id="ada", email=None, role="reader")
-    assert await said("ls", "--as", "ada") == ""
-    for words in (["ls"], ["show", "daily"], ["lineage", "daily"], ["query", "SELECT total FROM daily"]):
+    assert await run_command("ls", "--as", "ada") == ""
+    for arguments in (["ls"], ["show", "daily"], ["lineage", "daily"], ["query", "SELECT total FROM daily"]):
         with pytest.raises(NotFoundError, match="There is no user 'nobody'"):
-            await said(*words, "--as", "nobody")
+            await run_command(*arguments, "--as", "nobody")

@@ -1,4 +1,4 @@
-"""Deploys against a real PostgreSQL: all or nothing, one after the other, and back."""
+"""Deploys on a real PostgreSQL: all or nothing, in order, and rollbacks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
-from aaiclick.store import catalog_dags, catalog_events, catalog_sources, control
-from aaiclick.store.doctor import Finding, check_invariants
-from aaiclick.store.engine import connect
+from aaiclick.store.catalog import dag_versions, events, sources
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import control
+from aaiclick.store.engine.invariants import Finding, check_invariants
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
-from aaiclick.store.words import DEFAULT_ORG_ID
 
 SHOP = """
 name: shop
@@ -31,7 +32,6 @@ jobs:
     outputs: [raw]
     update_strategy: append
     unique_key: [id]
-    bootstrap: {reset_outputs: true}
     config: {function: "shop:fetch"}
   - name: clean
     activation: reactive
@@ -52,7 +52,7 @@ LINE = (
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-"""How many wait for a lock."""
+"""Number of sessions that wait for a lock."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ async def db(aaiclick_postgres):
 
 
 async def serving(db):
-    rows = await catalog_dags.serving_datasets(db, DEFAULT_ORG_ID, "shop")
+    rows = await dag_versions.list_serving_datasets(db, DEFAULT_ORG_ID, "shop")
     return {row["name"]: row["version"] for row in rows}
 
 
@@ -80,7 +80,7 @@ async def count(db, table):
 
 
 async def test_a_deploy_writes_the_version_its_definitions_and_its_datasets(db):
-    done = await deploy(db, SHOP)
+    done = await deploy(db, SHOP.replace("    unique_key", "    bootstrap: {reset_outputs: true}\n    unique_key"))
     assert done.built == ("raw", "orders", "daily")
     rows = await db.fetch("SELECT * FROM job_definitions ORDER BY name")
     clean, fetch, sums = rows
@@ -100,7 +100,7 @@ async def test_a_deploy_writes_the_version_its_definitions_and_its_datasets(db):
     assert location.endswith("/")
 
 
-async def test_the_same_again_changes_nothing(db):
+async def test_repeated_deploy_changes_nothing(db):
     first = await deploy(db, SHOP)
     again = await deploy(db, "# the same\n" + SHOP)
     assert not again.changed
@@ -108,21 +108,21 @@ async def test_the_same_again_changes_nothing(db):
     assert (await count(db, "dag_versions"), await count(db, "job_definitions")) == (1, 3)
 
 
-async def test_a_version_serves_since_it_began_to_whatever_is_paused(db):
+async def test_serving_since_is_kept_while_paused(db):
     async def since():
-        return {row["serving_since"] for row in await catalog_dags.list_versions(db, DEFAULT_ORG_ID, "shop")} - {None}
+        return {row["serving_since"] for row in await dag_versions.list_versions(db, DEFAULT_ORG_ID, "shop")} - {None}
 
     await deploy(db, SHOP)
     began = await since()
-    await catalog_sources.pause_dag(db, DEFAULT_ORG_ID, "shop")
-    await catalog_sources.resume_dag(db, DEFAULT_ORG_ID, "shop")
+    await sources.pause_dag(db, DEFAULT_ORG_ID, "shop")
+    await sources.resume_dag(db, DEFAULT_ORG_ID, "shop")
     await deploy(db, SHOP)
     assert await since() == began
     await deploy(db, CHANGED)
     assert min(await since()) > min(began)
 
 
-async def test_a_change_makes_new_generations_downstream_and_a_rollback_serves_the_old_ones(db):
+async def test_change_creates_generations_and_rollback_serves_old_ones(db):
     await deploy(db, SHOP)
     old = await serving(db)
     done = await deploy(db, CHANGED)
@@ -140,7 +140,19 @@ async def test_a_change_makes_new_generations_downstream_and_a_rollback_serves_t
     assert await count(db, "dataset_versions") == 5
 
 
-async def test_only_the_definitions_that_serve_have_a_next_run(db):
+async def test_datasets_have_the_storage_of_the_serving_version(db):
+    stored = "SELECT storage FROM datasets WHERE producer_job_name = 'sums'"
+    files = {"kind": "parquet", "prefix": "s3://bucket/daily"}
+    await deploy(db, SHOP)
+    assert json.loads(await db.fetchval(stored)) == files
+    tables = SHOP.replace(', storage: {kind: parquet, prefix: "s3://bucket/daily"}', "")
+    assert (await deploy(db, tables)).serves
+    assert json.loads(await db.fetchval(stored)) == {}
+    await roll_back(db, "shop")
+    assert json.loads(await db.fetchval(stored)) == files
+
+
+async def test_only_serving_definitions_have_next_run(db):
     first = await deploy(db, SHOP)
     second = await deploy(db, CHANGED)
     due = "SELECT dag_version_id FROM job_definitions WHERE next_run_at IS NOT NULL"
@@ -149,7 +161,7 @@ async def test_only_the_definitions_that_serve_have_a_next_run(db):
     assert await db.fetch(due) == [(first.version_id,)]
 
 
-async def test_a_deploy_that_fails_half_way_leaves_the_old_version_serving(db):
+async def test_failed_deploy_keeps_old_version(db):
     await deploy(db, SHOP)
     before = await serving(db), await count(db, "dag_versions"), await count(db, "dataset_versions")
     await db.execute("ALTER TABLE job_definitions ADD CONSTRAINT refuse CHECK (config_hash = 'x') NOT VALID")
@@ -157,14 +169,14 @@ async def test_a_deploy_that_fails_half_way_leaves_the_old_version_serving(db):
         await deploy(db, CHANGED)
     with pytest.raises(DagError):
         await deploy(db, CHANGED.replace("operator: sql", "operator: sqll"))
-    with pytest.raises(DeployError, match="nobody publishes"):
+    with pytest.raises(DeployError, match="which no DAG publishes"):
         await deploy(db, CHANGED.replace("id > 1}", "id > 1}\n    inputs: [raw, {dataset: rates}]").replace(
             "operator: sql\n    idle", "operator: python\n    idle").replace("{query: SELECT id FROM raw WHERE id > 1}",
             "{function: a:b}"))  # fmt: skip
     assert (await serving(db), await count(db, "dag_versions"), await count(db, "dataset_versions")) == before
 
 
-async def test_names_have_one_producer_and_change_hands_within_a_dag(db):
+async def test_published_names_have_one_producer(db):
     await deploy(db, SHOP)
     with pytest.raises(DeployError, match="'shop_daily' is published by the DAG 'shop'"):
         await deploy(db, SHOP.replace("name: shop\n", "name: other\n", 1))
@@ -191,7 +203,7 @@ jobs:
     assert await db.fetchval("SELECT input_datasets FROM job_definitions WHERE dag_name = 'reader'") == [expected]
 
 
-async def test_deploys_at_once_follow_each_other(db, aaiclick_postgres):
+async def test_concurrent_deploys_are_serialized(db, aaiclick_postgres):
     async with AsyncExitStack() as stack:
         sessions = [await connect(aaiclick_postgres) for _ in range(6)]
         for session in sessions:
@@ -205,7 +217,7 @@ async def test_deploys_at_once_follow_each_other(db, aaiclick_postgres):
 async def test_a_second_deploy_waits_for_the_first(db, aaiclick_postgres):
     other = await connect(aaiclick_postgres)
     async with db.transaction():
-        await catalog_dags.lock_dag(db, DEFAULT_ORG_ID, "shop")
+        await dag_versions.lock_dag(db, DEFAULT_ORG_ID, "shop")
         waiting = asyncio.create_task(deploy(other, SHOP))
         while not await db.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
             pass
@@ -214,14 +226,14 @@ async def test_a_second_deploy_waits_for_the_first(db, aaiclick_postgres):
     await other.close()
 
 
-async def rolled_back_at_once(db, target, *where):
-    """Rollbacks of one DAG, each asked for while those before it wait for its lock."""
+async def rolled_back_at_once(db, endpoint, *where):
+    """Rollbacks of one DAG, each requested while the previous ones wait for its lock."""
     async with AsyncExitStack() as stack:
         waiting = []
         async with db.transaction():
-            await catalog_dags.lock_dag(db, DEFAULT_ORG_ID, "shop")
+            await dag_versions.lock_dag(db, DEFAULT_ORG_ID, "shop")
             for to in where:
-                session = await connect(target)
+                session = await connect(endpoint)
                 stack.push_async_callback(session.close)
                 waiting.append(asyncio.create_task(roll_back(session, "shop", to)))
                 while await db.fetchval(LINE) < len(waiting):
@@ -229,11 +241,11 @@ async def rolled_back_at_once(db, target, *where):
         return await asyncio.gather(*waiting)
 
 
-async def test_rollbacks_at_once_take_effect_in_the_order_in_which_they_were_asked_for(db, aaiclick_postgres):
+async def test_concurrent_rollbacks_take_effect_in_order(db, aaiclick_postgres):
     first, second, _ = [await deploy(db, text) for text in (SHOP, CHANGED, SHOP.replace("id > 0", "id > 2"))]
     for earlier, later in ((second, first), (first, second)):
         done = await rolled_back_at_once(db, aaiclick_postgres, earlier.version_hash, later.version_hash)
-        assert [each.version_id for each in done] == [earlier.version_id, later.version_id]
+        assert [result.version_id for result in done] == [earlier.version_id, later.version_id]
         assert done[1].previous == earlier.version_id
         assert await db.fetchval("SELECT dag_version_id FROM dag_current_versions") == later.version_id
         generations = await db.fetch("SELECT dataset_version FROM dag_version_datasets WHERE dag_version_id = $1",
@@ -241,18 +253,18 @@ async def test_rollbacks_at_once_take_effect_in_the_order_in_which_they_were_ask
         assert set((await serving(db)).values()) == {row["dataset_version"] for row in generations}
 
 
-async def test_two_who_roll_back_at_once_go_back_once(db, aaiclick_postgres):
+async def test_two_concurrent_rollbacks_go_back_once(db, aaiclick_postgres):
     _, second, third = [await deploy(db, text) for text in (SHOP, CHANGED, SHOP.replace("id > 0", "id > 2"))]
     done = await rolled_back_at_once(db, aaiclick_postgres, None, None)
-    assert [each.version_id for each in done] == [second.version_id] * 2
-    assert [each.previous for each in done] == [third.version_id, second.version_id]
+    assert [result.version_id for result in done] == [second.version_id] * 2
+    assert [result.previous for result in done] == [third.version_id, second.version_id]
     assert await db.fetchval("SELECT dag_version_id FROM dag_current_versions") == second.version_id
 
 
-async def test_doctor_finds_tasks_whose_definition_is_not_there(db):
-    """No foreign key says so."""
+async def test_doctor_finds_tasks_without_definition(db):
+    """No foreign key enforces it."""
     await deploy(db, SHOP)
-    await catalog_sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
+    await sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
     assert await check_invariants(db) == []
     task_id, lost = await db.fetchrow("UPDATE tasks SET definition_id = gen_random_uuid() RETURNING id, definition_id")
     assert await check_invariants(db) == [Finding("I9", "task", task_id, f"its definition {lost} is not there")]
@@ -262,47 +274,51 @@ HISTORY = """
     INSERT INTO jobs (id, org_id, name, status, started_at, completed_at, total_tasks)
     SELECT n, $2, 'past', 'COMPLETED', now(), now(), 200 FROM generate_series(1, 100) AS n;
     INSERT INTO tasks (id, job_id, org_id, definition_id, dedupe_key, type, status, readiness, completed_at)
-    SELECT n, 1 + n % 100, $2, $1, 'past:' || n, 'shop.clean', 'COMPLETED', NULL, now()
+    SELECT n, 1 + n % 100, $2, $1, 'past:' || n, 'shop.clean', 'COMPLETED', NULL, now() - interval '1 day'
     FROM generate_series(1, 20000) AS n;
 """
 
 
-async def test_what_is_unfinished_is_found_without_looking_at_all_that_was(db):
-    """By the loop that asks which definitions have nothing to do, and by whoever goes back to another version."""
+async def test_unfinished_tasks_are_found_by_index(db):
+    """By the loop that finds idle definitions, and by rollbacks."""
     first = await deploy(db, SHOP)
     second = await deploy(db, CHANGED)
     clean = await db.fetchval("SELECT id FROM job_definitions WHERE name = 'clean' AND dag_version_id = $1",
                               second.version_id)  # fmt: skip
     for text in HISTORY.strip().removesuffix(";").split(";"):
         await db.execute(text.replace("$1", f"'{clean}'").replace("$2", f"'{DEFAULT_ORG_ID}'"))
-    job_id = await catalog_events.open_job(db, DEFAULT_ORG_ID, "now", second.version_id, {})
+    job_id = await events.open_job(db, DEFAULT_ORG_ID, "now", second.version_id, {})
     definition = await db.fetchrow("SELECT *, 'shop.clean' AS type, NULL::int AS max_concurrency FROM job_definitions "
                                    "WHERE id = $1", clean)  # fmt: skip
-    await catalog_events.add_tasks(db, job_id, definition, [("now", {}, None)])
+    await events.add_tasks(db, job_id, definition, [("now", {}, None)])
     await db.execute("UPDATE job_definitions SET last_event_at = now() - interval '1 day' WHERE id = $1", clean)
-    for name, arguments in (("definitions_idle", ()), ("tasks_left", (second.version_id, first.version_id))):
+    for name, arguments in (
+        ("mark_idle_definitions", ()),
+        ("find_obsolete_tasks", (second.version_id, first.version_id)),
+    ):
         plan = await db.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(name)}", *arguments)
         assert json.loads(plan)[0]["Plan"]["Shared Hit Blocks"] < 200, plan
-    assert len(await catalog_dags.tasks_left(db, second.version_id, first.version_id)) == 1
+    assert len(await dag_versions.find_obsolete_tasks(db, second.version_id, first.version_id)) == 1
     asks = "SELECT status::text FROM job_definitions WHERE id = $1"
     assert await db.fetchval(asks, clean) == "Running"
     await control.cancel_job(db, job_id)
-    await db.execute(statement("definitions_idle"))
+    await db.execute("UPDATE tasks SET completed_at = now() - interval '1 day' WHERE job_id = $1", job_id)
+    await db.execute(statement("mark_idle_definitions"))
     assert await db.fetchval(asks, clean) == "Idle"
 
 
-async def test_readers_see_one_version_or_the_other_through_a_hundred_swaps(db, aaiclick_postgres):
+async def test_readers_see_one_version_during_hundred_swaps(db, aaiclick_postgres):
     await deploy(db, SHOP)
     old = await serving(db)
     await deploy(db, CHANGED)
     new = await serving(db)
     done = asyncio.Event()
-    seen = set()
+    versions = set()
 
     async def read():
         reader = await connect(aaiclick_postgres)
         while not done.is_set():
-            seen.add(frozenset((await serving(reader)).items()))
+            versions.add(frozenset((await serving(reader)).items()))
         await reader.close()
 
     reading = asyncio.create_task(read())
@@ -311,29 +327,29 @@ async def test_readers_see_one_version_or_the_other_through_a_hundred_swaps(db, 
         await deploy(db, CHANGED)
     done.set()
     await reading
-    assert seen <= {frozenset(old.items()), frozenset(new.items())}
+    assert versions <= {frozenset(old.items()), frozenset(new.items())}
 
 
-async def test_a_rollback_of_what_is_not_there_says_so(db):
+async def test_rollback_of_missing_dag_is_refused(db):
     with pytest.raises(NotFoundError, match="no DAG 'shop'"):
         await roll_back(db, "shop")
     await deploy(db, SHOP)
-    with pytest.raises(DeployError, match="no version before"):
+    with pytest.raises(DeployError, match="no previous version"):
         await roll_back(db, "shop")
     with pytest.raises(DeployError, match="no version whose hash"):
         await roll_back(db, "shop", "zzz")
 
 
-def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env, tmp_path):
-    def run(*words):
-        return CliRunner().invoke(dag_command, list(words), catch_exceptions=False)
+def test_cli_validates_diffs_deploys_and_rolls_back(aaiclick_env, tmp_path):
+    def run(*arguments):
+        return CliRunner().invoke(dag_command, list(arguments), catch_exceptions=False)
 
     file = tmp_path / "shop.yaml"
     file.write_text(SHOP)
     assert "shop, 3 jobs" in run("validate", str(file)).stderr
     assert [line["change"] for line in json.loads(run("diff", str(file), "-o", "json").stdout)][:3] == ["added"] * 3
     assert "New generations: raw, orders, daily" in run("deploy", str(file)).stderr
-    assert "nothing was changed" in run("deploy", str(file)).stderr
+    assert "is already serving; no changes" in run("deploy", str(file)).stderr
     file.write_text(CHANGED)
     lines = json.loads(run("diff", str(file), "-o", "json").stdout)
     assert [(line["name"], line["change"]) for line in lines] == [
@@ -341,7 +357,7 @@ def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env
     ]  # fmt: skip
     assert "New generations: orders, daily" in run("deploy", str(file)).stderr
     back = run("rollback", "shop", "-o", "json")
-    assert "serves" in back.stderr
+    assert "serving" in back.stderr
     done = json.loads(back.stdout)
     assert [line["change"] for line in done["changes"] if line["what"] == "dataset"] == ["served again"] * 2
     assert (done["dag"], done["serves"], done["changed"], done["built"], done["job_id"]) == (
@@ -351,8 +367,10 @@ def test_the_command_line_validates_compares_deploys_and_rolls_back(aaiclick_env
         [],
         None,
     )
-    assert f"Version {done['hash'][:12]} of shop serves." in back.stderr
-    again = json.loads(run("diff", str(file), "-o", "json").stdout)  # what is there is not built by going forth, either
+    assert f"Version {done['hash'][:12]} of shop is serving." in back.stderr
+    again = json.loads(
+        run("diff", str(file), "-o", "json").stdout
+    )  # existing datasets are not rebuilt by a new deploy either
     assert [line["change"] for line in again if line["what"] == "dataset"] == ["served again"] * 2
     versions = json.loads(run("versions", "shop", "-o", "json").stdout)
     assert [bool(line["serving_since"]) for line in versions] == [False, True]

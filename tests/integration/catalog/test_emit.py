@@ -1,4 +1,4 @@
-"""`emit_event`: sources publish rows and start what reads them while they run."""
+"""`emit_event`: running sources publish rows and start their dependents."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 
 from aaiclick.errors import LeaseLost, RequestError
 from aaiclick.orchestration import RetryPolicy, emit_event, set_retry_policy
-from aaiclick.store import catalog_runs, queue
-from aaiclick.store.leases import Lease
-from tests.hatchery import HATCHERY
+from aaiclick.store.catalog import runs
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.leases import Lease
+from tests.fork_server import FORK_SERVER
 from tests.integration.catalog.conftest import JOBS, SHOP, order
-from tests.integration.catalog.test_kills import ENDED
+from tests.integration.catalog.test_crash_recovery import ENDED
 
 EMITTING = SHOP.replace(f"{JOBS}:fetch", f"{JOBS}:emit_batches")
 BATCHES = [["a", [order(1, 1, 10)]], ["b", [order(2, 2, 20)]], ["c", [order(3, 1, 30)]]]
@@ -24,10 +25,10 @@ TIDIED = (
 )
 
 
-def start_worker(way, **variables):
+def start_worker(gateway, **variables):
     arguments = ["worker", "start", "--processes", "1", "--concurrency", "4"]
     quick = {"WORKER_TIMEOUT": "3", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
-    return HATCHERY.start(arguments, way.environment | quick | variables, stderr=subprocess.DEVNULL)
+    return FORK_SERVER.start(arguments, gateway.environment | quick | variables, stderr=subprocess.DEVNULL)
 
 
 async def stop(worker):
@@ -35,15 +36,17 @@ async def stop(worker):
     await asyncio.to_thread(worker.wait, 30)
 
 
-async def cursors(shop, job_id, kind="shop.tidy"):
-    rows = await shop.db.fetch("SELECT dedupe_key FROM tasks WHERE job_id = $1 AND type = $2 ORDER BY id", job_id, kind)
+async def cursors(shop, job_id, type_="shop.tidy"):
+    rows = await shop.db.fetch(
+        "SELECT dedupe_key FROM tasks WHERE job_id = $1 AND type = $2 ORDER BY id", job_id, type_
+    )
     return [row["dedupe_key"].rpartition(":")[2] for row in rows]
 
 
-async def test_readers_start_while_the_source_still_runs(way, shop, tmp_path):
+async def test_dependents_start_while_source_runs(gateway, shop, tmp_path):
     await shop.deploy(EMITTING)
     job_id = await shop.fire({"batches": BATCHES, "path": str(tmp_path / "go")})
-    worker = start_worker(way)
+    worker = start_worker(gateway)
     try:
         await shop.until(TIDIED, job_id, 3)
         running = "SELECT status::text FROM tasks WHERE job_id = $1 AND type = 'shop.fetch'"
@@ -60,19 +63,19 @@ async def test_readers_start_while_the_source_still_runs(way, shop, tmp_path):
 
 
 @pytest.mark.parametrize("places", ["emit.before", "emit.after", "emit.before emit.after"])
-async def test_an_attempt_killed_at_an_emission_starts_each_reader_once(way, shop, tmp_path, places):
+async def test_killed_emission_starts_each_dependent_once(gateway, shop, tmp_path, places):
     marks = tmp_path / "marks"
     marks.mkdir()
     await shop.deploy(EMITTING)
     await set_retry_policy("shop.fetch", RetryPolicy(base_seconds=0.01, cap_seconds=0.01))
     job_id = await shop.fire({"batches": BATCHES})
-    armed = ",".join(f"{place}=kill@2" for place in places.split())
-    worker = start_worker(way, AAICLICK_FAULTS=armed, AAICLICK_FAULT_MARKS=str(marks))
+    armed = ",".join(f"{failpoint}=kill@2" for failpoint in places.split())
+    worker = start_worker(gateway, AAICLICK_FAULTS=armed, AAICLICK_FAULT_MARKS=str(marks))
     try:
         await shop.until(ENDED, job_id)
     finally:
         await stop(worker)
-    assert {each.name for each in marks.iterdir()} == set(places.split())
+    assert {mark.name for mark in marks.iterdir()} == set(places.split())
     assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", job_id) == "COMPLETED"
     assert await shop.db.fetchval("SELECT max(attempt) FROM tasks WHERE type = 'shop.fetch'") > 1
     assert sorted(await cursors(shop, job_id)) == ["a", "b", "c"]
@@ -81,11 +84,11 @@ async def test_an_attempt_killed_at_an_emission_starts_each_reader_once(way, sho
     await shop.check()
 
 
-async def test_an_always_on_source_emits_while_it_runs(way, shop, tmp_path):
+async def test_an_always_on_source_emits_while_it_runs(gateway, shop, tmp_path):
     arguments = json.dumps({"batches": BATCHES, "path": str(tmp_path / "go")})
     dag = EMITTING.replace('source: {kind: cron, schedule: "0 6 * * *", missed: all}', "source: {kind: always_on}")
     await shop.deploy(dag.replace('emit_batches"}', f'emit_batches", arguments: {arguments}}}', 1))
-    worker = start_worker(way)
+    worker = start_worker(gateway)
     try:
         await shop.until("SELECT count(*) = 3 FROM tasks WHERE type = 'shop.tidy' AND status = 'COMPLETED'")
         await shop.until("SELECT status = 'Running' FROM job_definitions WHERE name = 'fetch'")
@@ -98,7 +101,7 @@ async def test_an_always_on_source_emits_while_it_runs(way, shop, tmp_path):
 
 
 async def test_returned_rows_are_newer_than_emitted_ones(shop):
-    """Of an output that is replaced as a whole."""
+    """For an output with update_strategy: replace."""
     dag = EMITTING.replace("    update_strategy: append\n    unique_key: [id]\n", "")
     await shop.deploy(dag)
     job_id = await shop.fire({"batches": BATCHES, "returned": [order(9, 9, 90)]})
@@ -112,12 +115,12 @@ async def test_returned_rows_are_newer_than_emitted_ones(shop):
 async def test_the_same_cursor_of_a_later_run_starts_nothing(shop):
     await shop.deploy(EMITTING)
     first, second = [await shop.fire({"batches": BATCHES}) for _ in range(2)]
-    assert [await shop.finish(each) for each in (first, second)] == ["COMPLETED", "COMPLETED"]
+    assert [await shop.finish(job_id_) for job_id_ in (first, second)] == ["COMPLETED", "COMPLETED"]
     assert sorted(await cursors(shop, first) + await cursors(shop, second)) == ["a", "b", "c"]
     await shop.check()
 
 
-async def test_outputs_are_emptied_once_although_the_first_attempt_died_after_an_emission(shop):
+async def test_outputs_are_reset_once_despite_killed_attempt(shop):
     dag = EMITTING.replace(
         "    update_strategy: append", "    bootstrap: {reset_outputs: true}\n    update_strategy: append"
     )
@@ -137,13 +140,13 @@ async def test_a_lost_lease_emits_nothing(shop):
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
     (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
     effects = json.dumps({"updates": [], "states": [], "lineage": {}, "definition": "", "build": None})
-    await catalog_runs.emit_updates(shop.db, claim.lease, effects, "1")
+    await runs.emit_updates(shop.db, claim.lease, effects, "1")
     for lease in (
         Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token),
         Lease(claim.lease.task_id, claim.lease.attempt, uuid4()),
     ):
         with pytest.raises(LeaseLost, match="no event was emitted"):
-            await catalog_runs.emit_updates(shop.db, lease, effects, "1")
+            await runs.emit_updates(shop.db, lease, effects, "1")
 
 
 async def test_reactive_definitions_and_code_outside_tasks_cannot_emit(shop):

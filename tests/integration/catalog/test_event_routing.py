@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from aaiclick import faults
+from aaiclick import failpoints
 from aaiclick.errors import ConflictError, NotFoundError
-from aaiclick.orchestration.loops import router
-from aaiclick.store import catalog_events, event_routing, outbox
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.orchestration.loops import event_router
+from aaiclick.store.catalog import event_routing, events, outbox
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP
 
 GOOD = 5
@@ -28,9 +28,9 @@ async def dataset_of(shop, name="shop.raw"):
 
 async def emit_poison(shop, payload, org_id=DEFAULT_ORG_ID):
     """One event with this payload, in a job of its own."""
-    job_id = await catalog_events.open_job(shop.db, org_id, "poison", None, {})
+    job_id = await events.open_job(shop.db, org_id, "poison", None, {})
     event_id = await shop.db.fetchval(
-        "INSERT INTO outbox (org_id, job_id, kind, ordering_key, payload) VALUES ($1, $2, 'route_event', 'k', $3) "
+        "INSERT INTO outbox (org_id, job_id, kind, payload) VALUES ($1, $2, 'route_event', $3) "
         "RETURNING id", org_id, job_id, json.dumps(payload),
     )  # fmt: skip
     await shop.db.execute("UPDATE jobs SET open_events = 1 WHERE id = $1", job_id)
@@ -43,8 +43,8 @@ async def event_row(shop, event_id):
 
 
 async def payload_of(shop, **changes):
-    found = await dataset_of(shop)
-    good = {"dataset": str(found["dataset"]), "generation": str(found["generation"]), "partitions": [""]}
+    dataset = await dataset_of(shop)
+    good = {"dataset": str(dataset["dataset"]), "generation": str(dataset["generation"]), "partitions": [""]}
     return good | changes
 
 
@@ -62,7 +62,7 @@ async def broken_payloads(shop):
 
 
 async def route_all(shop, now=None):
-    return (await router.run_once(shop.db, now=now))["events"]
+    return (await event_router.run_once(shop.db, now=now))["events"]
 
 
 async def fail_for_good(shop):
@@ -78,11 +78,11 @@ KINDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_poison_payload_holds_up_no_other_event(shop, kind):
+@pytest.mark.parametrize("payload_kind", KINDS)
+async def test_poison_payload_does_not_block_other_events(shop, payload_kind):
     await shop.deploy()
     before = await shop.emit("shop.raw", GOOD)
-    job_id, event_id = await emit_poison(shop, (await broken_payloads(shop))[kind])
+    job_id, event_id = await emit_poison(shop, (await broken_payloads(shop))[payload_kind])
     after = await shop.emit("shop.raw", GOOD)
     assert await route_all(shop) == 2 * GOOD + 1
     assert await shop.tasks(before) == await shop.tasks(after) == [("tidy",)] * GOOD
@@ -131,7 +131,7 @@ async def test_constraint_violation_fails_its_own_event_only(shop):
                           "EXECUTE FUNCTION refuse()")  # fmt: skip
     try:
         await route_all(shop)
-        assert [len(await shop.tasks(each)) for each in (first, poisoned, last)] == [2, 0, 2]
+        assert [len(await shop.tasks(job_id_)) for job_id_ in (first, poisoned, last)] == [2, 0, 2]
         rows = await shop.db.fetch("SELECT job_id, attempts, last_error FROM outbox")
         assert [(row["job_id"], row["attempts"]) for row in rows] == [(poisoned, 1)] * 2
         assert "refused by a test" in rows[0]["last_error"]
@@ -143,9 +143,9 @@ async def test_constraint_violation_fails_its_own_event_only(shop):
 async def test_deleted_definition_and_version_fail_their_events_only(shop):
     await shop.deploy()
     second = await shop.deploy(SHOP.replace("name: shop", "name: gone", 1).replace("publish: [daily]", ""))
-    found = await dataset_of(shop, "gone.raw")
+    dataset = await dataset_of(shop, "gone.raw")
     _, event_id = await emit_poison(
-        shop, {"dataset": str(found["dataset"]), "generation": str(found["generation"]), "partitions": [""]}
+        shop, {"dataset": str(dataset["dataset"]), "generation": str(dataset["generation"]), "partitions": [""]}
     )
     healthy = await shop.emit("shop.raw", GOOD)
     await shop.db.execute("DELETE FROM dag_current_versions WHERE dag_version_id = $1", second.version_id)
@@ -156,7 +156,7 @@ async def test_deleted_definition_and_version_fail_their_events_only(shop):
     assert "There is no dataset" in (await event_row(shop, event_id))["last_error"]
 
 
-async def test_failing_event_is_tried_again_after_a_back_off(shop):
+async def test_failing_event_is_retried_after_back_off(shop):
     await shop.deploy()
     _, event_id = await emit_poison(shop, {})
     now = datetime.now(UTC)
@@ -178,10 +178,10 @@ async def test_failing_event_is_tried_again_after_a_back_off(shop):
 async def test_errors_of_the_connection_charge_no_event(shop):
     await shop.deploy()
     await shop.emit("shop.raw", 2)
-    faults.arm("route.before=error", None)
-    with pytest.raises(faults.FaultError):
-        await event_routing.route(shop.db)
-    faults.arm("", None)
+    failpoints.arm_faults("route.before=error", None)
+    with pytest.raises(failpoints.FaultError):
+        await event_routing.route_events(shop.db)
+    failpoints.arm_faults("", None)
     assert [row["attempts"] for row in await shop.db.fetch("SELECT attempts FROM outbox")] == [0, 0]
 
 
@@ -214,7 +214,7 @@ async def test_retry_is_refused_for_events_of_a_cancelled_job(shop):
         await outbox.retry_events(shop.db, [event_id])
 
 
-async def test_many_poison_events_hold_up_no_other(shop):
+async def test_many_poison_events_do_not_block_others(shop):
     await shop.deploy()
     for _ in range(30):
         await emit_poison(shop, {})
@@ -228,13 +228,11 @@ async def test_many_poison_events_hold_up_no_other(shop):
 
 
 async def emit_update(shop, cursor, partitions=("",), name="shop.raw"):
-    found = await dataset_of(shop, name)
-    job_id = await catalog_events.open_job(shop.db, DEFAULT_ORG_ID, "again", found["dag_version_id"], {})
-    event = catalog_events.Event(
-        DEFAULT_ORG_ID, job_id, found["dataset"], found["generation"], partitions, cursor=cursor
-    )
+    dataset = await dataset_of(shop, name)
+    job_id = await events.open_job(shop.db, DEFAULT_ORG_ID, "again", dataset["dag_version_id"], {})
+    event = events.Event(DEFAULT_ORG_ID, job_id, dataset["dataset"], dataset["generation"], partitions, cursor=cursor)
     async with shop.db.transaction():
-        await catalog_events.count_events(shop.db, await catalog_events.emit(shop.db, [event]))
+        await events.count_events(shop.db, await events.emit_events(shop.db, [event]))
     return job_id
 
 
@@ -247,10 +245,10 @@ async def test_an_update_delivered_twice_makes_one_task(shop, together):
         if not together:
             await route_all(shop)
     await route_all(shop)
-    assert [await shop.tasks(each) for each in jobs] == [[("tidy",)], [], []]
-    found = await dataset_of(shop)
+    assert [await shop.tasks(job) for job in jobs] == [[("tidy",)], [], []]
+    dataset = await dataset_of(shop)
     keys = [row["dedupe_key"] for row in await shop.db.fetch("SELECT dedupe_key FROM tasks")]
-    assert keys == [f"cursor:{found['dataset']}:{found['generation']}:17"]
+    assert keys == [f"cursor:{dataset['dataset']}:{dataset['generation']}:17"]
     await emit_update(shop, "18")
     await route_all(shop)
     assert await shop.db.fetchval("SELECT count(*) FROM tasks") == 2
@@ -275,14 +273,14 @@ async def test_events_of_completions_carry_the_ticket_as_cursor(shop):
     assert all("event-" not in row["dedupe_key"] for row in rows[1:])
 
 
-@pytest.mark.parametrize("place", ["route.before", "route.after"])
-async def test_an_update_delivered_again_after_the_router_died_makes_one_task(shop, place):
+@pytest.mark.parametrize("failpoint", ["route.before", "route.after"])
+async def test_update_redelivered_after_router_death_makes_one_task(shop, failpoint):
     await shop.deploy()
     await emit_update(shop, "17")
-    faults.arm(f"{place}=error", None)
-    with pytest.raises(faults.FaultError):
-        await event_routing.route(shop.db)
-    faults.arm("", None)
+    failpoints.arm_faults(f"{failpoint}=error", None)
+    with pytest.raises(failpoints.FaultError):
+        await event_routing.route_events(shop.db)
+    failpoints.arm_faults("", None)
     await emit_update(shop, "17")
     await route_all(shop)
     assert await shop.db.fetchval("SELECT count(*) FROM tasks") == 1

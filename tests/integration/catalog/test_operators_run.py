@@ -1,4 +1,4 @@
-"""The operators that remember or look outside, in real tasks."""
+"""Operators with state or network access, in real tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 
-from aaiclick import faults
+from aaiclick import failpoints
 from aaiclick.catalog.errors import DagError
-from aaiclick.catalog.running import ranges, storage
-from aaiclick.data.bounded_reads import ReadLimits
+from aaiclick.catalog.execution import range_operators, table_storage
+from aaiclick.data.io.bounded_reads import ReadLimits
 from aaiclick.settings import get_settings
-from tests.integration.catalog import flow_jobs
+from tests.integration.catalog import dag_functions
 from tests.integration.catalog.conftest import JOBS
 
 SOURCE = "activation: source, operator: python, source: {kind: manual}, update_strategy: append"
@@ -39,19 +39,19 @@ jobs:
 """
 
 
-async def test_positions_become_whole_ranges_once_and_state_comes_with_the_completion(shop):
+async def test_aggregator_emits_ranges_once_and_stores_state(shop):
     await shop.deploy(RANGES)
-    faults.arm("end.before=error,end.after=error@2", None)
+    failpoints.arm_faults("end.before=error,end.after=error@2", None)
     try:
         await shop.run(*range(3, 12))
         assert await shop.rows("shop.ranges") is None
         await shop.run(0, 1, 2, 25)
         assert await shop.rows("shop.ranges") == [(0, 9)]
-        # Another version that leaves the job alone goes on where it was.
+        # A new version with the same definition keeps its state.
         await shop.deploy(RANGES.replace("size: 4", "size: 4, start: 0") + "description: More words.\n")
         await shop.run(*range(11, 25))
     finally:
-        faults.arm("", None)
+        failpoints.arm_faults("", None)
     assert await shop.rows("shop.ranges") == [(0, 9), (10, 19)]
     assert await shop.rows("shop.parts") == [(0, 3), (4, 7), (8, 9), (10, 11), (12, 15), (16, 19)]
     state = json.loads(await shop.db.fetchval("SELECT state FROM operator_state"))
@@ -59,8 +59,8 @@ async def test_positions_become_whole_ranges_once_and_state_comes_with_the_compl
     await shop.check()
 
 
-async def test_more_ranges_than_fit_into_memory_are_refused(shop, monkeypatch):
-    monkeypatch.setattr(ranges, "MAX_ARRIVED", 5)
+async def test_too_many_ranges_are_refused(shop, monkeypatch):
+    monkeypatch.setattr(range_operators, "MAX_RANGES", 5)
     await shop.deploy(RANGES.replace("operator: range_aggregator", "operator: range_aggregator\n    max_attempts: 1"))
     await shop.run(*range(100, 105))
     assert await shop.finish(await shop.fire({"rows": [105]})) == "FAILED"
@@ -68,7 +68,7 @@ async def test_more_ranges_than_fit_into_memory_are_refused(shop, monkeypatch):
 
 
 async def test_names_of_partitions_have_a_limit_of_bytes(shop, monkeypatch):
-    monkeypatch.setattr(storage, "PARTITIONS_READ", ReadLimits(rows=10_001, bytes=10))
+    monkeypatch.setattr(table_storage, "PARTITIONS_READ", ReadLimits(rows=10_001, bytes=10))
     await shop.deploy(RANGES.replace("name: feed,", "name: feed, max_attempts: 1,"))
     assert await shop.finish(await shop.fire({"rows": [1]})) == "FAILED"
     assert "is larger than 10 bytes" in " ".join(await shop.errors())
@@ -88,14 +88,14 @@ jobs:
 """
 
 
-async def test_a_follower_stays_behind_the_end_and_fetches_rewritten_history_again(shop):
-    flow_jobs.CHAIN = {number: f"a{number}" for number in range(12)}
+async def test_follower_refetches_rewritten_history(shop):
+    dag_functions.CHAIN = {number: f"a{number}" for number in range(12)}
     await shop.deploy(FOLLOW)
     await shop.run()
     assert await shop.rows("shop.blocks") == [(number, f"a{number}") for number in range(10)]
-    flow_jobs.CHAIN = {number: f"{'a' if number < 6 else 'b'}{number}" for number in range(15)}
+    dag_functions.CHAIN = {number: f"{'a' if number < 6 else 'b'}{number}" for number in range(15)}
     await shop.run()
-    assert await shop.rows("shop.blocks") == [(number, flow_jobs.CHAIN[number]) for number in range(13)]
+    assert await shop.rows("shop.blocks") == [(number, dag_functions.CHAIN[number]) for number in range(13)]
     assert await shop.tasks(await shop.run()) == [("follow",)]
 
 
@@ -112,7 +112,7 @@ jobs:
 """
 
 
-async def test_an_alert_is_raised_when_it_lasts_and_ends(shop):
+async def test_alert_is_raised_and_cleared(shop):
     await shop.deploy(ALERT)
     row = {"id": 1, "day": "mon", "amount": 11}
     await shop.run(row)
@@ -121,11 +121,11 @@ async def test_an_alert_is_raised_when_it_lasts_and_ends(shop):
     ((day, change, value, *_),) = await shop.rows("shop.alerts")
     assert (day, change, value) == ("mon", "raised", 11)
     await shop.run(row | {"amount": 1})
-    assert [each[1] for each in await shop.rows("shop.alerts")] == ["cleared"]
+    assert [alert[1] for alert in await shop.rows("shop.alerts")] == ["cleared"]
 
 
-async def test_an_infinite_value_raises_an_alert_as_any_other(shop):
-    """JSON has no word for it, and what is remembered is JSON."""
+async def test_infinite_value_raises_alert(shop):
+    """State is JSON, which has no infinity."""
     ratios = """
   - name: divide
     activation: reactive
@@ -138,7 +138,7 @@ async def test_an_infinite_value_raises_an_alert_as_any_other(shop):
         "inputs: [readings]\n    outputs: [alerts]", "inputs: [ratios]\n    outputs: [alerts]"
     )
     await shop.deploy(text.replace("for_evaluations: 2", "for_evaluations: 1"))
-    for _ in range(2):  # the second recalls what the first remembered
+    for _ in range(2):  # the second run reads the state of the first
         await shop.run({"id": 1, "day": "mon", "amount": 11})
         (row,) = await shop.rows("shop.alerts")
         assert {"mon", "raised", float("inf")} <= {*row}
@@ -156,7 +156,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Silent."""
+        """No access log."""
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def allow(monkeypatch):
     get_settings.cache_clear()
 
 
-async def test_a_document_is_fetched_with_its_secret_and_from_inside_where_the_operator_allows(shop, web, allow):
+async def test_http_fetch_sends_secret_to_allowed_private_host(shop, web, allow):
     await shop.grant("key", "sesame")
     allow("10.0.0.0/8, 127.0.0.1")
     await shop.deploy(fetching(web))
@@ -214,6 +214,6 @@ async def test_a_document_is_fetched_with_its_secret_and_from_inside_where_the_o
     assert "AAICLICK_PRIVATE_HOSTS" in error
 
 
-async def test_a_dag_cannot_allow_itself_what_is_inside(shop, web):
+async def test_dag_cannot_allow_private_hosts(shop, web):
     with pytest.raises(DagError, match="allow_private"):
         await shop.deploy(fetching(web) + "      allow_private: true\n")

@@ -1,4 +1,4 @@
-"""What is written for ClickHouse runs there, and its columns have the names that lineage says."""
+"""Rewritten queries run in ClickHouse, and their columns have the names of the lineage."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from aaiclick.catalog.queries.dataset_sql import Limits, PhysicalTable, prepare_query
-from tests.unit.catalog.test_dataset_sql import ORDINARY
-from tests.unit.catalog.test_lineage import CASES, SCHEMAS
+from aaiclick.catalog.queries.table_rewrite import PhysicalTable, QueryLimits, prepare_query
+from tests.unit.catalog.test_column_lineage import CASES, SCHEMAS
+from tests.unit.catalog.test_table_rewrite import ORDINARY
 
 TYPES = {
     "amount": "Float64", "rate": "Float64", "price": "Float64", "tags": "Array(String)", "placed_at": "DateTime",
@@ -25,47 +25,49 @@ DATASETS |= {name: ["id", "k", "x", "y", "t", "s", "arr", "file"] for name in ("
 
 
 class RefusedError(Exception):
-    """ClickHouse said no."""
+    """ClickHouse refused the query."""
 
 
-def ask(target, query, settings=None):
-    words = urlencode({"database": target.database, **(settings or {})})
-    credential = base64.b64encode(f"{target.user}:{target.password}".encode()).decode()
-    with contextlib.closing(http.client.HTTPConnection(target.host, target.port, timeout=60)) as connection:
-        connection.request("POST", f"/{target.path}?{words}", query.encode(), {"Authorization": f"Basic {credential}"})
+def ask(endpoint, query, settings=None):
+    parameters = urlencode({"database": endpoint.database, **(settings or {})})
+    credential = base64.b64encode(f"{endpoint.user}:{endpoint.password}".encode()).decode()
+    with contextlib.closing(http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=60)) as connection:
+        connection.request(
+            "POST", f"/{endpoint.path}?{parameters}", query.encode(), {"Authorization": f"Basic {credential}"}
+        )
         answer = connection.getresponse()
-        said = answer.read().decode()
+        body = answer.read().decode()
         if answer.status != http.client.OK:
-            raise RefusedError(said)
-        return said
+            raise RefusedError(body)
+        return body
 
 
 @pytest.fixture
 def tables(aaiclick_clickhouse):
-    made = {}
+    tables_ = {}
     for number, (name, columns) in enumerate(DATASETS.items()):
-        shape = ", ".join(f"`{each}` {TYPES.get(each, 'String')}" for each in columns)
+        shape = ", ".join(f"`{column}` {TYPES.get(column, 'String')}" for column in columns)
         engine = "ReplacingMergeTree ORDER BY tuple()" if number % 2 else "MergeTree ORDER BY tuple()"
         ask(aaiclick_clickhouse, f"CREATE TABLE dataset_{number} ({shape}) ENGINE = {engine}")
-        made[name] = PhysicalTable(
+        tables_[name] = PhysicalTable(
             f"dataset_{number}", tuple(columns), database=aaiclick_clickhouse.database, final=bool(number % 2)
         )
-    return made
+    return tables_
 
 
-def test_every_statement_of_the_lineage_tests_runs_and_has_the_columns_that_were_said(aaiclick_clickhouse, tables):
+def test_lineage_queries_run_with_expected_columns(aaiclick_clickhouse, tables):
     compared = 0
     for case, (text, columns, _) in CASES.items():
         if "opaque" in text:
             continue
         prepared = prepare_query(text, tables)
         answer = ask(aaiclick_clickhouse, f"{prepared.text} FORMAT JSONCompact", prepared.settings)
-        assert [each["name"] for each in json.loads(answer)["meta"]] == list(columns), case
+        assert [column["name"] for column in json.loads(answer)["meta"]] == list(columns), case
         compared += 1
     assert compared >= 20
 
 
-def test_ordinary_queries_run_there(aaiclick_clickhouse, tables):
+def test_ordinary_queries_run_in_clickhouse(aaiclick_clickhouse, tables):
     mine = {"orders": tables["orders_2"], "people": tables["people_2"]}
     for text in ORDINARY:
         prepared = prepare_query(text, mine)
@@ -74,13 +76,13 @@ def test_ordinary_queries_run_there(aaiclick_clickhouse, tables):
 
 def test_limits_stop_a_query(aaiclick_clickhouse, tables):
     ask(aaiclick_clickhouse, f"INSERT INTO {tables['rates'].table} (rate) SELECT 1 FROM numbers(1000)")
-    prepared = prepare_query("SELECT rate FROM rates", tables, Limits(result_rows=10))
+    prepared = prepare_query("SELECT rate FROM rates", tables, QueryLimits(result_rows=10))
     with pytest.raises(RefusedError, match="TOO_MANY_ROWS"):
         ask(aaiclick_clickhouse, prepared.text, prepared.settings)
     with pytest.raises(RefusedError, match=r"READONLY|readonly"):
         ask(aaiclick_clickhouse, f"DROP TABLE {tables['rates'].table}", prepared.settings)
 
 
-def test_a_name_that_is_no_column_would_have_been_a_function(aaiclick_clickhouse):
-    """Why every name must resolve: if this ever fails, ClickHouse has changed its mind."""
+def test_clickhouse_treats_unknown_name_as_function(aaiclick_clickhouse):
+    """The reason why every name must resolve; a failure means that ClickHouse changed this behaviour."""
     assert ask(aaiclick_clickhouse, "SELECT arrayMap(`lower`, ['A'])").strip() == "['a']"

@@ -1,11 +1,11 @@
-"""Reactive definitions: Idle and Running by `idle_timeout`, `max_concurrency`, and `reset_outputs` of sources."""
+"""Reactive definitions: Idle and Running by `idle_timeout`, and `max_concurrency`."""
 
 from __future__ import annotations
 
 import pytest
 
 from aaiclick.catalog.errors import DagError
-from aaiclick.store import catalog_events, catalog_sources, event_routing
+from aaiclick.store.catalog import event_routing, events, sources
 from tests.integration.catalog.conftest import SHOP, order
 
 STATUS = "SELECT status::text FROM job_definitions WHERE name = 'tidy'"
@@ -18,10 +18,15 @@ def with_idle(timeout: str | None) -> str:
 
 
 async def wait(shop, seconds: float) -> str:
-    """The status, so long after the last event."""
+    """The status, so long after the last event and the end of the last task."""
     age = "UPDATE job_definitions SET last_event_at = now() - $1 * interval '1 second' WHERE name = 'tidy'"
     await shop.db.execute(age, seconds)
-    await catalog_sources.make_idle(shop.db)
+    age = (
+        "UPDATE tasks SET completed_at = now() - $1 * interval '1 second' "
+        "WHERE type = 'shop.tidy' AND completed_at IS NOT NULL"
+    )
+    await shop.db.execute(age, seconds)
+    await sources.mark_idle_definitions(shop.db)
     return await shop.db.fetchval(STATUS)
 
 
@@ -39,7 +44,7 @@ async def test_a_definition_is_idle_after_its_timeout(shop, idle_timeout, still_
     assert await wait(shop, idle) == "Idle"
 
 
-async def test_a_definition_that_never_rests_stays_running(shop):
+async def test_definition_without_idle_timeout_stays_running(shop):
     await shop.deploy(with_idle("never"))
     await shop.run(order(1, 1, 10))
     assert await wait(shop, 10 * 86400) == "Running"
@@ -49,38 +54,36 @@ async def test_a_definition_with_unfinished_tasks_is_not_idle(shop):
     await shop.deploy(with_idle("30s"))
     await shop.run(order(1, 1, 10))
     await shop.emit("shop.raw", 1)
-    await event_routing.route(shop.db)
+    await event_routing.route_events(shop.db)
     assert await wait(shop, 3600) == "Running"
 
 
-async def test_no_more_tasks_run_at_once_than_max_concurrency(shop):
+async def test_idle_timeout_begins_with_the_end_of_the_last_task(shop):
+    await shop.deploy(with_idle("5m"))
+    await shop.run(order(1, 1, 10))
+    await shop.db.execute("UPDATE job_definitions SET last_event_at = now() - interval '1 hour' WHERE name = 'tidy'")
+    await sources.mark_idle_definitions(shop.db)
+    assert await shop.db.fetchval(STATUS) == "Running"
+    assert await wait(shop, 301) == "Idle"
+
+
+async def test_max_concurrency_limits_running_tasks(shop):
     limited = SHOP.replace("    outputs: [daily]\n", "    outputs: [daily]\n    scaling: {max_concurrency: 2}\n")
     await shop.deploy(limited)
     job_id = await shop.run(*(order(n, n, 10) for n in range(1, 6)))
-    assert [each for each in await shop.tasks(job_id) if each[0] == "sums"]
-    found = await shop.db.fetch("SELECT DISTINCT concurrency_limit FROM tasks WHERE type = 'shop.sums'")
-    assert [row["concurrency_limit"] for row in found] == [2]
+    assert [task for task in await shop.tasks(job_id) if task[0] == "sums"]
+    limits = await shop.db.fetch("SELECT DISTINCT concurrency_limit FROM tasks WHERE type = 'shop.sums'")
+    assert [row["concurrency_limit"] for row in limits] == [2]
     definition = await shop.db.fetchrow(
         "SELECT d.*, 'shop.sums' AS type, 2 AS max_concurrency FROM job_definitions d WHERE name = 'sums'"
     )
-    opened = await catalog_events.open_job(shop.db, definition["org_id"], "more", definition["dag_version_id"], {})
+    opened = await events.open_job(shop.db, definition["org_id"], "more", definition["dag_version_id"], {})
     keys = [f"2026-01-0{n}" for n in range(1, 6)]
     async with shop.db.transaction():
-        await catalog_events.add_tasks(shop.db, opened, definition, [(f"again:{key}", {}, key) for key in keys])
+        await events.add_tasks(shop.db, opened, definition, [(f"again:{key}", {}, key) for key in keys])
     waiting = "SELECT readiness::text, count(*) AS n FROM tasks WHERE job_id = $1 GROUP BY 1"
     assert {row["readiness"]: row["n"] for row in await shop.db.fetch(waiting, opened)} == {"READY": 2, "HELD": 3}
     assert await shop.finish(opened) == "COMPLETED"
-
-
-async def test_outputs_are_reset_before_the_first_run_of_a_version_only(shop):
-    await shop.deploy()
-    await shop.run(order(1, 1, 10))
-    reset = SHOP.replace("    outputs: [raw]\n", "    bootstrap: {reset_outputs: true}\n    outputs: [raw]\n")
-    await shop.deploy(reset)
-    await shop.run(order(2, 1, 20))
-    assert await shop.rows("shop.raw") == [(2, "2026-01-01", 20)]
-    await shop.run(order(3, 1, 30))
-    assert await shop.rows("shop.raw") == [(2, "2026-01-01", 20), (3, "2026-01-01", 30)]
 
 
 async def test_bulk_is_refused(shop):

@@ -1,4 +1,4 @@
-"""Secrets in real tasks: granted by name, for one organisation, to one host, and in no log or error."""
+"""Secrets in real tasks: granted by name, to one organisation and one host, and never logged."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ import pytest
 
 from aaiclick.errors import LeaseLost, SecretError
 from aaiclick.orchestration import create_job, create_task, get_secret
-from aaiclick.orchestration.worker.trial import run_until_job_ends
+from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store import org_secrets, orgs, queue
-from aaiclick.store.secret_keys import KEY_FILE, new_key
+from aaiclick.store.engine import queue
+from aaiclick.store.tenancy import orgs
+from aaiclick.store.tenancy import secrets as org_secrets
+from aaiclick.store.tenancy.secret_encryption import KEY_FILE, new_key
 
-JOBS = "tests.integration.catalog.secret_jobs"
+JOBS = "tests.integration.catalog.secret_functions"
 CANARY = "canary-of-a-secret/+ü"
 
 
 class Listener(BaseHTTPRequestHandler):
-    """Keeps what it was sent, and redirects where the path says."""
+    """Records requests, and redirects to the path."""
 
-    heard: ClassVar[list[tuple[str, str, str | None, str]]] = []
+    requests: ClassVar[list[tuple[str, str, str | None, str]]] = []
 
     def do_GET(self):
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size).decode()
         name = f"{self.headers['Host']}"
-        self.heard.append((name, self.path, self.headers["X-Key"], body))
+        self.requests.append((name, self.path, self.headers["X-Key"], body))
         status, _, target = self.path.lstrip("/").partition("/")
         moved = status.isdecimal()
         answer = json.dumps([{"path": self.path.partition("?")[0]}]).encode()
@@ -46,13 +48,13 @@ class Listener(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815
 
     def log_message(self, *_):
-        """Silent."""
+        """No access log."""
 
 
 @pytest.fixture
 def web(monkeypatch):
-    """A server by two names: the one that secrets are bound to, and another."""
-    Listener.heard = []
+    """A server with two names; secrets are bound to one of them."""
+    Listener.requests = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -88,13 +90,13 @@ async def fail(shop, text):
 
 
 async def everything_kept(db):
-    """All rows of all tables, as text."""
+    """Return all rows of all tables as text."""
     tables = await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     rows = [await db.fetch(f'SELECT t::text FROM "{table[0]}" t') for table in tables]
-    return "\n".join(row[0] for found in rows for row in found)
+    return "\n".join(row[0] for table_rows in rows for row in table_rows)
 
 
-async def test_only_what_the_organisation_was_granted_resolves(shop, web):
+async def test_only_granted_secrets_resolve(shop, web):
     url = f"http://127.0.0.1:{web}/"
     headers = {"X-Key": {"secret": "key"}}
     assert "has no secret 'key'" in await fail(shop, dag({"url": url, "headers": headers}))
@@ -102,10 +104,10 @@ async def test_only_what_the_organisation_was_granted_resolves(shop, web):
     await shop.grant("key", "other-org-canary", slug="b")
     await shop.deploy(dag({"url": url, "headers": headers}))
     assert await shop.finish(await shop.fire()) == "FAILED"
-    assert Listener.heard == []
+    assert Listener.requests == []
     await shop.grant("key", "sesame")
     await shop.run()
-    assert [each[2] for each in Listener.heard] == ["sesame"]
+    assert [request[2] for request in Listener.requests] == ["sesame"]
 
 
 async def test_a_row_copied_from_another_organisation_cannot_be_decrypted(shop, web):
@@ -117,10 +119,10 @@ async def test_a_row_copied_from_another_organisation_cannot_be_decrypted(shop, 
     )
     error = await fail(shop, dag({"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}))
     assert "was changed in the database" in error
-    assert Listener.heard == []
+    assert Listener.requests == []
 
 
-async def test_the_operators_map_is_used_by_name_and_never_gives_another_organisation(shop, web, monkeypatch):
+async def test_secret_map_is_limited_to_organisation(shop, web, monkeypatch):
     monkeypatch.setenv("THE_TOKEN", "mapped-canary")
     monkeypatch.setenv("AAICLICK_SECRETS_MAP", '{"b/key": "env:THE_TOKEN"}')
     get_settings.cache_clear()
@@ -129,31 +131,31 @@ async def test_the_operators_map_is_used_by_name_and_never_gives_another_organis
     monkeypatch.setenv("AAICLICK_SECRETS_MAP", '{"default/key": "env:THE_TOKEN"}')
     get_settings.cache_clear()
     await shop.run()
-    assert [each[2] for each in Listener.heard] == ["mapped-canary"]
+    assert [request[2] for request in Listener.requests] == ["mapped-canary"]
     listed = await org_secrets.list_secrets(shop.db, await orgs.find_org(shop.db, "default"))
-    assert [(each.name, each.source) for each in listed] == [("key", "map")]
+    assert [(secret.name, secret.source) for secret in listed] == [("key", "map")]
     with pytest.raises(Exception, match="AAICLICK_SECRETS_MAP"):
         await shop.grant("key", "shadowed")
 
 
-async def test_a_task_that_names_another_organisations_definition_finds_none(shop, web):
-    """Arguments of a task are its author's: a worker beside the databases is not to believe them."""
+async def test_definition_of_another_organisation_is_not_found(shop, web):
+    """Task arguments are untrusted input for workers on the databases."""
     await shop.grant("key", CANARY)
     await shop.deploy(dag({"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}))
     definition = await shop.db.fetchval("SELECT id FROM job_definitions")
     other = (await orgs.create_org(shop.db, name="B", slug="b"))["id"]
     arguments = {"definition": str(definition), "event": {}}
-    task = create_task("aaiclick.catalog.running.task.run_definition", arguments, max_attempts=1)
+    task = create_task("aaiclick.catalog.execution.definition_task.run_definition", arguments, max_attempts=1)
     job = await create_job("thief", task)
     await shop.db.execute("UPDATE jobs SET org_id = $1", other)
     await shop.db.execute("UPDATE tasks SET org_id = $1", other)
     assert (await run_until_job_ends(job.id)).status == "FAILED"
     assert f"There is no definition {definition}" in (await shop.errors())[-1]
-    assert Listener.heard == []
+    assert Listener.requests == []
 
 
 @pytest.mark.parametrize(
-    ("url", "heard"),
+    ("url", "sent"),
     [
         ("http://127.0.0.1:{port}/there", 1),
         ("http://localhost:{port}/there", 0),
@@ -165,13 +167,13 @@ async def test_a_task_that_names_another_organisations_definition_finds_none(sho
         ("http://127.0.0.1.:{port}/there", 0),
     ],
 )
-async def test_a_bound_secret_is_sent_to_its_host_only(shop, web, url, heard):
+async def test_a_bound_secret_is_sent_to_its_host_only(shop, web, url, sent):
     await shop.grant("key", CANARY, f"http://127.0.0.1:{web}")
     config = {"url": url.format(port=web), "parameters": {"q": {"secret": "key"}}}
     await shop.deploy(dag(config))
     await shop.finish(await shop.fire())
-    assert len(Listener.heard) == heard
-    assert {host for host, *_ in Listener.heard} <= {f"127.0.0.1:{web}"}
+    assert len(Listener.requests) == sent
+    assert {host for host, *_ in Listener.requests} <= {f"127.0.0.1:{web}"}
     for error in await shop.errors():
         assert "is bound to" in error
         assert CANARY not in error
@@ -184,23 +186,23 @@ async def test_headers_and_body_of_one_origin_are_not_sent_to_another(shop, web,
     config = {"url": url, "method": "POST", "headers": {"X-Key": {"secret": "key"}}, "body": {"k": {"secret": "key"}}}
     await shop.deploy(dag(config))
     ended = await shop.finish(await shop.fire())
-    first, *others = Listener.heard
+    first, *redirected = Listener.requests
     assert first[2:] == ("sesame", '{"k": "sesame"}')
     assert ended == ("FAILED" if status in (307, 308) else "COMPLETED")
-    assert [each[1:] for each in others] == ([] if status in (307, 308) else [("/there", None, "")])
+    assert [request[1:] for request in redirected] == ([] if status in (307, 308) else [("/there", None, "")])
 
 
-@pytest.mark.parametrize("place", ["arguments", "get_secret"])
-async def test_a_bound_secret_is_given_to_no_code(shop, place):
+@pytest.mark.parametrize("usage", ["arguments", "get_secret"])
+async def test_bound_secret_is_not_given_to_code(shop, usage):
     await shop.grant("key", CANARY, "api.example.com")
-    arguments = {"token": {"secret": "key"}} if place == "arguments" else {"name": "key"}
-    function = f"{JOBS}:{'given' if place == 'arguments' else 'length'}"
+    arguments = {"token": {"secret": "key"}} if usage == "arguments" else {"name": "key"}
+    function = f"{JOBS}:{'given' if usage == 'arguments' else 'length'}"
     error = await fail(shop, dag({"function": function, "arguments": arguments}, operator="python"))
     assert "is bound to https://api.example.com" in error
     assert CANARY not in error
 
 
-async def test_code_of_a_definition_has_the_secrets_that_it_declares(shop):
+async def test_definition_code_has_declared_secrets(shop):
     await shop.grant("granted", "sesame")
     await shop.grant("undeclared", "sesame-street")
     python = {"function": f"{JOBS}:length", "arguments": {"name": "key"}}
@@ -216,7 +218,7 @@ async def test_a_plain_task_has_the_secrets_of_its_organisation(shop):
     await shop.grant("key", "sesame")
     job = await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
     assert (await run_until_job_ends(job.id)).status == "COMPLETED"
-    with pytest.raises(SecretError, match="running tasks only"):
+    with pytest.raises(SecretError, match="only in a task"):
         await get_secret("key")
 
 
@@ -233,35 +235,33 @@ async def test_a_plain_task_has_the_secrets_of_its_organisation(shop):
         ),
     ],
 )
-async def test_no_secret_is_in_the_log_the_error_or_the_database(
-    shop, web, tmp_path, monkeypatch, capfd, operator, config
-):
+async def test_secrets_are_not_in_logs_errors_or_database(shop, web, tmp_path, monkeypatch, capfd, operator, config):
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     monkeypatch.setenv("AAICLICK_LOG_FORMAT", "json")
     get_settings.cache_clear()
     await shop.grant("key", CANARY)
     error = await fail(shop, dag(config, operator=operator))
-    said = "".join(path.read_text() for path in (tmp_path / "logs").iterdir()) + "".join(capfd.readouterr())
-    assert error.splitlines()[0] in said
-    for text in (error, said, await everything_kept(shop.db)):
+    output = "".join(path.read_text() for path in (tmp_path / "logs").iterdir()) + "".join(capfd.readouterr())
+    assert error.splitlines()[0] in output
+    for text in (error, output, await everything_kept(shop.db)):
         assert CANARY not in text
         assert "canary-of-a-secret" not in text
 
 
-async def test_a_missing_or_wrong_key_is_said_clearly(shop, web, monkeypatch, tmp_path):
+async def test_missing_or_wrong_key_raises_clear_error(shop, web, monkeypatch, tmp_path):
     await shop.grant("key", "sesame")
     config = {"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}
     monkeypatch.setenv("AAICLICK_SECRETS_KEY", new_key())
     get_settings.cache_clear()
-    assert "which is not here" in await fail(shop, dag(config))
-    with pytest.raises(SecretError, match="which is not here"):
+    assert "which this process does not have" in await fail(shop, dag(config))
+    with pytest.raises(SecretError, match="which this process does not have"):
         await shop.grant("another", "sesame")
-    [found] = await org_secrets.missing_keys(shop.db)
-    assert found == await shop.db.fetchval("SELECT key_id FROM org_secrets")
+    [missing] = await org_secrets.find_missing_keys(shop.db)
+    assert missing == await shop.db.fetchval("SELECT key_id FROM org_secrets")
     monkeypatch.delenv("AAICLICK_SECRETS_KEY")
     monkeypatch.setenv("AAICLICK_HOME", str(tmp_path / "home"))
     get_settings.cache_clear()
-    with pytest.raises(SecretError, match="which is not here"):  # and makes no key of its own
+    with pytest.raises(SecretError, match="which this process does not have"):  # and creates no new key
         await shop.grant("another", "sesame")
     assert not (tmp_path / "home" / KEY_FILE).exists()
 
@@ -273,13 +273,13 @@ async def test_keys_are_rotated_in_the_file(shop, monkeypatch, tmp_path):
     await shop.grant("key", "sesame")
     await shop.grant("bound", "sesame", "api.example.com")
     org = await orgs.find_org(shop.db, "default")
-    seen = set()
+    values = set()
     for _ in range(3):
-        seen.add((tmp_path / "home" / KEY_FILE).read_text().split()[0])
+        values.add((tmp_path / "home" / KEY_FILE).read_text().split()[0])
         assert await org_secrets.rotate_keys(shop.db, from_environment=False) == 2
         assert len(await shop.db.fetch("SELECT DISTINCT key_id FROM org_secrets")) == 1
         assert (await org_secrets.find_secret(shop.db, org["id"], "default", "bound")).value == "sesame"
-    assert len(seen) == 3
+    assert len(values) == 3
     assert len((tmp_path / "home" / KEY_FILE).read_text().split()) == 2
 
 
@@ -294,25 +294,25 @@ async def test_keys_of_the_environment_are_rotated_to_the_first(shop, monkeypatc
     assert (await org_secrets.find_secret(shop.db, org["id"], "default", "key")).value == "sesame"
 
 
-async def test_a_lease_that_is_lost_is_given_nothing(shop):
+async def test_lost_lease_gets_no_secret(shop):
     await shop.grant("key", "sesame")
     await create_job("plain", create_task(f"{JOBS}.length", {"name": "key"}))
     worker = await queue.register_worker(shop.db, hostname="here", pid=1)
     [claim] = await queue.claim(shop.db, worker_id=worker.id, limit=1, queues=[], lease_seconds=60)
-    assert (await org_secrets.task_secrets(shop.db, claim.lease, ["key"]))[0].value == "sesame"
+    assert (await org_secrets.load_task_secrets(shop.db, claim.lease, ["key"]))[0].value == "sesame"
     for stale in (replace(claim.lease, token=uuid4()), replace(claim.lease, attempt=2)):
         with pytest.raises(LeaseLost):
-            await org_secrets.task_secrets(shop.db, stale, ["key"])
+            await org_secrets.load_task_secrets(shop.db, stale, ["key"])
     await queue.acknowledge(shop.db, worker_id=worker.id, releases=[claim.lease])
     with pytest.raises(LeaseLost):
-        await org_secrets.task_secrets(shop.db, claim.lease, ["key"])
+        await org_secrets.load_task_secrets(shop.db, claim.lease, ["key"])
 
 
-async def test_a_type_that_is_none_reaches_no_query(shop, monkeypatch):
-    """Types of a file become text of queries, and keys to S3 are parameters of those."""
+async def test_invalid_type_reaches_no_query(shop, monkeypatch):
+    """Declared types become query text, and S3 keys are query parameters."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-of-s3")
-    python = {"function": "tests.integration.catalog.flow_jobs:fetch"}
+    python = {"function": "tests.integration.catalog.dag_functions:fetch"}
     text = dag(python, operator="python", secrets="[]").replace(
         "outputs: [records]", "outputs: [{name: records, columns: {day: String}}]"
     )

@@ -10,12 +10,13 @@ from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store import catalog_sources, queue
-from aaiclick.store.cancel import cancel_job
-from aaiclick.store.engine import connect
-from aaiclick.store.leases import Failure
-from aaiclick.store.upkeep import reap
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.catalog import sources
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.cancel import cancel_job
+from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.maintenance import reap_expired_leases
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP
 
 CRON = 'source: {kind: cron, schedule: "0 6 * * *", missed: all}'
@@ -27,8 +28,8 @@ KINDS = {
 }
 
 
-def dag_of(kind):
-    return SHOP.replace(CRON, KINDS[kind])
+def dag_of(source_kind):
+    return SHOP.replace(CRON, KINDS[source_kind])
 
 
 async def state(shop, version=None):
@@ -40,8 +41,8 @@ async def state(shop, version=None):
 
 async def claim(shop, connection=None):
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
-    (found,) = await queue.claim(connection or shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
-    return found.lease
+    (claimed,) = await queue.claim(connection or shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
+    return claimed.lease
 
 
 async def fail(shop, lease, *, permanent=False):
@@ -49,10 +50,10 @@ async def fail(shop, lease, *, permanent=False):
     await queue.acknowledge(shop.db, worker_id=0, failures=[failure])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_source_is_running_only_while_a_worker_runs_it(shop, kind):
+@pytest.mark.parametrize("source_kind", KINDS)
+async def test_a_source_is_running_only_while_a_worker_runs_it(shop, source_kind):
     await shop.grant("shop-signing", "sesame")
-    await shop.deploy(dag_of(kind))
+    await shop.deploy(dag_of(source_kind))
     assert await state(shop) == "Pending"
     job_id = await shop.fire()
     assert await state(shop) == "Pending", "no worker has claimed it"
@@ -66,29 +67,30 @@ async def test_a_source_is_running_only_while_a_worker_runs_it(shop, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "after_failure"), [(kind, "Dead" if kind == "always_on" else "Pending") for kind in KINDS]
+    ("source_kind", "after_failure"),
+    [(source_kind, "Dead" if source_kind == "always_on" else "Pending") for source_kind in KINDS],
 )
-async def test_a_source_is_dead_while_a_failed_attempt_waits_for_the_next(shop, kind, after_failure):
+async def test_a_source_is_dead_while_a_failed_attempt_waits_for_the_next(shop, source_kind, after_failure):
     await shop.grant("shop-signing", "sesame")
-    await shop.deploy(dag_of(kind))
+    await shop.deploy(dag_of(source_kind))
     await shop.fire()
     await fail(shop, await claim(shop))
     assert await state(shop) == "Dead"
-    await queue.promote(shop.db, now=await shop.db.fetchval("SELECT now() + interval '1 hour'"))
+    await queue.promote_due_tasks(shop.db, now=await shop.db.fetchval("SELECT now() + interval '1 hour'"))
     lease = await claim(shop)
     assert await state(shop) == "Running"
     await fail(shop, lease, permanent=True)
     assert await state(shop) == after_failure, "a source that always runs is started again; the others wait"
 
 
-async def test_a_source_whose_worker_is_lost_is_dead(shop):
+async def test_source_with_lost_worker_is_dead(shop):
     await shop.deploy()
     await shop.fire()
     await claim(shop)
     later = await shop.db.fetchval("SELECT now() + interval '61 s'")
     assert (await scheduler.run_once(shop.db, now=later))["dead"] == 1
     assert await state(shop) == "Dead"
-    assert await reap(shop.db, delay_seconds=lambda *_: 0, now=later) == 1
+    assert await reap_expired_leases(shop.db, delay_seconds=lambda *_: 0, now=later) == 1
     assert await state(shop) == "Dead"
 
 
@@ -109,9 +111,9 @@ async def test_pause_resume_and_deploy_drain_in_their_own_transactions(shop):
     first = await shop.deploy()
     await shop.fire()
     lease = await claim(shop)
-    await catalog_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await state(shop, first) == "Draining"
-    await catalog_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await state(shop, first) == "Running"
     second = await shop.deploy(SHOP.replace("max_attempts: 5", "max_attempts: 6"))
     assert (await state(shop, first), await state(shop, second)) == ("Draining", "Pending")
@@ -132,7 +134,7 @@ async def test_a_source_runs_until_the_last_of_its_runs_has_ended(shop):
     assert await state(shop) == "Pending"
 
 
-async def test_a_claim_waits_for_no_lock_of_a_definition(shop, aaiclick_postgres):
+async def test_claim_does_not_wait_for_definition_lock(shop, aaiclick_postgres):
     await shop.deploy()
     await shop.fire()
     other = await connect(aaiclick_postgres)
@@ -163,8 +165,8 @@ async def test_command_shows_the_state_of_definitions(shop, aaiclick_env):
     def show():
         return CliRunner().invoke(cli, ["dag", "show", "shop", "-o", "json"], standalone_mode=False)
 
-    found = {each["name"]: each for each in json.loads((await asyncio.to_thread(show)).stdout)}
-    assert {name: each["status"] for name, each in found.items()} == {
+    rows = {row["name"]: row for row in json.loads((await asyncio.to_thread(show)).stdout)}
+    assert {name: row["status"] for name, row in rows.items()} == {
         "fetch": "Running", "tidy": "Idle", "sums": "Idle", "twice": "Idle",
     }  # fmt: skip
-    assert found["fetch"]["source"] == "cron"
+    assert rows["fetch"]["source"] == "cron"

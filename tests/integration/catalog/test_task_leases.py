@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aaiclick.store import queue, supervision
-from aaiclick.store.claims import heartbeat
-from aaiclick.store.orgs import Limits, change_org
-from aaiclick.store.upkeep import reap
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.engine import queue, worker_leases
+from aaiclick.store.engine.claims import heartbeat
+from aaiclick.store.engine.maintenance import reap_expired_leases
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy.orgs import ClaimLimits, update_org
 from tests.integration.catalog.conftest import JOBS, SHOP
-from tests.integration.catalog.test_kills import ENDED, start_worker
+from tests.integration.catalog.test_crash_recovery import ENDED, start_worker
 
 LEASED = SHOP.replace("defaults: {max_attempts: 5}", "defaults: {max_attempts: 5, heartbeat_timeout_seconds: 7}")
 SPAN = "SELECT extract(epoch FROM lease_expires_at - last_heartbeat)::float8 FROM tasks WHERE id = $1"
@@ -31,13 +31,13 @@ async def test_claim_and_heartbeats_use_the_lease_of_the_definition(shop, limite
     """Both claim statements; a limit of the organisation makes the fair one necessary."""
     await shop.deploy(LEASED)
     if limited:
-        await change_org(shop.db, DEFAULT_ORG_ID, name="Default", limits=Limits(max_running=10))
+        await update_org(shop.db, DEFAULT_ORG_ID, name="Default", limits=ClaimLimits(max_running=10))
     worker_id, claim = await claimed(shop)
     assert claim.lease_seconds == 7
     assert await shop.db.fetchval(SPAN, claim.lease.task_id) == 7
     await heartbeat(shop.db, worker_id=worker_id, leases=[claim.lease], lease_seconds=600)
     assert await shop.db.fetchval(SPAN, claim.lease.task_id) == 7
-    await supervision.keep_leases(shop.db, [worker_id], 600)
+    await worker_leases.extend_worker_leases(shop.db, [worker_id], 600)
     assert await shop.db.fetchval(SPAN, claim.lease.task_id) == 7
 
 
@@ -56,12 +56,12 @@ async def test_without_a_setting_the_worker_sets_the_lease(shop):
     assert await shop.db.fetchval(SPAN, claim.lease.task_id) == 600
 
 
-async def test_a_silent_worker_loses_the_task_after_the_lease_of_its_definition(shop):
+async def test_worker_without_heartbeat_loses_task_after_definition_lease(shop):
     await shop.deploy(LEASED)
     _, claim = await claimed(shop)
     now = datetime.now(UTC)
-    assert await reap(shop.db, delay_seconds=lambda *_: 0, now=now + timedelta(seconds=5)) == 0
-    assert await reap(shop.db, delay_seconds=lambda *_: 0, now=now + timedelta(seconds=8)) == 1
+    assert await reap_expired_leases(shop.db, delay_seconds=lambda *_: 0, now=now + timedelta(seconds=5)) == 0
+    assert await reap_expired_leases(shop.db, delay_seconds=lambda *_: 0, now=now + timedelta(seconds=8)) == 1
     assert await shop.db.fetchval("SELECT failures FROM tasks WHERE id = $1", claim.lease.task_id) == 1
 
 
@@ -70,12 +70,12 @@ async def test_short_leases_are_renewed_when_a_third_is_used_up(shop):
     worker_id, claim = await claimed(shop)
     left = "SELECT extract(epoch FROM lease_expires_at - now())::float8 FROM tasks WHERE id = $1"
     await shop.db.execute("UPDATE tasks SET lease_expires_at = now() + interval '5 s'")
-    await supervision.renew_task_leases(shop.db, [worker_id])
+    await worker_leases.renew_task_leases(shop.db, [worker_id])
     assert await shop.db.fetchval(left, claim.lease.task_id) < 5
     await shop.db.execute("UPDATE tasks SET lease_expires_at = now() + interval '4 s'")
-    await supervision.renew_task_leases(shop.db, [worker_id + 1])
+    await worker_leases.renew_task_leases(shop.db, [worker_id + 1])
     assert await shop.db.fetchval(left, claim.lease.task_id) < 4
-    await supervision.overdue(shop.db, [worker_id], 60, 600)
+    await worker_leases.find_overdue_tasks(shop.db, [worker_id], 60, 600)
     assert await shop.db.fetchval(left, claim.lease.task_id) > 6
 
 

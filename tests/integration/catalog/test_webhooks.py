@@ -1,4 +1,4 @@
-"""Webhooks: the signature is the credential, and a request that comes twice starts one run."""
+"""Webhooks: the signature is the credential, and a repeated request starts one run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from aaiclick.catalog import webhooks
 from aaiclick.catalog.deploy import deploy
 from aaiclick.errors import NotFoundError, RequestError
-from aaiclick.store import org_secrets
-from aaiclick.store.api_role import create_api_pool, ensure_api_role, speak_for
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import secrets
+from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
 from tests.integration.catalog.conftest import JOBS
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "dags.md").read_text(encoding="utf-8")
@@ -21,51 +21,53 @@ NOW = 1_800_000_000
 BODY = json.dumps({"rows": [{"id": 1, "day": "mon", "amount": 2}]}).encode()
 
 
-async def test_a_signed_request_starts_a_source_once_behind_the_wall_of_its_org(shop, aaiclick_postgres):
+async def test_signed_request_starts_source_of_its_org_once(shop, aaiclick_postgres):
     await shop.grant("shop-signing", "sesame")
     await deploy(shop.db, HOOKED)
     await ensure_api_role(shop.db)
     pool = create_api_pool(aaiclick_postgres, size=1, statement_seconds=30)
-    good = webhooks.sign("sesame", BODY, NOW)
+    good = webhooks.sign_request("sesame", BODY, NOW)
 
     async def send(body=BODY, header=good, job="hook", now=NOW + 5):
         async with pool.acquire() as connection:
-            await speak_for(connection, DEFAULT_ORG_ID)
-            return await webhooks.receive(connection, DEFAULT_ORG_ID, "shop", job, body, header, now=now)
+            await set_tenant(connection, DEFAULT_ORG_ID)
+            return await webhooks.receive_webhook(connection, DEFAULT_ORG_ID, "shop", job, body, header, now=now)
 
     async with pool:
         first, new = await send()
         assert new
         assert await send() == (first, False)
-        words = set()
+        messages = set()
         for wrong in (
-            {"header": webhooks.sign("guess", BODY, NOW)}, {"header": ""}, {"body": BODY + b" "}, {"job": "hooks"},
-            {"now": NOW + 301}, {"header": good.replace("t=1", "t=2")}, {"header": good + "0"},
+            {"header": webhooks.sign_request("guess", BODY, NOW)}, {"header": ""}, {"body": BODY + b" "},
+            {"job": "hooks"}, {"now": NOW + 301}, {"header": good.replace("t=1", "t=2")}, {"header": good + "0"},
         ):  # fmt: skip
             with pytest.raises(NotFoundError) as refused:
                 await send(**wrong)
-            words.add(str(refused.value))
-        assert len(words) == 1
+            messages.add(str(refused.value))
+        assert len(messages) == 1
         with pytest.raises(RequestError, match="not JSON"):
-            await send(b"{", webhooks.sign("sesame", b"{", NOW))
-        await shop.grant("shop-signing", "sesame", "api.example.com")  # is sent to a host, and signs nothing
+            await send(b"{", webhooks.sign_request("sesame", b"{", NOW))
+        await shop.grant("shop-signing", "sesame", "api.example.com")  # bound to a host: cannot sign
         with pytest.raises(NotFoundError):
-            await send(header=webhooks.sign("sesame", BODY, NOW))
-        await org_secrets.delete_secret(shop.db, DEFAULT_ORG_ID, "shop-signing")
+            await send(header=webhooks.sign_request("sesame", BODY, NOW))
+        await secrets.delete_secret(shop.db, DEFAULT_ORG_ID, "shop-signing")
         with pytest.raises(NotFoundError):
-            await send(header=webhooks.sign("", BODY, NOW))
+            await send(header=webhooks.sign_request("", BODY, NOW))
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 1
     assert await shop.finish(first) == "COMPLETED"
     assert await shop.rows("shop.raw") == [(1, "mon", 2)]
 
 
-async def test_a_delivery_that_is_repeated_under_a_new_timestamp_starts_one_run(shop):
+async def test_delivery_repeated_with_new_timestamp_starts_one_run(shop):
     await shop.grant("shop-signing", "sesame")
     await deploy(shop.db, HOOKED)
 
     async def send(delivery, moment, signed=None, body=BODY):
-        header = webhooks.sign("sesame", body, moment, signed or delivery)
-        return await webhooks.receive(shop.db, DEFAULT_ORG_ID, "shop", "hook", body, header, delivery, now=moment + 1)
+        header = webhooks.sign_request("sesame", body, moment, signed or delivery)
+        return await webhooks.receive_webhook(
+            shop.db, DEFAULT_ORG_ID, "shop", "hook", body, header, delivery, now=moment + 1
+        )
 
     first, new = await send("d-1", NOW)
     assert new
@@ -77,9 +79,16 @@ async def test_a_delivery_that_is_repeated_under_a_new_timestamp_starts_one_run(
     for wrong in ({"delivery": "d-3", "signed": "d-1"}, {"delivery": "a b"}, {"delivery": "x" * 201}):
         with pytest.raises(NotFoundError):
             await send(moment=NOW, **wrong)
-    with pytest.raises(NotFoundError):  # the id that was signed is left out
-        await webhooks.receive(
-            shop.db, DEFAULT_ORG_ID, "shop", "hook", BODY, webhooks.sign("sesame", BODY, NOW, "d-4"), None, now=NOW
+    with pytest.raises(NotFoundError):  # the signed delivery id is missing
+        await webhooks.receive_webhook(
+            shop.db,
+            DEFAULT_ORG_ID,
+            "shop",
+            "hook",
+            BODY,
+            webhooks.sign_request("sesame", BODY, NOW, "d-4"),
+            None,
+            now=NOW,
         )
     assert await shop.db.fetchval("SELECT count(*) FROM jobs") == 2
     assert await shop.finish(first) == "COMPLETED"

@@ -1,4 +1,4 @@
-"""A cluster of two embedded nodes for all tests of it, and a database on both of them for each test."""
+"""Fixtures: a cluster of two embedded ClickHouse nodes, and a database on both per test."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from aaiclick.data import DataContext, cluster
+from aaiclick.data import DataContext
+from aaiclick.data.runtime import cluster
 from tests.integration.cluster.nodes import CLUSTER, make_pair
 
 RANGE_ROWS = 4
-"""Small enough that the Objects of tests lie on both nodes."""
+"""Small enough that the Objects of tests have rows on both nodes."""
 
 
 @pytest.fixture(scope="package")
@@ -28,27 +29,27 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def admins(pair):
-    clients = [node.admin() for node in pair]
+    clients = [node.connect_admin() for node in pair]
     yield clients
     for client in clients:
         client.close()
 
 
 @pytest.fixture
-def clickhouse_target(pair, admins):
+def clickhouse_endpoint(pair, admins):
     database = f"test_{uuid.uuid4().hex}"
     for admin in admins:
         admin.command(f"CREATE DATABASE {database}")
-    first, second = (node.target.with_database(database) for node in pair)
+    first, second = (node.endpoint.with_database(database) for node in pair)
     yield replace(first, cluster=CLUSTER, others=(second,))
     for admin in admins:
         admin.command(f"DROP DATABASE {database} SYNC")
 
 
 @pytest.fixture
-def aaiclick_clickhouse(clickhouse_target):
-    """In the place of the single server of `aaiclick_env`."""
-    return clickhouse_target
+def aaiclick_clickhouse(clickhouse_endpoint):
+    """Replaces the single server of `aaiclick_env`."""
+    return clickhouse_endpoint
 
 
 @pytest.fixture
@@ -57,17 +58,17 @@ def small_ranges(monkeypatch):
 
 
 @pytest.fixture
-async def data(clickhouse_target, small_ranges):
-    async with DataContext(clickhouse_target) as context:
+async def data(clickhouse_endpoint, small_ranges):
+    async with DataContext(clickhouse_endpoint) as context:
         yield context
 
 
 @pytest.fixture
-def tables(admins, clickhouse_target):
-    """The tables of the test's database on each node."""
-    text = f"SELECT name FROM system.tables WHERE database = '{clickhouse_target.database}' ORDER BY name"
+def tables(admins, clickhouse_endpoint):
+    """Function that lists the tables of the test's database on each node."""
+    text = f"SELECT name FROM system.tables WHERE database = '{clickhouse_endpoint.database}' ORDER BY name"
 
-    def look() -> list[list[str]]:
+    def list_tables() -> list[list[str]]:
         return [[row[0] for row in admin.query(text).result_rows] for admin in admins]
 
-    return look
+    return list_tables

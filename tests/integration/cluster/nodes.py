@@ -1,4 +1,4 @@
-"""Two embedded ClickHouse nodes that form a cluster: each listens for HTTP and for the other."""
+"""Two embedded ClickHouse nodes that form a cluster: each listens for HTTP and for the other node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, cast
 
 import clickhouse_connect
 
-from aaiclick.targets import ClickHouseTarget
+from aaiclick.endpoints import ClickHouseEndpoint
 
 CLUSTER = "pair"
 USER = "aaiclick"
@@ -44,8 +44,8 @@ USERS = """<clickhouse>
 
 
 @dataclass
-class Node:
-    """One server; it keeps its ports and its data when it is killed and started again."""
+class ClusterNode:
+    """One server; it keeps its ports and data over restarts."""
 
     directory: Path
     http: int
@@ -53,10 +53,10 @@ class Node:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
-    def target(self) -> ClickHouseTarget:
-        return ClickHouseTarget("127.0.0.1", self.http, USER, "default", PASSWORD)
+    def endpoint(self) -> ClickHouseEndpoint:
+        return ClickHouseEndpoint("127.0.0.1", self.http, USER, "default", PASSWORD)
 
-    def configure(self, all_tcp: list[int]) -> None:
+    def write_config(self, all_tcp: list[int]) -> None:
         self.directory.mkdir(parents=True)
         shards = "".join(SHARD.format(tcp=tcp, user=USER, password=PASSWORD) for tcp in all_tcp)
         config = CONFIG.format(directory=self.directory, http=self.http, tcp=self.tcp, cluster=CLUSTER, shards=shards)
@@ -68,14 +68,17 @@ class Node:
         order = {"configuration": str(self.directory), "data": str(self.directory / "data"), "listen": ["HTTP", "TCP"]}
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "aaiclick.local.node"], stdin=subprocess.PIPE, stdout=log, stderr=log
+                [sys.executable, "-m", "aaiclick.local.clickhouse_server"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
             )
         pipe = cast("IO[bytes]", self.process.stdin)
         pipe.write(json.dumps(order).encode() + b"\n")
         pipe.flush()
-        self._wait()
+        self._wait_until_listening()
 
-    def _wait(self) -> None:
+    def _wait_until_listening(self) -> None:
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -95,17 +98,17 @@ class Node:
             cast("IO[bytes]", self.process.stdin).close()
             self.process = None
 
-    def admin(self):
+    def connect_admin(self):
         return clickhouse_connect.get_client(
             host="127.0.0.1", port=self.http, username=USER, password=PASSWORD, autogenerate_session_id=False
         )
 
 
-def make_pair(directory: Path) -> list[Node]:
+def make_pair(directory: Path) -> list[ClusterNode]:
     ports = _free_ports(4)
-    nodes = [Node(directory / f"node{i}", ports[2 * i], ports[2 * i + 1]) for i in range(2)]
+    nodes = [ClusterNode(directory / f"node{i}", ports[2 * i], ports[2 * i + 1]) for i in range(2)]
     for node in nodes:
-        node.configure([each.tcp for each in nodes])
+        node.write_config([other.tcp for other in nodes])
     return nodes
 
 

@@ -1,12 +1,12 @@
-"""What each operation must give, said a second time in plain Python: the tables that the property tests go through.
+"""Reference implementations of all operations in plain Python or polars: the tables of the property tests.
 
-A row function is a pair: the expression over two columns, and what it is for one row of values. `each`, `one` and `two`
-give NULL where the arguments they look at are NULL. An aggregate is a function of all values, a window one of all
-values that gives as many. tests/unit/data/test_compared.py holds these tables against the public API: an operation
-that is compared with nothing fails there.
+A row function is a pair: the expression over two columns, and its value for one row. `both_args`, `first_arg` and
+`second_arg` return NULL if an argument they use is NULL. An aggregate maps all values to one, a window maps them to as
+many. tests/unit/data/test_operation_coverage.py compares these tables with the public API: an operation without a
+reference implementation fails there.
 """
 
-# ruff: noqa: DTZ001  (datetimes without a zone are values too; a table reads better with lambdas)
+# ruff: noqa: DTZ001  (datetimes without a time zone are tested too)
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ TIMES = st.datetimes(datetime(1900, 1, 1), datetime(2199, 12, 31))
 
 
 def wrap(value):
-    """64-bit arithmetic wraps around, as in polars and ClickHouse."""
+    """Wrap to 64 bits, as polars and ClickHouse do."""
     return (value + 2**63) % 2**64 - 2**63
 
 
-def each(function):
-    """NULL if any argument is NULL."""
+def both_args(function):
+    """Return NULL if any argument is NULL."""
     return lambda *row: None if any(value is None for value in row) else function(*row)
 
 
-def one(function):
-    """Of the first argument alone."""
+def first_arg(function):
+    """Apply the function to the first argument only."""
     return lambda p, q: None if p is None else function(p)
 
 
-def two(function):
-    """Of the second argument alone."""
+def second_arg(function):
+    """Apply the function to the second argument only."""
     return lambda p, q: None if q is None else function(q)
 
 
@@ -64,7 +64,7 @@ def divided(p, q):
 
 
 def soft(function):
-    """A function of `math` that gives NaN outside its domain, and inf beyond the largest number."""
+    """Wrap a function of `math`: NaN outside its domain, inf on overflow."""
 
     def result(*args):
         try:
@@ -82,7 +82,7 @@ def rounded(function):
 
 
 def floored(p, q):
-    """What aaiclick promises for floats: the quotient, rounded down."""
+    """Floor division of floats: the quotient, rounded down."""
     quotient = divided(p, q)
     return quotient if math.isnan(quotient) or math.isinf(quotient) else float(math.floor(quotient))
 
@@ -90,88 +90,88 @@ def floored(p, q):
 # --- numbers -----------------------------------------------------------------------------------------------------
 
 INTEGERS = {
-    "add": (lambda a, b: a + b, each(lambda p, q: wrap(p + q))),
-    "radd": (lambda a, b: 7 + a, one(lambda p: wrap(7 + p))),
-    "sub": (lambda a, b: a - b, each(lambda p, q: wrap(p - q))),
-    "rsub": (lambda a, b: 7 - a, one(lambda p: wrap(7 - p))),
-    "mul": (lambda a, b: a * b, each(lambda p, q: wrap(p * q))),
-    "rmul": (lambda a, b: 3 * b, two(lambda q: 3 * q)),
-    "truediv": (lambda a, b: a / b, each(divided)),
-    "rtruediv": (lambda a, b: 7 / b, two(lambda q: divided(7, q))),
-    "floordiv": (lambda a, b: a // b, each(lambda p, q: wrap(p // q) if q else None)),
-    "floordiv_by": (lambda a, b: a // 7, one(lambda p: p // 7)),
-    "floordiv_minus": (lambda a, b: a // -1, one(lambda p: wrap(-p))),
+    "add": (lambda a, b: a + b, both_args(lambda p, q: wrap(p + q))),
+    "radd": (lambda a, b: 7 + a, first_arg(lambda p: wrap(7 + p))),
+    "sub": (lambda a, b: a - b, both_args(lambda p, q: wrap(p - q))),
+    "rsub": (lambda a, b: 7 - a, first_arg(lambda p: wrap(7 - p))),
+    "mul": (lambda a, b: a * b, both_args(lambda p, q: wrap(p * q))),
+    "rmul": (lambda a, b: 3 * b, second_arg(lambda q: 3 * q)),
+    "truediv": (lambda a, b: a / b, both_args(divided)),
+    "rtruediv": (lambda a, b: 7 / b, second_arg(lambda q: divided(7, q))),
+    "floordiv": (lambda a, b: a // b, both_args(lambda p, q: wrap(p // q) if q else None)),
+    "floordiv_by": (lambda a, b: a // 7, first_arg(lambda p: p // 7)),
+    "floordiv_minus": (lambda a, b: a // -1, first_arg(lambda p: wrap(-p))),
     "rfloordiv": (lambda a, b: 1000 // b, lambda p, q: 1000 // q if q else None),
-    "mod": (lambda a, b: a % b, each(lambda p, q: p % q if q else None)),
-    "mod_by": (lambda a, b: a % 7, one(lambda p: p % 7)),
+    "mod": (lambda a, b: a % b, both_args(lambda p, q: p % q if q else None)),
+    "mod_by": (lambda a, b: a % 7, first_arg(lambda p: p % 7)),
     "rmod": (lambda a, b: 1000 % b, lambda p, q: 1000 % q if q else None),
-    "pow": (lambda a, b: b**2, two(lambda q: float(q**2))),
-    "rpow": (lambda a, b: 2**b, two(lambda q: 2.0**q)),
-    "lshift": (lambda a, b: a << 3, one(lambda p: wrap(p << 3))),
-    "rshift": (lambda a, b: a >> 5, one(lambda p: p >> 5)),
-    "rlshift": (lambda a, b: 1 << (b % 7), two(lambda q: (1 << q % 7) % 256)),
-    "rrshift": (lambda a, b: 200 >> (b % 7), two(lambda q: 200 >> q % 7)),
-    "neg": (lambda a, b: -a, one(lambda p: wrap(-p))),
+    "pow": (lambda a, b: b**2, second_arg(lambda q: float(q**2))),
+    "rpow": (lambda a, b: 2**b, second_arg(lambda q: 2.0**q)),
+    "lshift": (lambda a, b: a << 3, first_arg(lambda p: wrap(p << 3))),
+    "rshift": (lambda a, b: a >> 5, first_arg(lambda p: p >> 5)),
+    "rlshift": (lambda a, b: 1 << (b % 7), second_arg(lambda q: (1 << q % 7) % 256)),
+    "rrshift": (lambda a, b: 200 >> (b % 7), second_arg(lambda q: 200 >> q % 7)),
+    "neg": (lambda a, b: -a, first_arg(lambda p: wrap(-p))),
     "pos": (lambda a, b: +a, lambda p, q: p),
-    "abs": (lambda a, b: abs(a), one(lambda p: wrap(abs(p)))),
-    "abs_method": (lambda a, b: b.abs(), two(lambda q: abs(q))),
+    "abs": (lambda a, b: abs(a), first_arg(lambda p: wrap(abs(p)))),
+    "abs_method": (lambda a, b: b.abs(), second_arg(lambda q: abs(q))),
     "round": (lambda a, b: round(a), lambda p, q: p),
-    "sign": (lambda a, b: a.sign(), one(lambda p: (p > 0) - (p < 0))),
-    "eq": (lambda a, b: a == b, each(eq)),
-    "ne": (lambda a, b: a != b, each(ne)),
-    "lt": (lambda a, b: a < b, each(lt)),
-    "le": (lambda a, b: a <= b, each(le)),
-    "gt": (lambda a, b: a > b, each(gt)),
-    "ge": (lambda a, b: a >= b, each(ge)),
-    "and": (lambda a, b: a & b, each(lambda p, q: p & q)),
-    "rand": (lambda a, b: 6 & a, one(lambda p: 6 & p)),
-    "or": (lambda a, b: a | b, each(lambda p, q: p | q)),
-    "ror": (lambda a, b: 6 | a, one(lambda p: 6 | p)),
-    "xor": (lambda a, b: a ^ b, each(lambda p, q: p ^ q)),
-    "rxor": (lambda a, b: 6 ^ a, one(lambda p: 6 ^ p)),
-    "invert": (lambda a, b: ~a, one(lambda p: ~p)),
-    "between": (lambda a, b: b.between(-5, 500), two(lambda q: -5 <= q <= 500)),
-    "isin": (lambda a, b: b.isin([1, 2, 3, -1]), two(lambda q: q in (1, 2, 3, -1))),
+    "sign": (lambda a, b: a.sign(), first_arg(lambda p: (p > 0) - (p < 0))),
+    "eq": (lambda a, b: a == b, both_args(eq)),
+    "ne": (lambda a, b: a != b, both_args(ne)),
+    "lt": (lambda a, b: a < b, both_args(lt)),
+    "le": (lambda a, b: a <= b, both_args(le)),
+    "gt": (lambda a, b: a > b, both_args(gt)),
+    "ge": (lambda a, b: a >= b, both_args(ge)),
+    "and": (lambda a, b: a & b, both_args(lambda p, q: p & q)),
+    "rand": (lambda a, b: 6 & a, first_arg(lambda p: 6 & p)),
+    "or": (lambda a, b: a | b, both_args(lambda p, q: p | q)),
+    "ror": (lambda a, b: 6 | a, first_arg(lambda p: 6 | p)),
+    "xor": (lambda a, b: a ^ b, both_args(lambda p, q: p ^ q)),
+    "rxor": (lambda a, b: 6 ^ a, first_arg(lambda p: 6 ^ p)),
+    "invert": (lambda a, b: ~a, first_arg(lambda p: ~p)),
+    "between": (lambda a, b: b.between(-5, 500), second_arg(lambda q: -5 <= q <= 500)),
+    "isin": (lambda a, b: b.isin([1, 2, 3, -1]), second_arg(lambda q: q in (1, 2, 3, -1))),
     "is_null": (lambda a, b: a.is_null(), lambda p, q: p is None),
     "is_not_null": (lambda a, b: a.is_not_null(), lambda p, q: p is not None),
     "if_else": (lambda a, b: (a > 0).if_else(a, b), lambda p, q: p if p is not None and p > 0 else q),
     "fill_null": (lambda a, b: a.fill_null(0), lambda p, q: 0 if p is None else p),
     "coalesce": (lambda a, b: a.coalesce(b, 9), lambda p, q: next((v for v in (p, q) if v is not None), 9)),
     "null_if": (lambda a, b: a.null_if(b), lambda p, q: None if p == q else p),
-    "least": (lambda a, b: a.least(b, 5), each(lambda p, q: min(p, q, 5))),
-    "greatest": (lambda a, b: a.greatest(b, 5), each(lambda p, q: max(p, q, 5))),
-    "clip": (lambda a, b: a.clip(-9, 9), one(lambda p: min(max(p, -9), 9))),
-    "cast": (lambda a, b: a.cast("String"), one(lambda p: str(p))),
+    "least": (lambda a, b: a.least(b, 5), both_args(lambda p, q: min(p, q, 5))),
+    "greatest": (lambda a, b: a.greatest(b, 5), both_args(lambda p, q: max(p, q, 5))),
+    "clip": (lambda a, b: a.clip(-9, 9), first_arg(lambda p: min(max(p, -9), 9))),
+    "cast": (lambda a, b: a.cast("String"), first_arg(lambda p: str(p))),
     "try_cast": (lambda a, b: a.try_cast("Int8"), lambda p, q: p if p is not None and -128 <= p < 128 else None),
-    "is_finite": (lambda a, b: a.is_finite(), one(lambda p: True)),
+    "is_finite": (lambda a, b: a.is_finite(), first_arg(lambda p: True)),
 }  # fmt: skip
 FLOATS = {
     "same": (lambda a, b: a, lambda p, q: p),
-    "add": (lambda a, b: a + b, each(add)),
-    "sub": (lambda a, b: a - b, each(sub)),
-    "mul": (lambda a, b: a * b, each(mul)),
-    "truediv": (lambda a, b: a / b, each(divided)),
-    "floordiv": (lambda a, b: a // b, each(floored)),
-    "floordiv_by": (lambda a, b: b // 3, two(lambda q: q // 3)),
-    "mod": (lambda a, b: b % -2.5, two(lambda q: q % -2.5)),
-    "mod_by": (lambda a, b: b % 3, two(lambda q: q % 3)),
-    "mod_endless": (lambda a, b: (a - a) % 3, one(lambda p: 0.0 if math.isfinite(p) else math.nan)),
-    "neg": (lambda a, b: -a, one(lambda p: -p)),
-    "abs": (lambda a, b: abs(a), one(lambda p: abs(p))),
+    "add": (lambda a, b: a + b, both_args(add)),
+    "sub": (lambda a, b: a - b, both_args(sub)),
+    "mul": (lambda a, b: a * b, both_args(mul)),
+    "truediv": (lambda a, b: a / b, both_args(divided)),
+    "floordiv": (lambda a, b: a // b, both_args(floored)),
+    "floordiv_by": (lambda a, b: b // 3, second_arg(lambda q: q // 3)),
+    "mod": (lambda a, b: b % -2.5, second_arg(lambda q: q % -2.5)),
+    "mod_by": (lambda a, b: b % 3, second_arg(lambda q: q % 3)),
+    "mod_endless": (lambda a, b: (a - a) % 3, first_arg(lambda p: 0.0 if math.isfinite(p) else math.nan)),
+    "neg": (lambda a, b: -a, first_arg(lambda p: -p)),
+    "abs": (lambda a, b: abs(a), first_arg(lambda p: abs(p))),
     "eq": (lambda a, b: a == a, lambda p, q: None if p is None else p == p),
-    "lt": (lambda a, b: a < b, each(lt)),
-    "ge": (lambda a, b: a >= b, each(ge)),
-    "is_nan": (lambda a, b: a.is_nan(), one(lambda p: math.isnan(p))),
-    "is_finite": (lambda a, b: a.is_finite(), one(lambda p: math.isfinite(p))),
-    "round": (lambda a, b: a.round(), one(lambda p: rounded(round)(p))),
-    "floor": (lambda a, b: a.floor(), one(lambda p: rounded(math.floor)(p))),
-    "ceil": (lambda a, b: a.ceil(), one(lambda p: rounded(math.ceil)(p))),
-    "trunc": (lambda a, b: a.trunc(), one(lambda p: rounded(math.trunc)(p))),
-    "sqrt": (lambda a, b: b.sqrt(), two(lambda q: soft(math.sqrt)(q))),
-    "exp": (lambda a, b: b.exp(), two(lambda q: soft(math.exp)(q))),
-    "log": (lambda a, b: b.log(), two(lambda q: soft(math.log)(q))),
-    "log2": (lambda a, b: b.log2(), two(lambda q: soft(math.log2)(q))),
-    "log10": (lambda a, b: b.log10(), two(lambda q: soft(math.log10)(q))),
+    "lt": (lambda a, b: a < b, both_args(lt)),
+    "ge": (lambda a, b: a >= b, both_args(ge)),
+    "is_nan": (lambda a, b: a.is_nan(), first_arg(lambda p: math.isnan(p))),
+    "is_finite": (lambda a, b: a.is_finite(), first_arg(lambda p: math.isfinite(p))),
+    "round": (lambda a, b: a.round(), first_arg(lambda p: rounded(round)(p))),
+    "floor": (lambda a, b: a.floor(), first_arg(lambda p: rounded(math.floor)(p))),
+    "ceil": (lambda a, b: a.ceil(), first_arg(lambda p: rounded(math.ceil)(p))),
+    "trunc": (lambda a, b: a.trunc(), first_arg(lambda p: rounded(math.trunc)(p))),
+    "sqrt": (lambda a, b: b.sqrt(), second_arg(lambda q: soft(math.sqrt)(q))),
+    "exp": (lambda a, b: b.exp(), second_arg(lambda q: soft(math.exp)(q))),
+    "log": (lambda a, b: b.log(), second_arg(lambda q: soft(math.log)(q))),
+    "log2": (lambda a, b: b.log2(), second_arg(lambda q: soft(math.log2)(q))),
+    "log10": (lambda a, b: b.log10(), second_arg(lambda q: soft(math.log10)(q))),
     **{
         f"math {name}": (
             lambda a, b, name=name: b.math(name),
@@ -179,22 +179,22 @@ FLOATS = {
         )
         for name in ("cbrt", "exp2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "tanh", "degrees", "radians")
     },
-    "math sinh": (lambda a, b: (b / 1e5).math("sinh"), two(lambda q: math.sinh(q / 1e5))),
-    "math cosh": (lambda a, b: (b / 1e5).math("cosh"), two(lambda q: math.cosh(q / 1e5))),
-    "math atan2": (lambda a, b: b.math("atan2", 2.5), two(lambda q: math.atan2(q, 2.5))),
-    "math hypot": (lambda a, b: b.math("hypot", 2.5), two(lambda q: math.hypot(q, 2.5))),
+    "math sinh": (lambda a, b: (b / 1e5).math("sinh"), second_arg(lambda q: math.sinh(q / 1e5))),
+    "math cosh": (lambda a, b: (b / 1e5).math("cosh"), second_arg(lambda q: math.cosh(q / 1e5))),
+    "math atan2": (lambda a, b: b.math("atan2", 2.5), second_arg(lambda q: math.atan2(q, 2.5))),
+    "math hypot": (lambda a, b: b.math("hypot", 2.5), second_arg(lambda q: math.hypot(q, 2.5))),
 }  # fmt: skip
 BOOLEANS = {
     "and": (lambda a, b: a & b, lambda p, q: False if p is False or q is False else None if None in (p, q) else True),
     "or": (lambda a, b: a | b, lambda p, q: True if p or q else None if None in (p, q) else False),
-    "xor": (lambda a, b: a ^ b, each(ne)),
-    "not": (lambda a, b: ~a, one(lambda p: not p)),
+    "xor": (lambda a, b: a ^ b, both_args(ne)),
+    "not": (lambda a, b: ~a, first_arg(lambda p: not p)),
     "rand": (lambda a, b: True & a, lambda p, q: p),
     "ror": (lambda a, b: False | a, lambda p, q: p),
-    "rxor": (lambda a, b: True ^ a, one(lambda p: not p)),
+    "rxor": (lambda a, b: True ^ a, first_arg(lambda p: not p)),
     "if_else": (lambda a, b: a.if_else(b, False), lambda p, q: q if p else False),
-    "cast": (lambda a, b: a.cast("Int64"), one(lambda p: int(p))),
-    "add": (lambda a, b: a + b, each(lambda p, q: int(p) + int(q))),
+    "cast": (lambda a, b: a.cast("Int64"), first_arg(lambda p: int(p))),
+    "add": (lambda a, b: a + b, both_args(lambda p, q: int(p) + int(q))),
 }
 # These take expressions alone, not columns of an Object.
 FREE = {
@@ -206,7 +206,7 @@ FREE = {
     "coalesce": (lambda a, b: coalesce(a, b), lambda p, q: q if p is None else p),
     "lit": (lambda a, b: lit("it's `\\"), lambda p, q: "it's `\\"),
     "array": (lambda a, b: array(a, b, 1), lambda p, q: [p, q, 1]),
-    "alias": (lambda a, b: (a + 1).alias("other") - a, one(lambda p: 1)),
+    "alias": (lambda a, b: (a + 1).alias("other") - a, first_arg(lambda p: 1)),
 }
 
 # --- text --------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ WORD = re.compile(r"[a-zA-ZéÉЖ0-9]+")
 
 
 def like(pattern):
-    """SQL's LIKE as a regular expression."""
+    """Match SQL's LIKE with a regular expression."""
     text = "".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in pattern)
     return re.compile(text, re.DOTALL)
 
@@ -231,22 +231,22 @@ def edits(left, right):
 
 
 def jaro_winkler(left, right):
-    """Of the bytes, with Winkler's reward for up to four equal ones at the start."""
+    """Jaro-Winkler similarity of the bytes, with a bonus for up to four equal bytes at the start."""
     a, b = left.encode(), right.encode()
     if not a and not b:
         return 1.0
     reach = max(len(a), len(b), 2) // 2 - 1
     taken, matched = [False] * len(b), []
-    for i, each_ in enumerate(a):
+    for i, element in enumerate(a):
         for j in range(max(0, i - reach), min(len(b), i + reach + 1)):
-            if not taken[j] and b[j] == each_:
+            if not taken[j] and b[j] == element:
                 taken[j] = True
-                matched.append(each_)
+                matched.append(element)
                 break
     if not matched:
         return 0.0
-    theirs = [each_ for each_, hit in zip(b, taken, strict=True) if hit]
-    turned = sum(x != y for x, y in zip(matched, theirs, strict=True)) / 2
+    matched_b = [element for element, hit in zip(b, taken, strict=True) if hit]
+    turned = sum(x != y for x, y in zip(matched, matched_b, strict=True)) / 2
     m = len(matched)
     jaro = (m / len(a) + m / len(b) + (m - turned) / m) / 3
     prefix = next((i for i, (x, y) in enumerate(zip(a[:4], b[:4], strict=False)) if x != y), min(len(a), len(b), 4))
@@ -255,52 +255,52 @@ def jaro_winkler(left, right):
 
 STRINGS = {
     "same": (lambda a, b: a, lambda p, q: p),
-    "add": (lambda a, b: a + b, each(add)),
-    "eq": (lambda a, b: a == b, each(eq)),
-    "le": (lambda a, b: a <= b, each(lambda p, q: p.encode() <= q.encode())),
-    "literal": (lambda a, b: a == "it's \\ `", one(lambda p: p == "it's \\ `")),
-    "length": (lambda a, b: a.str.length(), one(lambda p: len(p))),
-    "byte_length": (lambda a, b: a.str.byte_length(), one(lambda p: len(p.encode()))),
-    "starts_with": (lambda a, b: a.str.starts_with(b), each(str.startswith)),
-    "ends_with": (lambda a, b: a.str.ends_with(b), each(str.endswith)),
-    "contains": (lambda a, b: a.str.contains(b), each(lambda p, q: q in p)),
-    "slice": (lambda a, b: a.str.slice(1, 3), one(lambda p: p[1:4])),
-    "slice_end": (lambda a, b: a.str.slice(-2), one(lambda p: p[-2:])),
-    "reverse": (lambda a, b: a.str.reverse(), one(lambda p: p[::-1])),
-    "find": (lambda a, b: a.str.find("a"), one(lambda p: p.find("a"))),
-    "replace": (lambda a, b: a.str.replace("a", "\\1'"), one(lambda p: p.replace("a", "\\1'"))),
-    "repeat": (lambda a, b: a.str.repeat(3), one(lambda p: p * 3)),
-    "concat": (lambda a, b: a.str.concat("-", b), each(lambda p, q: f"{p}-{q}")),
+    "add": (lambda a, b: a + b, both_args(add)),
+    "eq": (lambda a, b: a == b, both_args(eq)),
+    "le": (lambda a, b: a <= b, both_args(lambda p, q: p.encode() <= q.encode())),
+    "literal": (lambda a, b: a == "it's \\ `", first_arg(lambda p: p == "it's \\ `")),
+    "length": (lambda a, b: a.str.length(), first_arg(lambda p: len(p))),
+    "byte_length": (lambda a, b: a.str.byte_length(), first_arg(lambda p: len(p.encode()))),
+    "starts_with": (lambda a, b: a.str.starts_with(b), both_args(str.startswith)),
+    "ends_with": (lambda a, b: a.str.ends_with(b), both_args(str.endswith)),
+    "contains": (lambda a, b: a.str.contains(b), both_args(lambda p, q: q in p)),
+    "slice": (lambda a, b: a.str.slice(1, 3), first_arg(lambda p: p[1:4])),
+    "slice_end": (lambda a, b: a.str.slice(-2), first_arg(lambda p: p[-2:])),
+    "reverse": (lambda a, b: a.str.reverse(), first_arg(lambda p: p[::-1])),
+    "find": (lambda a, b: a.str.find("a"), first_arg(lambda p: p.find("a"))),
+    "replace": (lambda a, b: a.str.replace("a", "\\1'"), first_arg(lambda p: p.replace("a", "\\1'"))),
+    "repeat": (lambda a, b: a.str.repeat(3), first_arg(lambda p: p * 3)),
+    "concat": (lambda a, b: a.str.concat("-", b), both_args(lambda p, q: f"{p}-{q}")),
     "split": (lambda a, b: a.str.split(","), lambda p, q: (p or "").split(",")),
-    "pad_start": (lambda a, b: a.str.pad_start(6, "é"), one(lambda p: p.rjust(6, "é"))),
-    "pad_end": (lambda a, b: a.str.pad_end(6, "é"), one(lambda p: p.ljust(6, "é"))),
-    "strip": (lambda a, b: a.str.strip(), one(lambda p: p.strip(" "))),
-    "lstrip": (lambda a, b: a.str.lstrip(), one(lambda p: p.lstrip(" "))),
-    "rstrip": (lambda a, b: a.str.rstrip(), one(lambda p: p.rstrip(" "))),
-    "edit_distance": (lambda a, b: a.str.edit_distance(b), each(edits)),
-    "similarity": (lambda a, b: a.str.similarity(b), each(jaro_winkler)),
-    "md5": (lambda a, b: a.md5(), one(lambda p: hashlib.md5(p.encode()).hexdigest())),
-    "sha1": (lambda a, b: a.sha1(), one(lambda p: hashlib.sha1(p.encode()).hexdigest())),
-    "sha256": (lambda a, b: a.sha256(), one(lambda p: hashlib.sha256(p.encode()).hexdigest())),
+    "pad_start": (lambda a, b: a.str.pad_start(6, "é"), first_arg(lambda p: p.rjust(6, "é"))),
+    "pad_end": (lambda a, b: a.str.pad_end(6, "é"), first_arg(lambda p: p.ljust(6, "é"))),
+    "strip": (lambda a, b: a.str.strip(), first_arg(lambda p: p.strip(" "))),
+    "lstrip": (lambda a, b: a.str.lstrip(), first_arg(lambda p: p.lstrip(" "))),
+    "rstrip": (lambda a, b: a.str.rstrip(), first_arg(lambda p: p.rstrip(" "))),
+    "edit_distance": (lambda a, b: a.str.edit_distance(b), both_args(edits)),
+    "similarity": (lambda a, b: a.str.similarity(b), both_args(jaro_winkler)),
+    "md5": (lambda a, b: a.md5(), first_arg(lambda p: hashlib.md5(p.encode()).hexdigest())),
+    "sha1": (lambda a, b: a.sha1(), first_arg(lambda p: hashlib.sha1(p.encode()).hexdigest())),
+    "sha256": (lambda a, b: a.sha256(), first_arg(lambda p: hashlib.sha256(p.encode()).hexdigest())),
     "json_encode": (lambda a, b: a.json.encode(), lambda p, q: p),  # read back by `READ_BACK`
 }  # fmt: skip
 READ_BACK = {"json_encode": lambda text: None if text is None else json.loads(text)}
 WORDED = {
-    "upper": (lambda a, b: a.str.upper(), one(lambda p: p.upper())),
-    "lower": (lambda a, b: a.str.lower(), one(lambda p: p.lower())),
+    "upper": (lambda a, b: a.str.upper(), first_arg(lambda p: p.upper())),
+    "lower": (lambda a, b: a.str.lower(), first_arg(lambda p: p.lower())),
     "title": (lambda a, b: a.str.title(),
-              one(lambda p: WORD.sub(lambda m: m[0].capitalize(), p))),
-    "matches": (lambda a, b: a.str.matches("[ab]+Z?"), one(lambda p: bool(re.search("[ab]+", p)))),
+              first_arg(lambda p: WORD.sub(lambda m: m[0].capitalize(), p))),
+    "matches": (lambda a, b: a.str.matches("[ab]+Z?"), first_arg(lambda p: bool(re.search("[ab]+", p)))),
     "extract": (lambda a, b: a.str.extract("([ab])(.)", 2),
-                one(lambda p: (m[2] if (m := re.search("([ab])(.)", p)) else ""))),
+                first_arg(lambda p: (m[2] if (m := re.search("([ab])(.)", p)) else ""))),
     "extract_all": (lambda a, b: a.str.extract_all("[aé]."), lambda p, q: re.findall("[aé].", p or "")),
     "replace_regex": (lambda a, b: a.str.replace_regex("([ab])é", r"<\1>"),
-                      one(lambda p: re.sub("([ab])é", r"<\1>", p))),
+                      first_arg(lambda p: re.sub("([ab])é", r"<\1>", p))),
     "count_matches": (lambda a, b: a.str.count_matches("[aé]"),
-                      one(lambda p: len(re.findall("[aé]", p)))),
-    "like": (lambda a, b: a.str.like("%a_é%"), one(lambda p: bool(like("%a_é%").fullmatch(p)))),
+                      first_arg(lambda p: len(re.findall("[aé]", p)))),
+    "like": (lambda a, b: a.str.like("%a_é%"), first_arg(lambda p: bool(like("%a_é%").fullmatch(p)))),
     "ilike": (lambda a, b: a.str.ilike("%A%b%"),
-              one(lambda p: bool(like("%a%b%").fullmatch(p.lower())))),
+              first_arg(lambda p: bool(like("%a%b%").fullmatch(p.lower())))),
 }  # fmt: skip
 
 # --- time --------------------------------------------------------------------------------------------------------
@@ -313,84 +313,84 @@ def micros(moment):
 
 
 def later(moment, *, months):
-    """The same day of another month, or its last."""
+    """Add months: the same day of another month, or its last day."""
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     last_day = (date(year + (month + 1) // 12, (month + 1) % 12 + 1, 1) - timedelta(days=1)).day
     return moment.replace(year=year, month=month + 1, day=min(moment.day, last_day))
 
 
 def whole(seconds_each):
-    """Whole units gone by, towards zero."""
+    """Difference in whole units, truncated towards zero."""
     return lambda p, q: int((p - q) / timedelta(seconds=1) / seconds_each)
 
 
 DATED = {
     "same": (lambda a, b: a, lambda p, q: p),
-    "lt": (lambda a, b: a < b, each(lt)),
-    "sub": (lambda a, b: a - b, each(lambda p, q: (p - q).days)),
-    "add timedelta": (lambda a, b: a.dt.add(days=40), one(lambda p: p + timedelta(days=40))),
-    "add months": (lambda a, b: a.dt.add(months=13), one(lambda p: later(p, months=13))),
-    "year": (lambda a, b: a.dt.year(), one(lambda p: p.year)),
-    "quarter": (lambda a, b: a.dt.quarter(), one(lambda p: (p.month + 2) // 3)),
-    "month": (lambda a, b: a.dt.month(), one(lambda p: p.month)),
-    "week": (lambda a, b: a.dt.week(), one(lambda p: p.isocalendar().week)),
-    "iso_year": (lambda a, b: a.dt.iso_year(), one(lambda p: p.isocalendar().year)),
-    "day": (lambda a, b: a.dt.day(), one(lambda p: p.day)),
-    "weekday": (lambda a, b: a.dt.weekday(), one(lambda p: p.isoweekday())),
-    "ordinal_day": (lambda a, b: a.dt.ordinal_day(), one(lambda p: p.timetuple().tm_yday)),
-    "truncate month": (lambda a, b: a.dt.truncate("month"), one(lambda p: p.replace(day=1))),
-    "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: p.replace(month=1, day=1))),
+    "lt": (lambda a, b: a < b, both_args(lt)),
+    "sub": (lambda a, b: a - b, both_args(lambda p, q: (p - q).days)),
+    "add timedelta": (lambda a, b: a.dt.add(days=40), first_arg(lambda p: p + timedelta(days=40))),
+    "add months": (lambda a, b: a.dt.add(months=13), first_arg(lambda p: later(p, months=13))),
+    "year": (lambda a, b: a.dt.year(), first_arg(lambda p: p.year)),
+    "quarter": (lambda a, b: a.dt.quarter(), first_arg(lambda p: (p.month + 2) // 3)),
+    "month": (lambda a, b: a.dt.month(), first_arg(lambda p: p.month)),
+    "week": (lambda a, b: a.dt.week(), first_arg(lambda p: p.isocalendar().week)),
+    "iso_year": (lambda a, b: a.dt.iso_year(), first_arg(lambda p: p.isocalendar().year)),
+    "day": (lambda a, b: a.dt.day(), first_arg(lambda p: p.day)),
+    "weekday": (lambda a, b: a.dt.weekday(), first_arg(lambda p: p.isoweekday())),
+    "ordinal_day": (lambda a, b: a.dt.ordinal_day(), first_arg(lambda p: p.timetuple().tm_yday)),
+    "truncate month": (lambda a, b: a.dt.truncate("month"), first_arg(lambda p: p.replace(day=1))),
+    "truncate year": (lambda a, b: a.dt.truncate("year"), first_arg(lambda p: p.replace(month=1, day=1))),
     "truncate quarter": (
         lambda a, b: a.dt.truncate("quarter"),
-        one(lambda p: p.replace(month=(p.month - 1) // 3 * 3 + 1, day=1)),
+        first_arg(lambda p: p.replace(month=(p.month - 1) // 3 * 3 + 1, day=1)),
     ),
-    "truncate week": (lambda a, b: a.dt.truncate("week"), one(lambda p: p - timedelta(days=p.weekday()))),
-    "diff": (lambda a, b: a.dt.diff(b, "day"), each(lambda p, q: (p - q).days)),
+    "truncate week": (lambda a, b: a.dt.truncate("week"), first_arg(lambda p: p - timedelta(days=p.weekday()))),
+    "diff": (lambda a, b: a.dt.diff(b, "day"), both_args(lambda p, q: (p - q).days)),
 }
 TIMED = {
     "same": (lambda a, b: a, lambda p, q: p),
-    "le": (lambda a, b: a <= b, each(le)),
+    "le": (lambda a, b: a <= b, both_args(le)),
     "plus": (lambda a, b: a + timedelta(hours=30, microseconds=1),
-             one(lambda p: p + timedelta(hours=30, microseconds=1))),
-    "minus": (lambda a, b: a - timedelta(days=3), one(lambda p: p - timedelta(days=3))),
-    "hour": (lambda a, b: a.dt.hour(), one(lambda p: p.hour)),
-    "minute": (lambda a, b: a.dt.minute(), one(lambda p: p.minute)),
-    "second": (lambda a, b: a.dt.second(), one(lambda p: p.second)),
-    "millisecond": (lambda a, b: a.dt.millisecond(), one(lambda p: p.microsecond // 1000)),
-    "microsecond": (lambda a, b: a.dt.microsecond(), one(lambda p: p.microsecond)),
-    "date": (lambda a, b: a.dt.date(), one(lambda p: p.date())),
+             first_arg(lambda p: p + timedelta(hours=30, microseconds=1))),
+    "minus": (lambda a, b: a - timedelta(days=3), first_arg(lambda p: p - timedelta(days=3))),
+    "hour": (lambda a, b: a.dt.hour(), first_arg(lambda p: p.hour)),
+    "minute": (lambda a, b: a.dt.minute(), first_arg(lambda p: p.minute)),
+    "second": (lambda a, b: a.dt.second(), first_arg(lambda p: p.second)),
+    "millisecond": (lambda a, b: a.dt.millisecond(), first_arg(lambda p: p.microsecond // 1000)),
+    "microsecond": (lambda a, b: a.dt.microsecond(), first_arg(lambda p: p.microsecond)),
+    "date": (lambda a, b: a.dt.date(), first_arg(lambda p: p.date())),
     "truncate hour": (lambda a, b: a.dt.truncate("hour"),
-                      one(lambda p: p.replace(minute=0, second=0, microsecond=0))),
-    "truncate minute": (lambda a, b: a.dt.truncate("minute"), one(lambda p: p.replace(second=0, microsecond=0))),
-    "truncate second": (lambda a, b: a.dt.truncate("second"), one(lambda p: p.replace(microsecond=0))),
+                      first_arg(lambda p: p.replace(minute=0, second=0, microsecond=0))),
+    "truncate minute": (lambda a, b: a.dt.truncate("minute"), first_arg(lambda p: p.replace(second=0, microsecond=0))),
+    "truncate second": (lambda a, b: a.dt.truncate("second"), first_arg(lambda p: p.replace(microsecond=0))),
     "truncate millisecond": (
         lambda a, b: a.dt.truncate("millisecond"),
-        one(lambda p: p.replace(microsecond=p.microsecond // 1000 * 1000)),
+        first_arg(lambda p: p.replace(microsecond=p.microsecond // 1000 * 1000)),
     ),
-    "truncate day": (lambda a, b: a.dt.truncate("day"), one(lambda p: datetime(p.year, p.month, p.day))),
-    "truncate year": (lambda a, b: a.dt.truncate("year"), one(lambda p: datetime(p.year, 1, 1))),
-    "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), one(lambda p: p + timedelta(hours=5, seconds=-1))),
-    "diff": (lambda a, b: a.dt.diff(b, "hour"), each(whole(3600))),
-    "epoch us": (lambda a, b: a.dt.epoch("us"), one(lambda p: micros(p))),
-    "epoch ms": (lambda a, b: a.dt.epoch("ms"), one(lambda p: int(micros(p) / 1000))),
-    "epoch s": (lambda a, b: a.dt.epoch("s"), one(lambda p: micros(p) / 1e6)),
+    "truncate day": (lambda a, b: a.dt.truncate("day"), first_arg(lambda p: datetime(p.year, p.month, p.day))),
+    "truncate year": (lambda a, b: a.dt.truncate("year"), first_arg(lambda p: datetime(p.year, 1, 1))),
+    "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), first_arg(lambda p: p + timedelta(hours=5, seconds=-1))),
+    "diff": (lambda a, b: a.dt.diff(b, "hour"), both_args(whole(3600))),
+    "epoch us": (lambda a, b: a.dt.epoch("us"), first_arg(lambda p: micros(p))),
+    "epoch ms": (lambda a, b: a.dt.epoch("ms"), first_arg(lambda p: int(micros(p) / 1000))),
+    "epoch s": (lambda a, b: a.dt.epoch("s"), first_arg(lambda p: micros(p) / 1e6)),
     "strftime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%i:%S"),
-                 one(lambda p: p.isoformat(" ", "seconds"))),
+                 first_arg(lambda p: p.isoformat(" ", "seconds"))),
     "strptime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%i:%S").str.strptime("%Y-%m-%d %H:%i:%S"),
                  lambda p, q: None if p is None or p.year < 1970 or p.year > 2105
                  else p.replace(microsecond=0, tzinfo=UTC)),
-    "in_zone": (lambda a, b: a.dt.in_zone("Asia/Kathmandu").dt.epoch("us"), one(lambda p: micros(p))),
+    "in_zone": (lambda a, b: a.dt.in_zone("Asia/Kathmandu").dt.epoch("us"), first_arg(lambda p: micros(p))),
 }  # fmt: skip
 
 # --- nested ------------------------------------------------------------------------------------------------------
 
 
-def kept(values):
+def drop_nulls(values):
     return [value for value in values if value is not None]
 
 
 def last_null(values, *, descending=False):
-    return sorted(kept(values), reverse=descending) + [None] * (len(values) - len(kept(values)))
+    return sorted(drop_nulls(values), reverse=descending) + [None] * (len(values) - len(drop_nulls(values)))
 
 
 LISTS = {
@@ -402,17 +402,17 @@ LISTS = {
     "last": (lambda a, b: a.list.last(), lambda p, q: p[-1] if p else None),
     "contains": (lambda a, b: a.list.contains(1), lambda p, q: 1 in p),
     "index_of": (lambda a, b: a.list.index_of(1), lambda p, q: p.index(1) if 1 in p else -1),
-    "sum": (lambda a, b: a.list.sum(), lambda p, q: float(sum(kept(p))) if kept(p) else None),
-    "mean": (lambda a, b: a.list.mean(), lambda p, q: statistics.fmean(kept(p)) if kept(p) else None),
-    "min": (lambda a, b: a.list.min(), lambda p, q: min(kept(p), default=None)),
-    "max": (lambda a, b: a.list.max(), lambda p, q: max(kept(p), default=None)),
+    "sum": (lambda a, b: a.list.sum(), lambda p, q: float(sum(drop_nulls(p))) if drop_nulls(p) else None),
+    "mean": (lambda a, b: a.list.mean(), lambda p, q: statistics.fmean(drop_nulls(p)) if drop_nulls(p) else None),
+    "min": (lambda a, b: a.list.min(), lambda p, q: min(drop_nulls(p), default=None)),
+    "max": (lambda a, b: a.list.max(), lambda p, q: max(drop_nulls(p), default=None)),
     "sort": (lambda a, b: a.list.sort(), lambda p, q: last_null(p)),
     "sort_down": (lambda a, b: a.list.sort(descending=True), lambda p, q: last_null(p, descending=True)),
     "reverse": (lambda a, b: a.list.reverse(), lambda p, q: p[::-1]),
-    "unique": (lambda a, b: a.list.unique(), lambda p, q: list(dict.fromkeys(kept(p)))),
+    "unique": (lambda a, b: a.list.unique(), lambda p, q: list(dict.fromkeys(drop_nulls(p)))),
     "slice": (lambda a, b: a.list.slice(1, 2), lambda p, q: p[1:3]),
     "slice_end": (lambda a, b: a.list.slice(-2), lambda p, q: p[-2:]),
-    "join": (lambda a, b: a.list.join("-"), lambda p, q: "-".join(map(str, kept(p)))),
+    "join": (lambda a, b: a.list.join("-"), lambda p, q: "-".join(map(str, drop_nulls(p)))),
     "concat": (lambda a, b: a.list.concat(b), lambda p, q: p + q),
     "add": (lambda a, b: a + b, lambda p, q: p + q),
 }
@@ -437,8 +437,8 @@ def at(document, *path):
     return document
 
 
-def only(kind, value):
-    return value if type(value) is kind else None
+def only(expected_type, value):
+    return value if type(value) is expected_type else None
 
 
 JSONS = {
@@ -461,21 +461,21 @@ DOCUMENTS = st.fixed_dictionaries(
     },
 )
 
-# --- many rows to one, and many to as many -----------------------------------------------------------------------
+# --- aggregates and windows --------------------------------------------------------------------------------------
 
 
 def quantile(values, q):
-    """Interpolated linearly, as NumPy does."""
-    ordered = sorted(kept(values))
+    """Quantile with linear interpolation, as in NumPy."""
+    ordered = sorted(drop_nulls(values))
     if not ordered:
         return None
-    place = (len(ordered) - 1) * q
-    low, high = math.floor(place), math.ceil(place)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low) if low != high else float(ordered[low])
+    rank = (len(ordered) - 1) * q
+    low, high = math.floor(rank), math.ceil(rank)
+    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low) if low != high else float(ordered[low])
 
 
 def spread(function, least):
-    return lambda values: float(function(kept(values))) if len(kept(values)) >= least else None
+    return lambda values: float(function(drop_nulls(values))) if len(drop_nulls(values)) >= least else None
 
 
 def of_pairs(function):
@@ -505,30 +505,30 @@ def floats(pairs):
 
 def position(choose):
     def result(values):
-        known = kept(values)
-        return values.index(choose(known)) if known else None
+        present = drop_nulls(values)
+        return values.index(choose(present)) if present else None
 
     return result
 
 
 AGGREGATES = {
-    "sum": (lambda a, b: a.sum(), lambda x, y: sum(kept(x))),
-    "min": (lambda a, b: a.min(), lambda x, y: min(kept(x), default=None)),
-    "max": (lambda a, b: b.max(), lambda x, y: max(kept(y), default=None)),
-    "mean": (lambda a, b: a.mean(), lambda x, y: statistics.fmean(kept(x)) if kept(x) else None),
+    "sum": (lambda a, b: a.sum(), lambda x, y: sum(drop_nulls(x))),
+    "min": (lambda a, b: a.min(), lambda x, y: min(drop_nulls(x), default=None)),
+    "max": (lambda a, b: b.max(), lambda x, y: max(drop_nulls(y), default=None)),
+    "mean": (lambda a, b: a.mean(), lambda x, y: statistics.fmean(drop_nulls(x)) if drop_nulls(x) else None),
     "std": (lambda a, b: a.std(), lambda x, y: spread(statistics.stdev, 2)(x)),
     "std 0": (lambda a, b: b.std(0), lambda x, y: spread(statistics.pstdev, 1)(y)),
     "var": (lambda a, b: a.var(), lambda x, y: spread(statistics.variance, 2)(x)),
     "var 0": (lambda a, b: a.var(ddof=0), lambda x, y: spread(statistics.pvariance, 1)(x)),
     "median": (lambda a, b: a.median(), lambda x, y: quantile(x, 0.5)),
     "quantile": (lambda a, b: b.quantile(0.3), lambda x, y: quantile(y, 0.3)),
-    "count": (lambda a, b: a.count(), lambda x, y: len(kept(x))),
+    "count": (lambda a, b: a.count(), lambda x, y: len(drop_nulls(x))),
     "length": (lambda a, b: length(), lambda x, y: len(x)),
-    "nunique": (lambda a, b: a.nunique(), lambda x, y: len(set(kept(x)))),
-    "unique": (lambda a, b: a.unique(), lambda x, y: list(dict.fromkeys(kept(x)))),
-    "count_if": (lambda a, b: (a > 0).count_if(), lambda x, y: sum(p > 0 for p in kept(x))),
-    "any": (lambda a, b: (a > 0).any(), lambda x, y: any(p > 0 for p in kept(x))),
-    "all": (lambda a, b: (a > 0).all(), lambda x, y: all(p > 0 for p in kept(x))),
+    "nunique": (lambda a, b: a.nunique(), lambda x, y: len(set(drop_nulls(x)))),
+    "unique": (lambda a, b: a.unique(), lambda x, y: list(dict.fromkeys(drop_nulls(x)))),
+    "count_if": (lambda a, b: (a > 0).count_if(), lambda x, y: sum(p > 0 for p in drop_nulls(x))),
+    "any": (lambda a, b: (a > 0).any(), lambda x, y: any(p > 0 for p in drop_nulls(x))),
+    "all": (lambda a, b: (a > 0).all(), lambda x, y: all(p > 0 for p in drop_nulls(x))),
     "first": (lambda a, b: a.first(), lambda x, y: x[0] if x else None),
     "last": (lambda a, b: b.last(), lambda x, y: y[-1] if y else None),
     "argmin": (lambda a, b: a.argmin(), lambda x, y: position(min)(x)),
@@ -536,14 +536,14 @@ AGGREGATES = {
     "collect": (lambda a, b: a.collect(), lambda x, y: x),
     "corr": (lambda a, b: a.corr(b), of_pairs(correlation)),
     "cov": (lambda a, b: a.cov(b), of_pairs(covariance)),
-    "expression": (lambda a, b: a.sum() * 2 - a.count(), lambda x, y: sum(kept(x)) * 2 - len(kept(x))),
+    "expression": (lambda a, b: a.sum() * 2 - a.count(), lambda x, y: sum(drop_nulls(x)) * 2 - len(drop_nulls(x))),
 }
 
 
 def running(function, rows=None):
-    """A function of the values so far (or of the last `rows`), NULLs left out."""
+    """Apply the function to the values so far (or to the last `rows`), without NULLs."""
     return lambda values: [
-        function(kept(values[0 if rows is None else max(0, i - rows + 1) : i + 1])) for i in range(len(values))
+        function(drop_nulls(values[0 if rows is None else max(0, i - rows + 1) : i + 1])) for i in range(len(values))
     ]
 
 
@@ -552,7 +552,7 @@ def shifted(values, by):
 
 
 def ranked(values, *, dense=False, descending=False):
-    """NULLs come last, either way."""
+    """Rank values; NULLs come last in either direction."""
 
     def key(value):
         return (value is None, 0 if value is None else -value if descending else value)
@@ -563,15 +563,15 @@ def ranked(values, *, dense=False, descending=False):
 
 
 def within(function):
-    """Per group of equal keys, back in row order."""
+    """Apply the function per group of equal keys; results are in row order."""
 
     def result(keys, values):
-        found = [None] * len(values)
+        results = [None] * len(values)
         for key in dict.fromkeys(keys):
-            places = [i for i, each_ in enumerate(keys) if each_ == key]
-            for place, value in zip(places, function([values[i] for i in places]), strict=True):
-                found[place] = value
-        return found
+            places = [i for i, element in enumerate(keys) if element == key]
+            for index, value in zip(places, function([values[i] for i in places]), strict=True):
+                results[index] = value
+        return results
 
     return result
 
@@ -607,16 +607,17 @@ WINDOWS = {
     "rank": (lambda k, v: col(v).rank(), lambda x, y: ranked(y)),
     "rank_dense": (lambda k, v: col(v).rank(dense=True, descending=True),
                    lambda x, y: ranked(y, dense=True, descending=True)),
-    "over": (lambda k, v: col(v).sum().over(k), within(beside(lambda values: sum(kept(values))))),
-    "over_all": (lambda k, v: col(v).max().over(), lambda x, y: beside(ROLLING["max"])(kept(y))[:1] * len(y)
-                 if kept(y) else [None] * len(y)),
+    "over": (lambda k, v: col(v).sum().over(k), within(beside(lambda values: sum(drop_nulls(values))))),
+    "over_all": (lambda k, v: col(v).max().over(), lambda x, y: beside(ROLLING["max"])(drop_nulls(y))[:1] * len(y)
+                 if drop_nulls(y) else [None] * len(y)),
     "over_ordered": (lambda k, v: col(v).count().over(k, order_by=row_index(), descending=True),
                      within(lambda values: running(len)(values[::-1])[::-1])),
     "over_rows": (lambda k, v: col(v).sum().over(rows=(1, 1)),
-                  lambda x, y: [sum(kept(y[max(0, i - 1) : i + 2])) for i in range(len(y))]),
+                  lambda x, y: [sum(drop_nulls(y[max(0, i - 1) : i + 2])) for i in range(len(y))]),
     "row_index": (lambda k, v: row_index(), lambda x, y: list(range(len(y)))),
     "row_number": (lambda k, v: row_number().over(k), within(lambda values: list(range(1, len(values) + 1)))),
-    "share": (lambda k, v: col(v) - col(v).min(), lambda x, y: [None if p is None else p - min(kept(y)) for p in y]),
+    "share": (lambda k, v: col(v) - col(v).min(),
+              lambda x, y: [None if p is None else p - min(drop_nulls(y)) for p in y]),
 }  # fmt: skip
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -733,7 +734,7 @@ JOINS = {
 
 
 async def in_batches(obj):
-    return [row for batch in [each async for each in obj.iter_batches()] for row in batch.to_pylist()]
+    return [row for batch in [item async for item in obj.iter_batches()] for row in batch.to_pylist()]
 
 
 async def in_chunks(obj):
@@ -757,7 +758,7 @@ async def kept_in_a_table(obj):
     return await (await obj.select(*obj.columns).materialize()).rows()
 
 
-# How an Object is read, and what that is of a polars frame.
+# Ways to read an Object, and the same for a polars frame.
 READS = {
     "data": (lambda o: o.data(), lambda f: f.to_dict(as_series=False)),
     "rows": (lambda o: o.rows(), lambda f: f.to_dicts()),
@@ -781,13 +782,13 @@ def number(function):
 
 
 STATISTICS = {
-    "count": number(lambda v: len(kept(v))),
-    "null_count": number(lambda v: len(v) - len(kept(v))),
-    "mean": number(lambda v: statistics.fmean(kept(v)) if kept(v) else None),
+    "count": number(lambda v: len(drop_nulls(v))),
+    "null_count": number(lambda v: len(v) - len(drop_nulls(v))),
+    "mean": number(lambda v: statistics.fmean(drop_nulls(v)) if drop_nulls(v) else None),
     "std": spread(statistics.stdev, 2),
-    "min": number(lambda v: min(kept(v), default=None)),
+    "min": number(lambda v: min(drop_nulls(v), default=None)),
     "25%": number(lambda v: quantile(v, 0.25)),
     "50%": number(lambda v: quantile(v, 0.5)),
     "75%": number(lambda v: quantile(v, 0.75)),
-    "max": number(lambda v: max(kept(v), default=None)),
+    "max": number(lambda v: max(drop_nulls(v), default=None)),
 }

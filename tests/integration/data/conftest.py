@@ -1,4 +1,4 @@
-"""A fresh ClickHouse database per test, on the run's embedded server or the one AAICLICK_CLICKHOUSE_URL names."""
+"""Fixtures: a new ClickHouse database per test, on the embedded server or the one in AAICLICK_CLICKHOUSE_URL."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from aaiclick.settings import load_settings
 
 @pytest.fixture(scope="session")
 def clickhouse_server(aaiclick_stack):
-    return load_settings().clickhouse or aaiclick_stack.lease.clickhouse()
+    return load_settings().clickhouse or aaiclick_stack.connection.clickhouse_endpoint()
 
 
 @pytest.fixture(scope="session")
 def admin(clickhouse_server):
-    target = clickhouse_server
+    endpoint = clickhouse_server
     client = clickhouse_connect.get_client(
-        host=target.host, port=target.port, username=target.user, password=target.password, secure=target.secure,
-        proxy_path=target.path, autogenerate_session_id=False,
+        host=endpoint.host, port=endpoint.port, username=endpoint.user, password=endpoint.password,
+        secure=endpoint.secure, proxy_path=endpoint.path, autogenerate_session_id=False,
     )  # fmt: skip
     yield client
     client.close()
 
 
 @pytest.fixture
-def clickhouse_target(clickhouse_server, admin):
+def clickhouse_endpoint(clickhouse_server, admin):
     database = f"test_{uuid.uuid4().hex}"
     admin.command(f"CREATE DATABASE {database}")
     yield clickhouse_server.with_database(database)
@@ -36,6 +36,6 @@ def clickhouse_target(clickhouse_server, admin):
 
 
 @pytest.fixture
-async def data(clickhouse_target):
-    async with DataContext(clickhouse_target) as context:
+async def data(clickhouse_endpoint):
+    async with DataContext(clickhouse_endpoint) as context:
         yield context

@@ -1,4 +1,4 @@
-"""A cancelled asyncio task leaves nothing behind: no query on the server, no table, no file."""
+"""Cancellation of asyncio tasks: no query, table or file is left."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ SLOW = "SELECT sleepEachRow(0.1) AS n FROM numbers(6000) SETTINGS max_block_size
 
 @pytest.fixture
 async def stalling():
-    """A server that sends much of a file, and never the rest."""
-
+    """A server that sends a part of a file and then stalls."""
     end = asyncio.Event()
 
     async def rows(request):
@@ -52,7 +51,7 @@ async def read_all(obj):
         pass
 
 
-KINDS = {
+OPERATIONS = {
     "query": lambda endless, path, url: create_object_from_query(SLOW),
     "named query": lambda endless, path, url: create_object_from_query(SLOW, name="kept"),
     "materialize": lambda endless, path, url: endless.materialize(),
@@ -67,35 +66,35 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_cancelling_leaves_nothing(admin, clickhouse_target, tmp_path, stalling, kind):
-    database = clickhouse_target.database
+@pytest.mark.parametrize("operation", OPERATIONS)
+async def test_cancellation_leaves_no_query_table_or_file(admin, clickhouse_endpoint, tmp_path, stalling, operation):
+    database = clickhouse_endpoint.database
 
     def running(mark):
         text = f"SELECT query FROM system.processes WHERE startsWith(query_id, '{mark}')"
-        found = [query for (query,) in admin.query(text).result_rows]
-        return [query for query in found if not query.startswith("DROP")]  # answered, and about to leave the list
+        queries = [query for (query,) in admin.query(text).result_rows]
+        return [query for query in queries if not query.startswith("DROP")]  # finished, but still in the list
 
     def tables():
         return {n for (n,) in admin.query(f"SELECT name FROM system.tables WHERE database = '{database}'").result_rows}
 
-    async with DataContext(clickhouse_target):
+    async with DataContext(clickhouse_endpoint):
         many = await create_object_from_query("SELECT toInt64(number) AS n FROM numbers(300000) ORDER BY n")
         endless = many.join(many.rename("m"), how="cross").select(n=col("n") * col("m"))
         before = tables()
-        async with DataContext(clickhouse_target, query_prefix=f"cancelled {kind}"):
-            work = asyncio.create_task(KINDS[kind](endless, tmp_path, stalling))
-            while not any(map(is_long, running(f"cancelled {kind}"))):
+        async with DataContext(clickhouse_endpoint, query_prefix=f"cancelled {operation}"):
+            work = asyncio.create_task(OPERATIONS[operation](endless, tmp_path, stalling))
+            while not any(map(is_long, running(f"cancelled {operation}"))):
                 assert not work.done()
                 await asyncio.sleep(0.01)
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-            assert running(f"cancelled {kind}") == []
+            assert running(f"cancelled {operation}") == []
             assert tables() == before
     assert list(tmp_path.iterdir()) == []
 
 
 def is_long(query):
-    """Not one of the short statements that prepare the long one."""
+    """Whether the query is not one of the short statements that prepare the long one."""
     return not query.startswith(("CREATE", "DESCRIBE"))

@@ -1,4 +1,4 @@
-"""Every example runs, and says what it should."""
+"""The examples run and print the expected output."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_runs(path, clickhouse_target):
-    target = clickhouse_target
-    credential = f"{quote(target.user, safe='')}:{quote(target.password, safe='')}"
-    url = f"http://{credential}@{target.host}:{target.port}/{target.database}?{urlencode({'path': target.path})}"
+def test_an_example_runs(path, clickhouse_endpoint):
+    endpoint = clickhouse_endpoint
+    credential = f"{quote(endpoint.user, safe='')}:{quote(endpoint.password, safe='')}"
+    url = (
+        f"http://{credential}@{endpoint.host}:{endpoint.port}/{endpoint.database}?{urlencode({'path': endpoint.path})}"
+    )
     environ = {**os.environ, "AAICLICK_CLICKHOUSE_URL": url}
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60, env=environ, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Files and URLs in, files out."""
+"""Import of files and URLs, export to files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ from decimal import Decimal
 import pytest
 from aiohttp import web
 
-from aaiclick.data import (
-    col,
-    create_object_from_file,
-    create_object_from_query,
-    create_object_from_value,
-    formats,
-    list_objects,
-)
+from aaiclick.data import col, create_object_from_file, create_object_from_query, create_object_from_value, list_objects
 from aaiclick.data.errors import ColumnNotFoundError, ForbiddenAddressError, IngestError, QueryError
+from aaiclick.data.io import formats
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -34,12 +28,12 @@ FORMATS = ["csv", "tsv", "json", "jsonl", "parquet", "orc", "avro", "arrow"]
 
 
 @pytest.mark.parametrize("name", FORMATS)
-async def test_out_and_in_again(tmp_path, name):
+async def test_export_and_import_round_trip(tmp_path, name):
     obj = await create_object_from_value(VALUES)
     path = await obj.export(tmp_path / f"odd name'; DROP.{name}")
     again = await create_object_from_file(path)
     assert await again.data() == VALUES
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst", "xz", "bz2", "lz4"])
@@ -51,8 +45,8 @@ async def test_compressed(tmp_path, suffix):
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gz", "bz2", "xz"])
 async def test_a_decompression_bomb_is_stopped(tmp_path, data, monkeypatch, pack):
-    """One that its first megabyte would unfold in memory, and one that would fill the disk of ClickHouse."""
-    monkeypatch.setattr(formats, "UNSUSPECTED_BYTES", 16 << 20)
+    """One bomb that would fill the memory, and one that would fill ClickHouse's disk."""
+    monkeypatch.setattr(formats, "EXPANSION_FREE_BYTES", 16 << 20)
     suffix = {gzip.compress: "gz", bz2.compress: "bz2", lzma.compress: "xz"}[pack]
     path = tmp_path / f"bomb.csv.{suffix}"
     path.write_bytes(pack(b"a\n" + b"1\n" * (32 << 20)))
@@ -75,11 +69,11 @@ async def test_types_are_inferred_and_overridden(tmp_path):
     path = tmp_path / "typed.csv"
     path.write_text("id,day,at,price,flag\n007,2024-02-29,2024-02-29 01:02:03,1.50,true\n008,,,,\n")
     inferred = await create_object_from_file(path)
-    assert {name: kind.required().name for name, kind in inferred.schema.items()} == {
+    assert {name: dtype.as_required().name for name, dtype in inferred.schema.items()} == {
         "id": "Int64", "day": "Date", "at": "DateTime", "price": "Float64", "flag": "Bool",
     }  # fmt: skip
-    given = {"id": "String", "price": "Nullable(Decimal(18, 2))", "at": "Nullable(DateTime64(3, 'UTC'))"}
-    typed = await create_object_from_file(path, schema=given)
+    schema = {"id": "String", "price": "Nullable(Decimal(18, 2))", "at": "Nullable(DateTime64(3, 'UTC'))"}
+    typed = await create_object_from_file(path, schema=schema)
     assert await typed.data() == {
         "id": ["007", "008"], "day": [date(2024, 2, 29), None], "at": [datetime(2024, 2, 29, 1, 2, 3,
         tzinfo=UTC), None],
@@ -102,7 +96,7 @@ async def test_bad_files(tmp_path, data):
     (tmp_path / "bad.parquet").write_text("not parquet")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "what.xyz").write_text("")
-    for name, words in {
+    for name, message in {
         "bad.csv": "could not be read as csv",
         "late.csv": "row 60001: Cannot parse input",
         "bad.parquet": "could not be read as parquet",
@@ -110,14 +104,14 @@ async def test_bad_files(tmp_path, data):
         "missing.csv": "No such file",
         "what.xyz": "format",
     }.items():
-        with pytest.raises(IngestError, match=words):
+        with pytest.raises(IngestError, match=message):
             await create_object_from_file(tmp_path / name)
     rows = await data.client.read_text("SELECT count() AS n FROM system.tables WHERE database = currentDatabase()")
     assert rows.to_pylist() == [{"n": 0}]
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "csv.gz", "jsonl.zst"])
-async def test_an_export_that_fails_late_says_why_and_leaves_nothing(tmp_path, name):
+async def test_late_export_failure_reports_the_reason_and_leaves_no_file(tmp_path, name):
     texts = await create_object_from_query(
         "SELECT if(number = 399999, 'forty', toString(number)) AS s FROM numbers(400000) ORDER BY number"
     )
@@ -127,7 +121,7 @@ async def test_an_export_that_fails_late_says_why_and_leaves_nothing(tmp_path, n
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_result_that_fails_late_says_why():
+async def test_late_query_failure_reports_the_reason():
     texts = await create_object_from_query(
         "SELECT if(number = 2999999, 'million', toString(number)) AS s FROM numbers(3000000) ORDER BY number"
     )
@@ -140,7 +134,7 @@ async def test_a_result_that_fails_late_says_why():
 
 
 class Site:
-    """A small web server: what it serves, and how often it was asked."""
+    """A small web server that counts its requests."""
 
     def __init__(self):
         self.asked = 0
@@ -182,11 +176,11 @@ async def test_a_url(site):
     assert await obj.data() == {"a": [1, 2], "b": ["x", "y"]}
 
 
-async def test_a_busy_server_is_asked_again(site, monkeypatch):
+async def test_request_to_a_busy_server_is_retried(site, monkeypatch):
     async def at_once(seconds):
         assert seconds <= 5
 
-    monkeypatch.setattr("aaiclick.data.ingest.asyncio.sleep", at_once)
+    monkeypatch.setattr("aaiclick.data.io.ingest.asyncio.sleep", at_once)
     site.busy = 2
     obj = await create_object_from_file(f"{site.url}/data.csv.gz", allow_private=True)
     assert await obj.count() == 2
@@ -210,11 +204,11 @@ async def test_private_addresses_are_refused(site):
 
 
 async def test_a_redirect_into_the_private_network_is_refused(site, monkeypatch):
-    from aaiclick.data import guard
+    from aaiclick.data.io import ssrf
 
-    check = guard.check_address
+    check = ssrf.check_address
     monkeypatch.setattr(
-        guard, "check_address", lambda address, host: None if host == "127.0.0.1" else check(address, host)
+        ssrf, "check_address", lambda address, host: None if host == "127.0.0.1" else check(address, host)
     )
     with pytest.raises(ForbiddenAddressError, match=r"169\.254"):
         await create_object_from_file(f"{site.url}/go.csv?to=http://169.254.169.254/x.csv", retries=0)
@@ -228,4 +222,4 @@ async def test_a_missing_page_is_not_retried(site):
 async def test_concurrent_reads(tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n")
     objects = await asyncio.gather(*(create_object_from_file(tmp_path / "a.csv") for _ in range(5)))
-    assert [await each.data() for each in objects] == [{"a": [1]}] * 5
+    assert [await obj.data() for obj in objects] == [{"a": [1]}] * 5

@@ -1,6 +1,6 @@
-"""Every function of the table: it runs, gives the right value, and has the type the table says."""
+"""Every registered function: it runs, and returns the expected value and type."""
 
-# ruff: noqa: DTZ001  (datetimes without a zone are values too)
+# ruff: noqa: DTZ001  (datetimes without a time zone are tested too)
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import array, case, coalesce, col, create_object_from_value, length, lit, row_number
+from aaiclick.data.compile.statements import compile_query
 from aaiclick.data.errors import DataError
-from aaiclick.data.functions import FUNCTIONS
-from aaiclick.data.nodes import Call, Over, walk
-from aaiclick.data.statements import compile_query
+from aaiclick.data.expressions.functions import FUNCTIONS
+from aaiclick.data.expressions.nodes import FunctionCall, Over, walk_nodes
 from aaiclick.data.types import parse_type
 
 T = datetime(2024, 2, 29, 13, 14, 15, 678901)
@@ -229,7 +229,7 @@ AGGREGATES = [
 
 
 async def described(relation):
-    """The type ClickHouse itself gives the expression."""
+    """Return ClickHouse's own type of the expression."""
     from aaiclick.data import get_data_context
 
     query = compile_query(relation)
@@ -237,20 +237,20 @@ async def described(relation):
     return [parse_type(row["type"]) for row in rows.to_pylist()]
 
 
-def close(found, expected):
-    if isinstance(expected, float) and isinstance(found, float):
-        return found == pytest.approx(expected, rel=1e-12)
-    return found == expected and type(found) is type(expected)
+def close(actual, expected):
+    if isinstance(expected, float) and isinstance(actual, float):
+        return actual == pytest.approx(expected, rel=1e-12)
+    return actual == expected and type(actual) is type(expected)
 
 
 async def check(obj, expected):
-    found = (await obj.data())["r"]
-    assert all(close(a, b) for a, b in zip(found, expected, strict=True)), f"{found} is not {expected}\n{obj.sql()}"
-    (said,) = obj.schema.values()
+    actual = (await obj.data())["r"]
+    assert all(close(a, b) for a, b in zip(actual, expected, strict=True)), f"{actual} is not {expected}\n{obj.sql()}"
+    (dtype,) = obj.schema.values()
     (real,) = await described(obj.relation)
-    if not said.is_unknown:
-        assert str(real.required()) == str(said.required()), f"{obj.sql()}: {real}, not {said}"
-        assert not (real.nullable and not said.nullable), f"{obj.sql()}: may be NULL, and the table says it may not"
+    if not dtype.is_unknown:
+        assert str(real.as_required()) == str(dtype.as_required()), f"{obj.sql()}: {real}, not {dtype}"
+        assert not (real.nullable and not dtype.nullable), f"{obj.sql()}: may be NULL, and the table says it may not"
 
 
 async def failure(obj, expected):
@@ -264,25 +264,25 @@ async def failure(obj, expected):
 async def test_every_row_function(data):
     frame = await create_object_from_value(FRAME)
     failures = [await failure(frame.select(r=expression), expected) for expression, expected in CASES]
-    assert not any(failures), "\n\n".join(each for each in failures if each)
+    assert not any(failures), "\n\n".join(text for text in failures if text)
 
 
 async def test_every_aggregate(data):
     frame = await create_object_from_value(FRAME)
     failures = [await failure(frame.select(r=expression), [expected]) for expression, expected in AGGREGATES]
-    assert not any(failures), "\n\n".join(each for each in failures if each)
+    assert not any(failures), "\n\n".join(text for text in failures if text)
 
 
-def test_nothing_of_the_table_is_left_out():
+def test_every_registered_function_is_tested():
     covered = {"null", "concat", "pow"}
     for expression, _ in (*CASES, *AGGREGATES):
-        for node in walk(expression.node):
-            if isinstance(node, Call):
+        for node in walk_nodes(expression.node):
+            if isinstance(node, FunctionCall):
                 covered.add(node.function)
             if isinstance(node, Over):
                 covered.add(node.call.function)
     assert {name for name in FUNCTIONS if not name.startswith("_")} - covered == set()
 
 
-def test_every_function_says_what_it_does():
-    assert [name for name, each in FUNCTIONS.items() if not each.doc and not name.startswith("_")] == []
+def test_every_function_has_documentation():
+    assert [name for name, function in FUNCTIONS.items() if not function.doc and not name.startswith("_")] == []

@@ -1,4 +1,4 @@
-"""Names and values that try to be SQL: they stay names and values."""
+"""SQL injection through names, values, types and references."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ async def test_text_stays_text(data, victim, attack):
     assert await obj.group_by(attack).agg(col("n").sum()).sort("n")["n"].data() == [1, 2]
     view = View(obj, where=(col(attack) == attack) & (col("n") < 5))
     assert await (await open_reference(view.to_dict())).data() == {attack: [attack], "n": [1]}
-    kept = await obj.sort(attack)
-    assert sorted((await kept.data())[attack]) == sorted([attack, "other"])
+    filtered = await obj.sort(attack)
+    assert sorted((await filtered.data())[attack]) == sorted([attack, "other"])
     assert await (await open_object("victim")).data() == ["untouched"]
 
 
@@ -98,11 +98,11 @@ async def test_forms_from_outside_are_checked(data, victim, form):
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "type_text",
     ["Int64); DROP TABLE victim; --", "Int64, x Int8", "Nope", "AggregateFunction(sum, Int8)", "Enum8('a'=1", ""],
 )
-async def test_types_from_outside_are_checked(data, victim, kind):
+async def test_types_from_outside_are_checked(data, victim, type_text):
     with pytest.raises(DataError):
-        await create_object_from_value([1], schema={"value": kind})
+        await create_object_from_value([1], schema={"value": type_text})
     with pytest.raises(DataError):
-        victim.select(x=col("value").cast(kind))
+        victim.select(x=col("value").cast(type_text))

@@ -1,6 +1,6 @@
-"""What users see first: values in, values out, expressions between."""
+"""Objects: values in and out, expressions, groups, joins, windows."""
 
-# ruff: noqa: DTZ001  (datetimes without a zone are values too)
+# ruff: noqa: DTZ001  (datetimes without a time zone are tested too)
 
 from __future__ import annotations
 
@@ -89,24 +89,24 @@ EXACT = [
 
 
 @pytest.mark.parametrize("value", EXACT, ids=lambda value: repr(value)[:40])
-async def test_a_value_comes_back_as_it_was(value):
+async def test_values_round_trip(value):
     obj = await create_object_from_value(value)
     expected = value
     if isinstance(value, list) and value and isinstance(value[0], dict):
         names = list(dict.fromkeys(name for row in value for name in row))
         expected = {name: [row.get(name) for row in value] for name in names}
-    found = await obj.data()
-    assert found == expected
+    actual = await obj.data()
+    assert actual == expected
 
 
-async def test_nan_and_null_stay_apart():
+async def test_nan_and_null_are_distinct():
     first, second, third = await (await create_object_from_value([math.nan, None, 1.0])).data()
     assert math.isnan(first)
     assert second is None
     assert third == 1.0
 
 
-async def test_a_zone_keeps_its_name():
+async def test_time_zone_name_is_preserved():
     (value,) = await (await create_object_from_value([datetime(2024, 7, 1, tzinfo=BERLIN)])).data()
     assert value.tzinfo.key == "Europe/Berlin"
 
@@ -119,8 +119,8 @@ async def test_any_column_name_works(name):
     assert await obj[name].sum().data() == 6
     assert await obj.filter(col(name) > 1).data() == {name: [2, 3], "other": ["y", "z"]}
     assert await obj.group_by("other").agg(col(name).max()).data() == {"other": ["x", "y", "z"], name: [1, 2, 3]}
-    kept = await obj.sort(name, descending=True)
-    assert await kept[name].data() == [3, 2, 1]
+    sorted_obj = await obj.sort(name, descending=True)
+    assert await sorted_obj[name].data() == [3, 2, 1]
 
 
 @pytest.mark.parametrize("name", ["aai_id", "aai_x", "", "a\x00"])
@@ -130,7 +130,7 @@ async def test_reserved_names_are_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         ([1, "a"], "mixes number and str"),
         ([True, 2], "mixes bool and number"),
@@ -143,11 +143,11 @@ async def test_reserved_names_are_refused(name):
         ({"a": [1], "b": [1, 2]}, "'a' 1, 'b' 2"),
         ({}, "no columns"),
         (object(), "cannot become an Object"),
-        ([{"a": {1: 2}}, {"a": {"b": 3}}], "not JSON"),
+        ([{"a": {1: 2}}, {"a": {"b": 3}}], "JSON cannot store"),
     ],
 )
-async def test_what_cannot_be_kept_exactly_is_refused(value, words):
-    with pytest.raises(ConversionError, match=words.replace("*", r"\*")):
+async def test_inexact_values_are_refused(value, message):
+    with pytest.raises(ConversionError, match=message.replace("*", r"\*")):
         await create_object_from_value(value)
 
 
@@ -167,7 +167,7 @@ async def test_filtered_objects_combine_by_position():
     assert await a[1:][b > 10].data() == [2, 9]
 
 
-async def test_different_lengths_are_an_error_that_names_them():
+async def test_length_mismatch_error_names_the_lengths():
     a = await create_object_from_value([1, 2, 3])
     b = await create_object_from_value([1, 2])
     empty = a.filter(a > 9)
@@ -214,7 +214,7 @@ async def test_the_same_rows_need_no_join():
     assert await f.with_columns(z=f["k"] * f["v"])["z"].data() == [10, 40]
 
 
-async def test_doubling_many_times_stays_small():
+async def test_repeated_self_addition_compiles_to_a_small_query():
     x = await create_object_from_value([1])
     for _ in range(40):
         x = x + x
@@ -268,12 +268,12 @@ async def test_column_replaced_under_its_own_name_is_filtered_by_the_old_value()
 
 async def test_groups():
     f = await create_object_from_value({"k": ["b", "a", "b", None], "v": [1, 2, 3, 4], "w": [1.0, None, 3.0, 4.0]})
-    found = (
+    actual = (
         await f.group_by("k")
         .agg(total=col("v").sum(), n=length(), first=col("w").first(), every=col("v").collect())
         .data()
     )
-    assert found == {
+    assert actual == {
         "k": ["a", "b", None],
         "total": [2, 4, 4],
         "n": [1, 2, 1],
@@ -323,7 +323,7 @@ async def test_aggregates():
 
 async def test_windows():
     f = await create_object_from_value({"k": ["a", "b", "a", "b"], "v": [4, 3, 2, 1]})
-    found = await f.select(
+    actual = await f.select(
         col("v").sum().over("k").alias("total"),
         col("v").cum_sum().alias("run"),
         col("v").cum_sum().over("k").alias("run_k"),
@@ -336,7 +336,7 @@ async def test_windows():
         row_index().alias("i"),
         col("v").diff().alias("d"),
     ).data()
-    assert found == {
+    assert actual == {
         "total": [6, 4, 6, 4], "run": [4, 7, 9, 10], "run_k": [4, 3, 6, 4], "before": [None, 4, 3, 2], "after_k": [2,
         1, None, None],
         "rank": [4, 3, 2, 1], "nth": [1, 1, 2, 2], "two": [4, 7, 5, 3], "by_v": [6, 4, 2, 1], "i": [0, 1, 2, 3],
@@ -372,7 +372,7 @@ async def test_joins():
     assert await left.join(right, how="cross").count() == 16
     renamed = left.join(right, left_on="k", right_on="k", suffix="_r").sort("x_r", descending=True)
     assert await renamed["x_r"].data() == ["D", "C", "B"]
-    with pytest.raises(DataTypeError, match="do not compare"):
+    with pytest.raises(DataTypeError, match="cannot be compared"):
         left.join(right, left_on="k", right_on="x")
     assert await left.join(right, "k").join(left, "k", suffix="_again").select("x", "x_again").count() == 3
 
@@ -429,7 +429,7 @@ async def test_long_lists_and_texts_are_bound_in_pieces():
     assert await a.isin([1.0, 1.5]).data() == [False, True, False]
 
 
-async def test_out_in_other_forms():
+async def test_export_to_arrow_pandas_polars_and_numpy():
     f = await create_object_from_value({"x": [1, 2, None], "s": ["a", "b", None]})
     assert (await f.to_arrow()).to_pydict() == {"x": [1, 2, None], "s": ["a", "b", None]}
     assert (await f.to_polars()).to_dict(as_series=False) == {"x": [1, 2, None], "s": ["a", "b", None]}
@@ -443,7 +443,7 @@ async def test_out_in_other_forms():
     assert (await f.rich(2)).row_count == 2
 
 
-async def test_frames_in():
+async def test_create_from_frames():
     import numpy as np
     import pandas as pd
     import polars as pl
@@ -476,7 +476,7 @@ async def test_frames_in():
     assert await (await create_object_from_value(mixed)).data() == mixed.to_dict(as_series=False)
 
 
-async def test_batches_in():
+async def test_create_from_batches():
     async def later():
         for start in range(0, 200_000, 1000):
             yield {"x": list(range(start, start + 1000))}
@@ -490,15 +490,15 @@ async def test_batches_in():
         await create_object_from_value(iter([{"x": [1]}, {"y": [1]}]))
 
 
-async def test_named_objects_outlive_their_context(clickhouse_target):
+async def test_named_objects_outlive_their_context(clickhouse_endpoint):
     from aaiclick.data import DataContext
 
     awkward = "weird `name' \\ 🦆"
-    async with DataContext(clickhouse_target):
+    async with DataContext(clickhouse_endpoint):
         await create_object_from_value([1, 2], name=awkward)
         with pytest.raises(ObjectExistsError):
             await create_object_from_value([3], name=awkward)
-    async with DataContext(clickhouse_target):
+    async with DataContext(clickhouse_endpoint):
         assert await list_objects() == [awkward]
         assert await (await open_object(awkward)).data() == [1, 2]
         await create_object_from_value([3], name=awkward, replace=True)
@@ -511,16 +511,16 @@ async def test_named_objects_outlive_their_context(clickhouse_target):
             await delete_object(awkward)
 
 
-async def test_an_object_kept_under_a_name_stays_itself():
+async def test_named_copy_is_independent():
     obj = await create_object_from_value([1, 2])
-    kept = await create_object_from_value(obj, name="copy")
-    assert await obj.data() == await kept.data() == [1, 2]
-    assert obj.table_id != kept.table_id
+    copy = await create_object_from_value(obj, name="copy")
+    assert await obj.data() == await copy.data() == [1, 2]
+    assert obj.table_id != copy.table_id
     assert await (await create_object_from_value(obj * 2, name="copy", replace=True)).data() == [2, 4]
     assert await create_object_from_value(obj) is obj
 
 
-async def test_many_at_once():
+async def test_concurrent_operations():
     async def work(number):
         obj = await create_object_from_value(list(range(number)))
         return await (obj + 1).sum().data()
@@ -595,8 +595,8 @@ async def test_summaries():
     f = await create_object_from_value(
         {"x": [1, 2, 3, None], "y": [2.0, 4.0, 6.0, 0.0], "s": ["a", "b", None, "c"], "l": [[1]] * 4}
     )
-    found = await (await f.describe()).rows()
-    by_name = {row["statistic"]: row for row in found}
+    actual = await (await f.describe()).rows()
+    by_name = {row["statistic"]: row for row in actual}
     assert by_name["count"] == {"statistic": "count", "x": 3.0, "y": 4.0, "s": "3"}
     assert by_name["null_count"]["x"] == 1.0
     assert by_name["50%"] == {"statistic": "50%", "x": 2.0, "y": 3.0, "s": None}
@@ -617,7 +617,7 @@ async def test_sampling_is_repeatable():
     assert await numbers.sample(fraction=1).count() == 10_000
 
 
-async def test_errors_help():
+async def test_errors_suggest_a_remedy():
     f = await create_object_from_value({"price": [1], "name": ["x"]})
     with pytest.raises(ColumnNotFoundError, match="Did you mean 'price'"):
         f["prise"]
@@ -631,7 +631,7 @@ async def test_errors_help():
         await create_object_from_value([1, None], schema={"value": "Nullabel(Int64)"})
 
 
-async def test_used_twice_is_stored_once(data):
+async def test_expression_used_twice_is_computed_once(data):
     f = await create_object_from_value({"k": [1, 1, 2], "v": [1, 2, 3]})
     grouped = f.group_by("k").agg(col("v").sum())
     assert await grouped.data() == await grouped.data()

@@ -1,4 +1,4 @@
-"""Random pipelines: however operations follow each other, the fused query gives what polars gives step by step."""
+"""Random pipelines: the fused query returns what polars returns step by step."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from polars.testing import assert_frame_equal
 
 from aaiclick.data import case, col, create_object_from_value, row_index
 
-KINDS = {"k": pl.Int64, "a": pl.Int64, "b": pl.Int64}
+DTYPES = {"k": pl.Int64, "a": pl.Int64, "b": pl.Int64}
 SORT = {"nulls_last": True, "maintain_order": True}
 
 
 def frame(columns):
-    return pl.DataFrame({name: pl.Series(columns[name], dtype=kind) for name, kind in KINDS.items()})
+    return pl.DataFrame({name: pl.Series(columns[name], dtype=dtype) for name, dtype in DTYPES.items()})
 
 
 @st.composite
 def frames(draw):
     size = draw(st.integers(0, 10))
     small, key = st.none() | st.integers(-20, 20), st.none() | st.integers(0, 3)
-    kinds = {"k": key, "a": small, "b": small}
-    return {name: draw(st.lists(kind, min_size=size, max_size=size)) for name, kind in kinds.items()}
+    strategies = {"k": key, "a": small, "b": small}
+    return {name: draw(st.lists(values, min_size=size, max_size=size)) for name, values in strategies.items()}
 
 
 STEPS = {
@@ -91,20 +91,20 @@ THEIRS = {
     stored=st.integers(0, 7),
 )
 async def test_any_pipeline(data, values, steps, stored):
-    theirs = frame(values)
-    ours = await create_object_from_value(theirs)
+    expected = frame(values)
+    obj = await create_object_from_value(expected)
     for number, (step, x) in enumerate(steps):
-        ours, theirs = STEPS[step](ours, x), THEIRS[step](theirs, x)
+        obj, expected = STEPS[step](obj, x), THEIRS[step](expected, x)
         if number == stored:
-            ours = await ours
-    found = (await ours.to_polars()).cast(theirs.schema)
-    assert_frame_equal(found, theirs, check_exact=True)
-    assert await ours.count() == theirs.height
-    assert (await ours["a"].sum().data()) == theirs["a"].sum()
-    kept = await ours
-    assert_frame_equal((await kept.to_polars()).cast(theirs.schema), theirs, check_exact=True)
-    assert await kept.select(dense=(row_index().max() + 1).fill_null(0)).data() == {"dense": [theirs.height]}
+            obj = await obj
+    actual = (await obj.to_polars()).cast(expected.schema)
+    assert_frame_equal(actual, expected, check_exact=True)
+    assert await obj.count() == expected.height
+    assert (await obj["a"].sum().data()) == expected["a"].sum()
+    stored_obj = await obj
+    assert_frame_equal((await stored_obj.to_polars()).cast(expected.schema), expected, check_exact=True)
+    assert await stored_obj.select(dense=(row_index().max() + 1).fill_null(0)).data() == {"dense": [expected.height]}
 
 
-def test_both_sides_know_the_same_steps():
+def test_aaiclick_and_polars_steps_match():
     assert STEPS.keys() == THEIRS.keys()

@@ -1,7 +1,7 @@
-"""Random frames: what ClickHouse computes for us is what Python and polars compute.
+"""Property tests: operations on random frames return what Python and polars return.
 
-The expressions are those of `comparisons`; each is tried as a `col(…)` expression, on columns of one Object, and on
-columns of two, which meet row by row.
+The expressions are those of `comparisons`; each is run as a `col(…)` expression, on columns of one Object, and on
+columns of two Objects, which are combined row by row.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def alike(a, b):
     return a == b and type(a) is type(b)
 
 
-def same(name, found, expected):
-    assert len(found) == len(expected), name
-    for place, (a, b) in enumerate(zip(found, expected, strict=True)):
-        assert alike(a, b), f"{name}, row {place}: {a!r} is not {b!r}"
+def same(name, actual, expected):
+    assert len(actual) == len(expected), name
+    for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
+        assert alike(a, b), f"{name}, row {index}: {a!r} is not {b!r}"
 
 
 @st.composite
 def frames(draw, *elements, optional=True):
-    """Columns of equal length, some with NULLs, under odd names."""
+    """Columns of equal length, some with NULLs, with unusual names."""
     names = draw(st.lists(c.NAMES, min_size=len(elements), max_size=len(elements), unique=True))
     size = draw(st.integers(0, 12))
     allowed = [optional and draw(st.booleans()) for _ in elements]
@@ -55,16 +55,18 @@ def frames(draw, *elements, optional=True):
     return dict(zip(names, columns, strict=True))
 
 
-def typed(values, *kinds):
-    return pa.table({name: pa.array(v, kind) for (name, v), kind in zip(values.items(), kinds, strict=True)})
+def typed(values, *dtypes):
+    return pa.table({name: pa.array(v, dtype) for (name, v), dtype in zip(values.items(), dtypes, strict=True)})
 
 
-def polars(values, *kinds):
-    return pl.DataFrame({name: pl.Series(v, dtype=kind) for (name, v), kind in zip(values.items(), kinds, strict=True)})
+def polars(values, *dtypes):
+    return pl.DataFrame(
+        {name: pl.Series(v, dtype=dtype) for (name, v), dtype in zip(values.items(), dtypes, strict=True)}
+    )
 
 
 async def compare(table, way, cases, values=None):
-    """Every case of a table of row functions, in one query."""
+    """Compare all cases of a table of row functions, in one query."""
     a, b = table.column_names
     left, right = values or [column.to_pylist() for column in table.columns]
     obj = await create_object_from_value(table)
@@ -75,11 +77,11 @@ async def compare(table, way, cases, values=None):
     else:
         other = await create_object_from_value(table.select([b]))
         x, y = obj[a], other[b]
-    found = await obj.select(**{name: ours(x, y) for name, (ours, _) in cases.items()}).data()
-    for name, (_, theirs) in cases.items():
+    actual = await obj.select(**{name: expression(x, y) for name, (expression, _) in cases.items()}).data()
+    for name, (_, reference) in cases.items():
         back = c.READ_BACK.get(name, lambda value: value)
         rows = list(zip(left, right, strict=True))
-        same(f"{name} of {rows}", [back(each) for each in found[name]], [theirs(*row) for row in rows])
+        same(f"{name} of {rows}", [back(item) for item in actual[name]], [reference(*row) for row in rows])
 
 
 @SETTINGS
@@ -143,7 +145,7 @@ async def test_lists(data, values, way):
 @given(values=frames(st.dictionaries(st.sampled_from(["é", "k", "'"]), c.SMALL), c.SMALL, optional=False), way=WAYS)
 async def test_maps(data, values, way):
     maps, numbers = values.values()
-    pairs = [list(each.items()) for each in maps]
+    pairs = [list(mapping.items()) for mapping in maps]
     table = typed(dict(zip(values, (pairs, numbers), strict=True)), pa.map_(pa.string(), pa.int64()), pa.int64())
     await compare(table, way, c.MAPS, (maps, numbers))
 
@@ -154,28 +156,30 @@ STRUCT = st.fixed_dictionaries({"x": st.none() | c.SMALL, "a b`": c.TEXT})
 @SETTINGS
 @given(values=frames(STRUCT, c.SMALL, optional=False), way=WAYS)
 async def test_structs(data, values, way):
-    kind = pa.struct([("x", pa.int64()), ("a b`", pa.string())])
-    await compare(typed(values, kind, pa.int64()), way, c.STRUCTS)
+    struct_type = pa.struct([("x", pa.int64()), ("a b`", pa.string())])
+    await compare(typed(values, struct_type, pa.int64()), way, c.STRUCTS)
 
 
 @SETTINGS
 @given(values=frames(c.DOCUMENTS, c.SMALL, optional=False), way=WAYS)
 async def test_json(data, values, way):
     documents, numbers = values.values()
-    texts = [json.dumps(each) for each in documents]
+    texts = [json.dumps(document) for document in documents]
     table = typed(dict(zip(values, (texts, numbers), strict=True)), pa.string(), pa.int64())
     await compare(table, way, c.JSONS, (documents, numbers))
 
 
 @SETTINGS
 @given(values=frames(c.TEXT, c.EXTREME))
-async def test_a_hash_tells_values_apart(data, values):
+async def test_hash_differs_for_different_values(data, values):
     for name, column in values.items():
         obj = await create_object_from_value(polars(values, pl.String, pl.Int64))
-        found = await obj[name].hash().data()
-        assert len(set(found)) == len(set(column))
+        hashes = await obj[name].hash().data()
+        assert len(set(hashes)) == len(set(column))
         assert all(
-            (p == q) == (v == w) for p, v in zip(found, column, strict=True) for q, w in zip(found, column, strict=True)
+            (p == q) == (v == w)
+            for p, v in zip(hashes, column, strict=True)
+            for q, w in zip(hashes, column, strict=True)
         )
 
 
@@ -189,20 +193,20 @@ async def test_aggregates(data, values, keys):
     table = typed(values, pa.int64(), pa.float64())
     x, y = values.values()
     obj = await create_object_from_value(table)
-    cases = {name: ours(col(a), col(b)) for name, (ours, _) in c.AGGREGATES.items()}
-    found = await obj.select(**cases).data()
-    for name, (_, theirs) in c.AGGREGATES.items():
-        same(f"{name} of {x}, {y}", found[name], [theirs(x, y)])
+    cases = {name: expression(col(a), col(b)) for name, (expression, _) in c.AGGREGATES.items()}
+    actual = await obj.select(**cases).data()
+    for name, (_, reference) in c.AGGREGATES.items():
+        same(f"{name} of {x}, {y}", actual[name], [reference(x, y)])
     keys = keys[: len(x)]
     grouped = obj.with_columns(the_key=await create_object_from_value(pl.Series(keys, dtype=pl.Int64)))
-    positional = ("argmin", "argmax")  # of a group these give the position in the whole
-    found = await grouped.group_by("the_key").agg(**{n: e for n, e in cases.items() if n not in positional}).data()
+    positional = ("argmin", "argmax")  # in a group these return the position in the whole Object
+    actual = await grouped.group_by("the_key").agg(**{n: e for n, e in cases.items() if n not in positional}).data()
     groups = sorted(set(keys), key=lambda key: (key is None, key))
-    assert found["the_key"] == groups
-    for name, (_, theirs) in c.AGGREGATES.items():
+    assert actual["the_key"] == groups
+    for name, (_, reference) in c.AGGREGATES.items():
         if name not in positional:
             members = [[i for i, key in enumerate(keys) if key == group] for group in groups]
-            same(name, found[name], [theirs([x[i] for i in m], [y[i] for i in m]) for m in members])
+            same(name, actual[name], [reference([x[i] for i in m], [y[i] for i in m]) for m in members])
 
 
 @SETTINGS
@@ -210,14 +214,14 @@ async def test_aggregates(data, values, keys):
 async def test_windows(data, values):
     k, v = values
     obj = await create_object_from_value(typed(values, pa.int64(), pa.int64()))
-    found = await obj.select(**{name: ours(k, v) for name, (ours, _) in c.WINDOWS.items()}).data()
-    for name, (_, theirs) in c.WINDOWS.items():
-        same(name, found[name], theirs(*values.values()))
+    actual = await obj.select(**{name: expression(k, v) for name, (expression, _) in c.WINDOWS.items()}).data()
+    for name, (_, reference) in c.WINDOWS.items():
+        same(name, actual[name], reference(*values.values()))
     assert await obj[v].cum_sum().data() == c.running(sum)(values[v])
 
 
-async def equal(ours, theirs):
-    assert_frame_equal((await ours.to_polars()).cast(theirs.schema), theirs, check_exact=True)
+async def equal(obj, frame):
+    assert_frame_equal((await obj.to_polars()).cast(frame.schema), frame, check_exact=True)
 
 
 @SETTINGS
@@ -231,8 +235,8 @@ async def equal(ours, theirs):
 async def test_tables(data, values, cut, offset, size, name):
     frame = polars(values, pl.Int64, pl.Float64, pl.String)
     obj = await create_object_from_value(frame)
-    for ours, theirs in (c.TABLES[name], *c.TABLES.values()):
-        await equal(ours(obj, *values, cut, offset, size), theirs(frame, *values, cut, offset, size))
+    for transform, reference in (c.TABLES[name], *c.TABLES.values()):
+        await equal(transform(obj, *values, cut, offset, size), reference(frame, *values, cut, offset, size))
 
 
 @SETTINGS
@@ -241,8 +245,8 @@ async def test_groups(data, values):
     k, v, flag = values
     frame = polars(values, pl.Int64, pl.Int64, pl.Boolean)
     obj = await create_object_from_value(frame)
-    for ours, theirs in c.GROUPS.values():
-        await equal(ours(obj, k, v, flag), theirs(frame, k, v, flag).sort(k, nulls_last=True))
+    for transform, reference in c.GROUPS.values():
+        await equal(transform(obj, k, v, flag), reference(frame, k, v, flag).sort(k, nulls_last=True))
 
 
 @SETTINGS
@@ -251,10 +255,10 @@ async def test_joins(data, left, right):
     names = (("k", "x"), ("k", "y"))
     sides = [dict(zip(n, v.values(), strict=True)) for n, v in zip(names, (left, right), strict=True)]
     a, b = (polars(side, pl.Int64, pl.Int64) for side in sides)
-    ours_a, ours_b = await create_object_from_value(a), await create_object_from_value(b)
-    for how, (ours, theirs) in c.JOINS.items():
-        found, wanted = (await ours(ours_a, ours_b).to_polars()), theirs(a, b)
-        assert sorted(found.select(wanted.columns).rows(), key=repr) == sorted(wanted.rows(), key=repr), how
+    obj_a, obj_b = await create_object_from_value(a), await create_object_from_value(b)
+    for how, (join, reference) in c.JOINS.items():
+        actual, expected = (await join(obj_a, obj_b).to_polars()), reference(a, b)
+        assert sorted(actual.select(expected.columns).rows(), key=repr) == sorted(expected.rows(), key=repr), how
 
 
 @SETTINGS
@@ -271,15 +275,15 @@ async def test_asof_joins(data, left, right, strategy):
         await create_object_from_value(b.with_columns(u="t")), "t", by="s", strategy=strategy
     )
     direction, strict = strategy.removesuffix("_strict"), strategy.endswith("_strict")
-    wanted = []
+    expected = []
     for s, t in a.rows():
         near = [
             u
             for r, u in b.rows()
             if r == s and ((u <= t if direction == "backward" else u >= t) and not (strict and u == t))
         ]
-        wanted.append((max if direction == "backward" else min)(near, default=None))
-    assert (await joined.data())["u"] == wanted
+        expected.append((max if direction == "backward" else min)(near, default=None))
+    assert (await joined.data())["u"] == expected
 
 
 @SETTINGS
@@ -297,10 +301,10 @@ async def test_separate_objects_combine_by_position(data, columns):
 
 @SETTINGS
 @given(values=frames(c.SMALL, c.TEXT), more=frames(c.SMALL, c.TEXT))
-async def test_appended_rows_follow_the_others(data, values, more):
+async def test_appended_rows_come_last(data, values, more):
     frame = polars(values, pl.Int64, pl.String)
     given_ = polars(dict(zip(values, more.values(), strict=True)), pl.Int64, pl.String)
-    schema = {name: f"Nullable({kind})" for name, kind in zip(values, ("Int64", "String"), strict=True)}
+    schema = {name: f"Nullable({type_name})" for name, type_name in zip(values, ("Int64", "String"), strict=True)}
     obj = await create_object_from_value(frame, schema=schema)
     assert await obj.insert(given_) == frame.height + given_.height
     assert await obj.insert(obj.head(2)) == frame.height + given_.height + min(2, frame.height + given_.height)
@@ -311,11 +315,11 @@ async def test_appended_rows_follow_the_others(data, values, more):
 
 @SETTINGS
 @given(values=frames(c.SMALL, c.TAME, c.TEXT), way=st.sampled_from(sorted(c.READS)))
-async def test_every_way_out_gives_the_same_rows(data, values, way):
+async def test_all_readers_return_the_same_rows(data, values, way):
     frame = polars(values, pl.Int64, pl.Float64, pl.String)
     obj = await create_object_from_value(frame)
-    for read, wanted in (c.READS[way], *c.READS.values()):
-        assert await read(obj) == wanted(frame)
+    for read, expected in (c.READS[way], *c.READS.values()):
+        assert await read(obj) == expected(frame)
 
 
 @SETTINGS
@@ -324,10 +328,10 @@ async def test_summaries(data, values):
     a, b = values
     frame = polars(values, pl.Int64, pl.Float64)
     obj = await create_object_from_value(frame)
-    found = {row["statistic"]: row for row in await (await obj.describe()).rows()}
+    actual = {row["statistic"]: row for row in await (await obj.describe()).rows()}
     for name, column in values.items():
-        for statistic, theirs in c.STATISTICS.items():
-            same(f"{statistic} of {name}", [found[statistic][name]], [theirs(column)])
+        for statistic, reference in c.STATISTICS.items():
+            same(f"{statistic} of {name}", [actual[statistic][name]], [reference(column)])
     matrix = await (await obj.correlation()).data()
     both = c.of_pairs(c.correlation)(*values.values())
     same("correlation", [matrix[b][0], matrix[a][1]], [both, both])
@@ -341,9 +345,9 @@ async def test_summaries(data, values):
 async def test_exploded_lists(data, values, keep):
     a, b = values
     obj = await create_object_from_value(typed(values, pa.list_(pa.int64()), pa.list_(pa.int64())))
-    found = await obj.with_row_index("i").drop(b).explode(a, keep_empty=keep).data()
-    rows = [(i, e) for i, each in enumerate(values[a]) for e in (each or ([None] if keep else []))]
-    assert found == {a: [e for _, e in rows], "i": [i for i, _ in rows]}
+    actual = await obj.with_row_index("i").drop(b).explode(a, keep_empty=keep).data()
+    rows = [(i, e) for i, items in enumerate(values[a]) for e in (items or ([None] if keep else []))]
+    assert actual == {a: [e for _, e in rows], "i": [i for i, _ in rows]}
 
 
 @SETTINGS

@@ -1,4 +1,4 @@
-"""S3 in and out, against a server that checks signatures."""
+"""Import from and export to S3, against a server that checks signatures."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ import pytest
 import requests
 from aiohttp import web
 
-from aaiclick.data import (
-    S3Access,
-    col,
-    create_object_from_file,
-    create_object_from_query,
-    create_object_from_value,
-    s3,
-)
+from aaiclick.data import S3Access, col, create_object_from_file, create_object_from_query, create_object_from_value
 from aaiclick.data.errors import DataError, ForbiddenAddressError, IngestError
+from aaiclick.data.io import s3
 from aaiclick.errors import AaiclickError
-from tests.integration.amazon import VARIABLES
+from tests.integration.moto_server import VARIABLES
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -33,7 +27,7 @@ SECRET, TOKEN = "aaiclick-test-secret", "aaiclick-test-token"
 
 @pytest.fixture
 def store(moto_endpoint, monkeypatch):
-    """A bucket called `pile`, emptied before every test, and an environment that leads to it."""
+    """An empty bucket `pile`, and the environment variables to access it."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key-of-a-test")
@@ -63,15 +57,15 @@ KEYS = [
 
 
 @pytest.mark.parametrize("key", KEYS)
-async def test_out_and_in_again(store, key):
+async def test_export_and_import_round_trip(store, key):
     values = {"n": [1, None, 3], "s": ["a", "ü", None]}
-    given = None if "?" not in key else "jsonl"
+    format_name = None if "?" not in key else "jsonl"
     obj = await create_object_from_value(values)
-    if given:
+    if format_name:
         key = key.replace(".gz", "")
-    assert await obj.export(f"s3://pile/{key}", format=given) == f"s3://pile/{key}"
-    assert [each["Key"] for each in store.list_objects_v2(Bucket="pile")["Contents"]] == [key]
-    again = await create_object_from_file(f"s3://pile/{key}", format=given)
+    assert await obj.export(f"s3://pile/{key}", format=format_name) == f"s3://pile/{key}"
+    assert [entry["Key"] for entry in store.list_objects_v2(Bucket="pile")["Contents"]] == [key]
+    again = await create_object_from_file(f"s3://pile/{key}", format=format_name)
     assert await again.data() == values
 
 
@@ -83,8 +77,8 @@ async def test_compressed(store):
     assert await (await create_object_from_file("s3://pile/n.csv.gz")).count() == 1000
 
 
-async def test_large_ones_go_in_parts(store, data, monkeypatch):
-    monkeypatch.setattr(s3, "PART", 5 << 20)
+async def test_large_export_uses_multipart_upload(store, data, monkeypatch):
+    monkeypatch.setattr(s3, "PART_BYTES", 5 << 20)
     obj = await create_object_from_query("SELECT number AS n, toString(sipHash64(number)) AS s FROM numbers(600_000)")
     await obj.export("s3://pile/large.csv")
     tag = store.head_object(Bucket="pile", Key="large.csv")["ETag"]
@@ -96,7 +90,7 @@ async def test_large_ones_go_in_parts(store, data, monkeypatch):
 
 
 async def test_an_export_that_fails_leaves_nothing(store, monkeypatch):
-    monkeypatch.setattr(s3, "PART", 1 << 20)
+    monkeypatch.setattr(s3, "PART_BYTES", 1 << 20)
     obj = await create_object_from_query("SELECT number AS n FROM numbers(2_000_000)")
     bad = obj.select(x=(col("n").cast("String") + (col("n") == 1_900_000).if_else("x", "")).cast("Int64"))
     with pytest.raises(AaiclickError):
@@ -106,17 +100,17 @@ async def test_an_export_that_fails_leaves_nothing(store, monkeypatch):
 
 
 async def test_a_cancelled_export_leaves_nothing(store, monkeypatch):
-    monkeypatch.setattr(s3, "PART", 1 << 20)
+    monkeypatch.setattr(s3, "PART_BYTES", 1 << 20)
     obj = await create_object_from_query("SELECT number AS n FROM numbers(2_000_000)")
-    begun, whole = asyncio.Event(), s3.S3Session.ask
+    begun, whole = asyncio.Event(), s3.S3Session.request
 
-    async def ask(self, method, query=None, body=b""):
+    async def request(self, method, query=None, body=b""):
         if query and query.get("partNumber") == "2":
             begun.set()
             await asyncio.Event().wait()
         return await whole(self, method, query, body)
 
-    monkeypatch.setattr(s3.S3Session, "ask", ask)
+    monkeypatch.setattr(s3.S3Session, "request", request)
     task = asyncio.create_task(obj.export("s3://pile/gone.csv"))
     await begun.wait()
     task.cancel()
@@ -127,15 +121,17 @@ async def test_a_cancelled_export_leaves_nothing(store, monkeypatch):
 
 
 async def test_signatures_are_accepted_and_wrong_ones_refused(store, moto_endpoint, monkeypatch, caplog, data, admin):
-    """moto checks who signs, and with which key."""
+    """moto checks the user and key of a signature."""
     caplog.set_level(logging.DEBUG)
     obj = await create_object_from_value([1, 2])
     iam = boto3.client("iam", endpoint_url=moto_endpoint, region_name="us-east-1")
     iam.create_user(UserName="we")
-    made = iam.create_access_key(UserName="we")["AccessKey"]
+    access_key = iam.create_access_key(UserName="we")["AccessKey"]
     allow = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     iam.put_user_policy(UserName="we", PolicyName="all", PolicyDocument=json.dumps(allow))
-    right = S3Access(made["AccessKeyId"], made["SecretAccessKey"], region="eu-west-1", endpoint=moto_endpoint)
+    right = S3Access(
+        access_key["AccessKeyId"], access_key["SecretAccessKey"], region="eu-west-1", endpoint=moto_endpoint
+    )
     check_signatures(moto_endpoint, True)
     try:
         await obj.export("s3://pile/a b/ü+%.csv", s3=right)
@@ -146,9 +142,9 @@ async def test_signatures_are_accepted_and_wrong_ones_refused(store, moto_endpoi
     finally:
         check_signatures(moto_endpoint, False)
     chain = "".join(traceback.format_exception(caught.value)) + repr(wrong)
-    own = "\n".join(each.getMessage() for each in caplog.records if not each.name.startswith("boto"))
+    own = "\n".join(record.getMessage() for record in caplog.records if not record.name.startswith("boto"))
     log = admin.query("SELECT query FROM system.processes").result_rows
-    for secret in (SECRET, made["SecretAccessKey"], made["AccessKeyId"]):
+    for secret in (SECRET, access_key["SecretAccessKey"], access_key["AccessKeyId"]):
         assert secret not in chain.replace(repr(wrong), "")
         assert secret not in own
         assert secret not in str(log)
@@ -168,7 +164,7 @@ async def test_without_keys_requests_are_unsigned(store, monkeypatch, moto_endpo
     )
 
 
-async def test_what_is_not_there(store):
+async def test_missing_buckets_and_objects_are_reported(store):
     obj = await create_object_from_value([1])
     with pytest.raises(IngestError, match="404 NoSuchKey"):
         await create_object_from_file("s3://pile/none.csv")
@@ -183,7 +179,7 @@ async def test_what_is_not_there(store):
 
 
 class Elsewhere:
-    """A web server that stands in for Amazon: answers what it is told to, and notes what it was asked."""
+    """A fake S3 server: returns configured responses and records requests."""
 
     def __init__(self):
         self.answers = []
@@ -198,23 +194,23 @@ class Elsewhere:
 async def elsewhere(monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    made = Elsewhere()
+    server = Elsewhere()
     application = web.Application()
-    application.router.add_route("*", "/{any:.*}", made.answer)
+    application.router.add_route("*", "/{any:.*}", server.answer)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield server
     await runner.cleanup()
 
 
-async def test_a_bucket_in_another_region_is_asked_there(elsewhere, monkeypatch):
+async def test_request_is_repeated_in_the_region_of_the_bucket(elsewhere, monkeypatch):
     whole = s3.S3Object.url
-    seen = []
+    urls = []
 
     def url(self, access):
-        seen.append(whole(self, access))
+        urls.append(whole(self, access))
         return f"{elsewhere.url}/x.csv"
 
     monkeypatch.setattr(s3.S3Object, "url", url)
@@ -225,7 +221,7 @@ async def test_a_bucket_in_another_region_is_asked_there(elsewhere, monkeypatch)
     access = S3Access("key", SECRET, TOKEN)
     obj = await create_object_from_file("s3://pile/x.csv", s3=access, allow_private=True)
     assert await obj.count() == 1
-    assert [each.split(".")[2] for each in seen] == ["us-east-1", "eu-west-3"]
+    assert [address.split(".")[2] for address in urls] == ["us-east-1", "eu-west-3"]
     assert "/eu-west-3/s3/" in elsewhere.asked[1].headers["Authorization"]
     assert elsewhere.asked[1].headers["X-Amz-Security-Token"] == TOKEN
 
@@ -240,14 +236,14 @@ async def test_a_redirect_is_not_followed(elsewhere, region):
     assert len(elsewhere.asked) == 1
 
 
-async def test_a_private_address_needs_an_endpoint_of_ones_own(elsewhere, monkeypatch):
+async def test_private_address_requires_an_explicit_endpoint(elsewhere, monkeypatch):
     monkeypatch.setattr(s3.S3Object, "url", lambda self, access: f"{elsewhere.url}/x.csv")
     with pytest.raises(ForbiddenAddressError):
         await create_object_from_file("s3://pile/x.csv")
     assert elsewhere.asked == []
 
 
-async def test_a_busy_store_is_asked_again(elsewhere, monkeypatch):
+async def test_request_to_a_busy_store_is_retried(elsewhere, monkeypatch):
     async def at_once(seconds):
         assert seconds <= 5
 
@@ -263,7 +259,7 @@ async def test_a_busy_store_is_asked_again(elsewhere, monkeypatch):
         await create_object_from_file("s3://pile/x.csv", s3=access, retries=1)
 
 
-async def test_an_error_tells_no_presigned_url(elsewhere):
+async def test_error_hides_the_presigned_url(elsewhere):
     elsewhere.answers = [web.Response(status=403)]
     with pytest.raises(IngestError) as caught:
         await create_object_from_file(f"{elsewhere.url}/x.csv?X-Amz-Signature={SECRET}", allow_private=True)

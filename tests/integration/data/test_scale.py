@@ -1,4 +1,4 @@
-"""Sizes at which mistakes show: many rows, many chunks, long streams."""
+"""Large Objects: many rows, many chunks, long streams."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import View, col, create_object_from_query, create_object_from_value, row_index
-from aaiclick.data.fences import STEP
+from aaiclick.data.runtime.chunk_boundaries import STEP
 
 pytestmark = pytest.mark.usefixtures("data")
 
 
-async def test_a_million_and_more_rows_in_and_out():
+async def test_more_than_a_million_rows_round_trip():
     values = list(range(1_200_000))
     obj = await create_object_from_value(values)
     assert await obj.count() == 1_200_000
@@ -19,10 +19,10 @@ async def test_a_million_and_more_rows_in_and_out():
     assert sum([batch.num_rows async for batch in obj.iter_batches()]) == 1_200_000
 
 
-async def test_numbering_is_dense_and_in_order_whatever_is_stored():
+async def test_row_numbers_are_dense_and_ordered():
     obj = await create_object_from_query("SELECT cityHash64(number) AS h, number AS n FROM numbers(2000000)")
-    kept = await obj.filter(col("h") % 3 == 0).sort("h")
-    checks = await kept.select(
+    stored_obj = await obj.filter(col("h") % 3 == 0).sort("h")
+    checks = await stored_obj.select(
         dense=(col("h").cum_max() == col("h")).all(),
         last=row_index().max(),
         rows=col("h").count(),
@@ -30,23 +30,23 @@ async def test_numbering_is_dense_and_in_order_whatever_is_stored():
     ).data()
     assert checks["dense"] == [True]
     assert checks["first"] == [0]
-    assert checks["last"][0] + 1 == checks["rows"][0] == await kept.count()
+    assert checks["last"][0] + 1 == checks["rows"][0] == await stored_obj.count()
 
 
-async def test_chunks_with_a_condition_read_from_fences(data):
+async def test_filtered_chunks_use_the_chunk_index(data):
     obj = await create_object_from_query("SELECT toInt64(number) AS n FROM numbers(600000) ORDER BY number")
     view = View(obj, where="n % 3 = 0")
     chunks = await view.chunks(50_000)
     assert len(chunks) == 4
     total = pa.concat_tables([await chunk.to_arrow() for chunk in chunks])
     assert total.column("n").to_pylist() == list(range(0, 600_000, 3))
-    ((_, fences),) = data.fences.items()
-    assert fences == [0, STEP * 3, STEP * 6, STEP * 9]
+    ((_, starts),) = data.chunk_index.items()
+    assert starts == [0, STEP * 3, STEP * 6, STEP * 9]
     assert (await View(obj, 199_999, 5, "n % 3 = 0").data())["n"] == [599_997]
     assert (await View(obj, 200_000, 5, "n % 3 = 0").data())["n"] == []
 
 
-async def test_fences_are_found_again_after_an_append():
+async def test_chunk_index_is_extended_after_an_append():
     obj = await create_object_from_query("SELECT toInt64(number) AS n FROM numbers(200000) ORDER BY number")
     assert (await View(obj, 99_999, 2, "n % 2 = 0").data())["n"] == [199_998]
     await obj.insert({"n": list(range(200_000, 400_000))})

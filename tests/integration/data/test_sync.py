@@ -1,4 +1,4 @@
-"""The facade that waits."""
+"""The synchronous API."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aaiclick.data.sync import col
 
 
 @pytest.fixture
-def waiting(clickhouse_target):
-    with sync.DataContext(clickhouse_target) as context:
+def waiting(clickhouse_endpoint):
+    with sync.DataContext(clickhouse_endpoint) as context:
         yield context
 
 
-def test_objects_wait(waiting, tmp_path):
+def test_sync_objects_return_results(waiting, tmp_path):
     obj = sync.create_object_from_value({"a": [3, 1, 2], "s": ["x", "y", "x"]}, name="kept")
     assert (obj["a"] + 1).data() == [4, 2, 3]
     assert (10 - obj["a"] * obj["a"]).data() == [1, 9, 6]
@@ -27,7 +27,7 @@ def test_objects_wait(waiting, tmp_path):
     assert obj.group_by("s").agg(n=col("a").sum()).data() == {"s": ["x", "y"], "n": [5, 1]}
     assert obj.sort("a").materialize().data() == {"a": [1, 2, 3], "s": ["y", "x", "x"]}
     assert obj.join(obj.rename({"a": "b"}), on="s").count() == 5
-    assert [each.data()["a"] for each in obj.chunks(2)] == [[3, 1], [2]]
+    assert [chunk.data()["a"] for chunk in obj.chunks(2)] == [[3, 1], [2]]
     assert obj.insert({"a": [9], "s": ["z"]}) == 4
     assert sync.insert(obj, obj.head(1)) == 5
     assert sync.list_objects() == ["kept"]
@@ -48,46 +48,46 @@ def test_batches_end_when_the_loop_is_left(waiting):
         break
 
 
-def test_errors_come_through(waiting):
+def test_errors_are_raised_unchanged(waiting):
     obj = sync.create_object_from_value({"price": [1]})
     with pytest.raises(ColumnNotFoundError, match="price"):
         obj.select("prize").data()
 
 
-def test_contexts_nest_and_end(clickhouse_target):
+def test_contexts_nest_and_end(clickhouse_endpoint):
     with pytest.raises(NoContextError):
         sync.create_object_from_value([1])
-    outer = sync.DataContext(clickhouse_target).open()
-    kept = sync.create_object_from_value([1, 2])
-    with sync.DataContext(clickhouse_target):
+    outer = sync.DataContext(clickhouse_endpoint).open()
+    obj = sync.create_object_from_value([1, 2])
+    with sync.DataContext(clickhouse_endpoint):
         inner = sync.create_object_from_value([3, 4])
-        assert (kept + inner).data() == [4, 6]
+        assert (obj + inner).data() == [4, 6]
     with pytest.raises(StaleObjectError):
         inner.data()
-    assert kept.data() == [1, 2]
+    assert obj.data() == [1, 2]
     outer.close()
     with pytest.raises(StaleObjectError):
-        kept.data()
+        obj.data()
 
 
-def test_threads_have_contexts_of_their_own(waiting, clickhouse_target):
+def test_contexts_are_per_thread(waiting, clickhouse_endpoint):
     obj = sync.create_object_from_value([1, 2])
-    seen = []
+    results = []
 
     def work():
-        seen.append(obj.data())
+        results.append(obj.data())
         with pytest.raises(NoContextError):
             sync.create_object_from_value([1])
-        with sync.DataContext(clickhouse_target):
-            seen.append(sync.create_object_from_value([3]).data())
+        with sync.DataContext(clickhouse_endpoint):
+            results.append(sync.create_object_from_value([3]).data())
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [[1, 2], [3]]
+    assert results == [[1, 2], [3]]
 
 
-def test_an_interrupt_ends_the_query(waiting, admin):
+def test_interrupt_kills_the_query(waiting, admin):
     endless = "SELECT max(sipHash64(number)) AS endless FROM numbers(1_000_000_000_000)"
     running = "SELECT count() FROM system.processes WHERE query LIKE '%AS endless%' AND query NOT LIKE '%processes%'"
 
@@ -96,7 +96,7 @@ def test_an_interrupt_ends_the_query(waiting, admin):
             pass
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:

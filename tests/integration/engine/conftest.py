@@ -1,4 +1,4 @@
-"""An engine on a fresh database, and short words for what tests do with it."""
+"""An engine on a fresh database, with short helpers for tests."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import queue
-from aaiclick.store.doctor import check_invariants
-from aaiclick.store.engine import connect
-from aaiclick.store.leases import Claim, Failure, Lease, Success
-from aaiclick.store.plan import NewGroup, NewTask, Plan
-from aaiclick.store.submit import NewJob, add_to_job, submit_job
-from aaiclick.targets import PostgresTarget
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.invariants import check_invariants
+from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 LEASE_SECONDS = 60.0
 
 
 @dataclass
 class Engine:
-    """One session of a worker; times are the database's plus `shift`, so that tests move the clock, not wait for it."""
+    """A worker session; times are the database's plus `shift`, so that tests move the clock instead of waiting."""
 
     db: Connection
-    target: PostgresTarget
+    endpoint: PostgresEndpoint
     worker_id: int
     shift: timedelta = field(default_factory=timedelta)
     ids: dict[str, int] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Engine:
         return await self.db.fetchval("SELECT now()") + self.shift
 
     async def another(self) -> Engine:
-        """A second session, as another worker, that knows the same names."""
-        db = await connect(self.target)
+        """Return a second session, as another worker, with the same names."""
+        db = await connect(self.endpoint)
         worker = await queue.register_worker(db, hostname="other", pid=2)
-        return Engine(db, self.target, worker.id, self.shift, self.ids)
+        return Engine(db, self.endpoint, worker.id, self.shift, self.ids)
 
     def id(self, name: str) -> int:
         return self.ids.setdefault(name, get_snowflake_id())
@@ -54,8 +54,8 @@ class Engine:
     def plan(self, tasks: str, groups: str = "", edges: str = "", **options: Any) -> Plan:
         """`plan("a b:g", "g h:g", "a>g")`: task b is in group g, group h in group g, g waits for a."""
 
-        def split(word: str) -> tuple[str, str | None]:
-            name, _, parent = word.partition(":")
+        def split(text: str) -> tuple[str, str | None]:
+            name, _, parent = text.partition(":")
             return name, parent or None
 
         new_tasks, new_groups = [], []
@@ -94,7 +94,7 @@ class Engine:
         return await queue.acknowledge(self.db, worker_id=self.worker_id, failures=failures, now=now)
 
     async def run(self) -> list[str]:
-        """Work until nothing is ready; the names of each claim, sorted, joined."""
+        """Run until nothing is ready; return the sorted names of each claim."""
         rounds = []
         while claims := await self.claim():
             rounds.append(" ".join(sorted(claim.type for claim in claims)))
@@ -102,13 +102,13 @@ class Engine:
         return rounds
 
     async def status(self, *names: str) -> str:
-        """Statuses of tasks or of jobs, by name."""
+        """Return statuses of tasks or jobs, by name."""
         rows = await self.db.fetch("SELECT id, status::text FROM tasks UNION ALL SELECT id, status::text FROM jobs")
-        known = {row["id"]: row["status"] for row in rows}
-        return " ".join(known[self.id(name)] for name in names)
+        statuses = {row["id"]: row["status"] for row in rows}
+        return " ".join(statuses[self.id(name)] for name in names)
 
-    async def db_quiet(self, watcher: Engine, work: asyncio.Task[None]) -> None:
-        """Return when this session has done what it can: it idles in its transaction, waits for a lock, or is done."""
+    async def wait_until_idle(self, watcher: Engine, work: asyncio.Task[None]) -> None:
+        """Return when this session idles in its transaction, waits for a lock, or is done."""
         pid = self.db.get_server_pid()
         while not work.done() and not self.waits:
             await asyncio.sleep(0.002)
@@ -117,12 +117,12 @@ class Engine:
                 return
 
     async def check(self) -> None:
-        """All invariants hold."""
+        """Assert that all invariants hold."""
         assert await check_invariants(self.db) == []
 
 
 @pytest.fixture
-async def engine(aaiclick_postgres: PostgresTarget) -> AsyncIterator[Engine]:
+async def engine(aaiclick_postgres: PostgresEndpoint) -> AsyncIterator[Engine]:
     db = await connect(aaiclick_postgres)
     worker = await queue.register_worker(db, hostname="test", pid=1)
     yield Engine(db, aaiclick_postgres, worker.id)

@@ -1,6 +1,6 @@
-"""A model of the queue in plain Python: tasks and groups, what they wait for, what became of them.
+"""A model of the queue in plain Python: tasks and groups, their dependencies and statuses.
 
-It follows the rules of the requirements and knows nothing of counters or locks.
+It follows the rules of the requirements, without counters or locks.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ class Node:
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
         self.lease_until: timedelta | None = None
-        self.cancel_asked = False
+        self.cancel_requested = False
         self.critical, self.passed_over = critical, False
-        """It is not critical, and has failed for good: dependents have gone on."""
+        """It is not critical and has finally failed: its dependents may run."""
         self.added: tuple[int, int] | None = None
         """The task and the attempt that added it."""
         self.returned: set[int] | None = None
-        """It has run, and waits for these."""
+        """Returned tasks that it waits for."""
 
 
 class Model:
@@ -42,7 +42,7 @@ class Model:
         return all(self.succeeded(p) for p in node.previous) and (node.group is None or self.opened(node.group))
 
     def startable(self, task: Node) -> bool:
-        """Whether all it waits for has completed."""
+        """Return whether all predecessors have completed."""
         return all(self.succeeded(p) for p in task.previous) and (task.group is None or self.opened(task.group))
 
     def claimable(self) -> set[int]:
@@ -53,17 +53,17 @@ class Model:
         }  # fmt: skip
 
     def ready(self) -> set[int]:
-        """Claimable without a promotion."""
+        """Return the tasks that are claimable without a promotion."""
         return {key for key in self.claimable() if self.tasks[key].status == "PENDING"}
 
     def promote(self) -> None:
-        """Due retries become PENDING."""
+        """Make due retries PENDING."""
         for task in self.tasks.values():
             if task.retry_at is not None and task.retry_at <= self.clock:
                 task.status, task.retry_at = "PENDING", None
 
-    def hopeless(self, key: int) -> bool:
-        """Whether a task or group can never complete as things are."""
+    def is_unreachable(self, key: int) -> bool:
+        """Return whether a task or group can never complete in the current state."""
         if key in self.tasks and self.tasks[key].passed_over:
             return False
         if key in self.tasks:
@@ -71,26 +71,28 @@ class Model:
                 self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
             )
         members = [n.key for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
-        return any(self.hopeless(m) for m in members) or self.barred(key)
+        return any(self.is_unreachable(m) for m in members) or self.is_blocked(key)
 
-    def barred(self, group: int) -> bool:
+    def is_blocked(self, group: int) -> bool:
         node = self.groups[group]
-        return any(self.hopeless(p) for p in node.previous) or (node.group is not None and self.barred(node.group))
+        return any(self.is_unreachable(p) for p in node.previous) or (
+            node.group is not None and self.is_blocked(node.group)
+        )
 
-    def spread(self) -> None:
-        """Cancel what can no longer run."""
+    def cancel_unreachable(self) -> None:
+        """Cancel tasks that can no longer run."""
         changed = True
         while changed:
             changed = False
             for task in self.tasks.values():
-                doomed = any(self.hopeless(p) for p in (*task.previous, *(task.returned or ()))) or (
-                    task.group is not None and self.barred(task.group)
+                unreachable = any(self.is_unreachable(p) for p in (*task.previous, *(task.returned or ()))) or (
+                    task.group is not None and self.is_blocked(task.group)
                 )
-                if doomed and (task.status == "PENDING" or task.retry_at is not None):
+                if unreachable and (task.status == "PENDING" or task.retry_at is not None):
                     task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
 
     def finish_returned(self) -> None:
-        """Tasks complete with the last of those they returned."""
+        """Complete tasks with the last of the tasks they returned."""
         waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
         done = [t for t in waiting if all(self.succeeded(key) for key in t.returned or ())]
         for task in done:
@@ -98,18 +100,18 @@ class Model:
         if done:
             self.finish_returned()
 
-    def take_back(self, task: int, attempt: int | None) -> None:
-        """What other attempts of a task have added is gone, with all that came of it."""
+    def remove_additions(self, task: int, attempt: int | None) -> None:
+        """Remove what other attempts of a task have added, recursively."""
         for nodes in (self.tasks, self.groups):
             for node in list(nodes.values()):
                 if node.added is not None and node.added[0] == task and node.added[1] != attempt and node.key in nodes:
                     del nodes[node.key]
-                    self.take_back(node.key, None)
+                    self.remove_additions(node.key, None)
                     for other in (*self.tasks.values(), *self.groups.values()):
                         other.previous.discard(node.key)
 
     def staged(self, key: int) -> bool:
-        """Whether the task that added it has not completed yet."""
+        """Return whether the task that added it has not completed yet."""
         added = {**self.tasks, **self.groups}[key].added
         adder = self.tasks.get(added[0]) if added else None
         return adder is not None and adder.status != "COMPLETED" and adder.returned is None

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from aaiclick import orchestration
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, NotFoundError, SubmitError
 from aaiclick.orchestration import (
     Group,
@@ -35,19 +36,18 @@ from aaiclick.orchestration import (
     retry_failed_tasks,
     worker_heartbeat,
 )
-from aaiclick.orchestration.scope import TaskScope, current_scope, enter_scope
-from aaiclick.store.waiting import why_waiting
-from aaiclick.targets import PostgresTarget
+from aaiclick.orchestration.task_context import TaskScope, current_scope, enter_scope
+from aaiclick.store.engine.explain import explain_task
 from tests.integration.engine.conftest import Engine
 
 
 @pytest.fixture
-async def context(aaiclick_postgres: PostgresTarget) -> AsyncIterator[OrchContext]:
-    async with OrchContext(target=aaiclick_postgres) as entered:
+async def context(aaiclick_postgres: PostgresEndpoint) -> AsyncIterator[OrchContext]:
+    async with OrchContext(endpoint=aaiclick_postgres) as entered:
         yield entered
 
 
-def test_every_public_name_is_there() -> None:
+def test_public_names_are_exported() -> None:
     assert all(hasattr(orchestration, name) for name in orchestration.__all__)
 
 
@@ -55,7 +55,7 @@ async def test_a_job_with_one_entry(context: OrchContext) -> None:
     job = await create_job("nightly", "myapp.steps.load")
     assert (job.name, job.status, job.total_tasks, job.open_tasks) == ("nightly", JobStatus.PENDING, 1, 1)
     assert await get_job(job.id) == job
-    assert [found.id for found in await list_jobs(JobStatus.PENDING)] == [job.id]
+    assert [listed.id for listed in await list_jobs(JobStatus.PENDING)] == [job.id]
     assert await list_jobs("RUNNING") == []
 
 
@@ -67,18 +67,18 @@ async def test_apply_adds_a_graph_and_returns_the_same_items(context: OrchContex
     items = [a, group]
     assert await context.apply(items, job_id=job.id) is items
     assert (a.job_id, b.job_id, b.submitted) == (job.id, job.id, True)
-    found = await get_task(b.id)
-    assert (found.entrypoint, found.group_id, found.status) == ("m.b", group.id, TaskStatus.PENDING)
+    task = await get_task(b.id)
+    assert (task.entrypoint, task.group_id, task.status) == ("m.b", group.id, TaskStatus.PENDING)
     assert (await get_task(a.id)).kwargs == {"n": [1, None]}
     assert await engine.run() == ["m.a m.first", "m.b"]
     assert (await get_job(job.id)).status is JobStatus.COMPLETED
     single = create_task("m.x")
-    with pytest.raises(SubmitError, match="is over"):
+    with pytest.raises(SubmitError, match="is finished"):
         await context.apply(single, job_id=job.id)
     assert not single.submitted
 
 
-async def test_dependencies_may_lead_to_what_is_submitted(context: OrchContext, engine: Engine) -> None:
+async def test_new_tasks_may_depend_on_submitted_tasks(context: OrchContext, engine: Engine) -> None:
     first = create_task("m.first")
     job = await create_job("job", first)
     second = create_task("m.second")
@@ -96,23 +96,23 @@ async def test_a_result_as_an_argument_is_a_dependency(context: OrchContext, eng
 async def test_the_context_knows_its_job_and_is_gone_after_use(context: OrchContext) -> None:
     job = await create_job("job", "m.a")
     assert get_current_context() is context
-    async with OrchContext(job.id, target=context._target) as inner:
+    async with OrchContext(job.id, endpoint=context._endpoint) as inner:
         assert get_current_context() is inner
         task = await inner.apply(create_task("m.b"))
         assert task.job_id == job.id
     assert get_current_context() is context
     with pytest.raises(AaiclickError, match="not entered"):
         await inner.apply(create_task("m.c"))
-    with pytest.raises(SubmitError, match="does not know the job"):
+    with pytest.raises(SubmitError, match="needs a job"):
         await context.apply(create_task("m.c"))
 
 
-async def test_without_a_context_the_error_says_so() -> None:
+async def test_missing_context_raises_clear_error() -> None:
     with pytest.raises(AaiclickError, match="no OrchContext"):
         get_current_context()
 
 
-async def test_a_task_adds_to_its_own_job_by_its_lease(aaiclick_postgres: PostgresTarget, engine: Engine) -> None:
+async def test_task_adds_to_own_job_with_its_lease(aaiclick_postgres: PostgresEndpoint, engine: Engine) -> None:
     await engine.submit("a")
     (claim,) = await engine.claim()
     scope = TaskScope(claim.lease, claim.org_id, claim.job_id, None, aaiclick_postgres)
@@ -147,16 +147,16 @@ async def test_cancel_and_retry(context: OrchContext, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("ask", [get_job, get_task, cancel_job, retry_failed_tasks])
-async def test_what_is_not_there_is_said(context: OrchContext, ask) -> None:
+async def test_missing_objects_raise_not_found(context: OrchContext, ask) -> None:
     with pytest.raises(NotFoundError, match="There is no"):
         await ask(12345)
 
 
-async def test_workers_come_and_go(context: OrchContext) -> None:
+async def test_workers_register_and_deregister(context: OrchContext) -> None:
     worker = await register_worker("worker-01", 12345, pool_size=4, version="1", queues=["a"])
     assert (worker.hostname, worker.pid, worker.pool_size, worker.queues) == ("worker-01", 12345, 4, ["a"])
     await worker_heartbeat(worker.id)
-    assert [found.id for found in await list_workers(WorkerStatus.ACTIVE)] == [worker.id]
+    assert [listed.id for listed in await list_workers(WorkerStatus.ACTIVE)] == [worker.id]
     assert await deregister_worker(worker.id)
     assert await list_workers(WorkerStatus.ACTIVE) == []
 
@@ -178,21 +178,21 @@ async def test_plain_items(context: OrchContext, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("kind", ["asyncpg", "session", "connection"])
+@pytest.mark.parametrize("api", ["asyncpg", "session", "connection"])
 async def test_items_belong_to_the_callers_transaction(
-    context: OrchContext, engine: Engine, kind: str, commits: bool
+    context: OrchContext, engine: Engine, api: str, commits: bool
 ) -> None:
     async def end(transaction) -> None:
         await (transaction.commit() if commits else transaction.rollback())
 
-    if kind == "asyncpg":
+    if api == "asyncpg":
         async with context.connection() as raw:
             transaction = raw.transaction()
             await transaction.start()
             await enqueue("x", connection=raw)
             await enqueue_many("x", [{}] * 60, connection=raw)
             await end(transaction)
-    elif kind == "session":
+    elif api == "session":
         async with AsyncSession(context.engine) as session:
             await enqueue("x", connection=session)
             await enqueue_many("x", [{}] * 60, connection=session)
@@ -205,26 +205,26 @@ async def test_items_belong_to_the_callers_transaction(
     assert await engine.db.fetchval("SELECT count(*) FROM tasks") == (61 if commits else 0)
 
 
-async def test_why_waiting_answers_for_any_task(context: OrchContext, engine: Engine) -> None:
+async def test_explain_task_works_for_any_status(context: OrchContext, engine: Engine) -> None:
     first, group = create_task("m.first"), Group("later")
     last = create_task("m.last")
     group.add(last)
     first >> group
     await create_job("job", last)
-    (reason,) = await why_waiting(engine.db, last.id)
+    (reason,) = await explain_task(engine.db, last.id)
     assert reason.code == "dependency"
-    assert reason.words == f"its group 'later' waits for task 'm.first' ({first.id}): PENDING"
-    (reason,) = await why_waiting(engine.db, first.id)
+    assert reason.text == f"its group 'later' waits for task 'm.first' ({first.id}): PENDING"
+    (reason,) = await explain_task(engine.db, first.id)
     assert reason.code == "ready"
     (claim,) = await engine.claim()
-    assert [r.code for r in await why_waiting(engine.db, first.id)] == ["running"]
+    assert [r.code for r in await explain_task(engine.db, first.id)] == ["running"]
     await engine.db.execute("UPDATE workers SET last_heartbeat = now() - interval '62 s'")
-    assert [r.code for r in await why_waiting(engine.db, first.id)] == ["running", "silent"]
+    assert [r.code for r in await explain_task(engine.db, first.id)] == ["running", "silent"]
     await engine.fail(claim, permanent=True)
-    assert [r.code for r in await why_waiting(engine.db, last.id)] == ["cancelled"]
-    assert [r.code for r in await why_waiting(engine.db, first.id)] == ["failed"]
+    assert [r.code for r in await explain_task(engine.db, last.id)] == ["cancelled"]
+    assert [r.code for r in await explain_task(engine.db, first.id)] == ["failed"]
     with pytest.raises(NotFoundError):
-        await why_waiting(engine.db, 1)
+        await explain_task(engine.db, 1)
 
 
 async def test_a_big_job_is_submitted_whole(context: OrchContext, engine: Engine) -> None:
@@ -243,7 +243,7 @@ async def test_a_task_belongs_to_one_job(context: OrchContext) -> None:
         await create_job("second", one)
 
 
-async def test_a_job_with_a_key_can_be_said_again_as_it_is(context: OrchContext) -> None:
+async def test_repeated_submission_with_key_returns_same_job(context: OrchContext) -> None:
     one = create_task("tasks.one")
     first = await create_job("nightly", one, idempotency_key="k")
     assert (await create_job("nightly", one, idempotency_key="k")).id == first.id
@@ -253,6 +253,6 @@ async def test_a_job_with_a_key_can_be_said_again_as_it_is(context: OrchContext)
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b", "\ud800", "x" * 1001])
-async def test_a_job_has_a_name_that_can_be_kept(context: OrchContext, name: object) -> None:
+async def test_invalid_job_name_is_refused(context: OrchContext, name: object) -> None:
     with pytest.raises(SubmitError, match="cannot be called"):
         await create_job(name, create_task("tasks.one"))  # pyright: ignore[reportArgumentType]

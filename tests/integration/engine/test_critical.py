@@ -1,10 +1,10 @@
-"""Tasks that are not critical: their final failure is passed over, and dependents go on."""
+"""Tasks with critical=False: dependents run after their final failure."""
 
 from __future__ import annotations
 
 import pytest
 
-from aaiclick.store import control
+from aaiclick.store.engine import control
 from tests.integration.engine.conftest import Engine
 
 
@@ -12,7 +12,7 @@ async def submit(engine: Engine, tasks: str, groups: str = "", edges: str = "", 
     plan = engine.plan(tasks, groups, edges, max_attempts=1)
     for task in plan.tasks:
         task.critical = engine.name(task.id) not in optional.split()
-    from aaiclick.store.submit import NewJob, submit_job
+    from aaiclick.store.engine.submit import NewJob, submit_job
 
     await submit_job(engine.db, NewJob(engine.id("job"), "job"), plan)
 
@@ -37,11 +37,11 @@ async def test_a_group_completes_without_its_optional_member(engine: Engine) -> 
     await engine.check()
 
 
-async def test_redrive_of_an_optional_task_runs_it_alone(engine: Engine) -> None:
+async def test_redrive_of_optional_task_runs_no_dependents(engine: Engine) -> None:
     await submit(engine, "a b", "", "a>b")
     await engine.fail(*await engine.claim())
     assert await engine.run() == ["b"]
-    assert await control.redrive(engine.db) == {engine.id("a")}
+    assert await control.redrive_dead_letters(engine.db) == {engine.id("a")}
     await engine.check()
     assert await engine.status("job") == "RUNNING"
     assert await engine.run() == ["a"]
@@ -59,7 +59,7 @@ async def test_additions_of_an_optional_task_that_fails_never_run(engine: Engine
     await engine.check()
 
 
-async def test_retry_of_a_job_leaves_what_was_passed_over(engine: Engine) -> None:
+async def test_retry_of_job_skips_optional_failures(engine: Engine) -> None:
     await submit(engine, "a b", "", "a>b")
     await engine.fail(*await engine.claim())
     await engine.fail(*await engine.claim())
@@ -74,7 +74,7 @@ async def test_clear_of_an_optional_task_runs_its_dependents_again(engine: Engin
     await submit(engine, "a b", "", "a>b")
     await engine.fail(*await engine.claim())
     assert await engine.run() == ["b"]
-    await control.clear(engine.db, engine.id("a"))
+    await control.clear_tasks(engine.db, engine.id("a"))
     await engine.check()
     assert await engine.run() == ["a", "b"]
     assert await engine.status("job") == "COMPLETED"

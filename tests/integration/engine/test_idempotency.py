@@ -10,11 +10,11 @@ import pytest
 
 from aaiclick.orchestration import OrchContext, enqueue, enqueue_many, get_task
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.orgs import create_org
-from aaiclick.store.plan import NewTask
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy.orgs import create_org
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ async def context(aaiclick_env):
         yield entered
 
 
-def item(kind: str = "mail", key: str | None = "k") -> NewTask:
-    return NewTask(get_snowflake_id(), kind, kwargs='{"n": 1}', idempotency_key=key)
+def item(type_: str = "mail", key: str | None = "k") -> NewTask:
+    return NewTask(get_snowflake_id(), type_, kwargs='{"n": 1}', idempotency_key=key)
 
 
 async def count(context) -> int:
@@ -56,7 +56,7 @@ async def test_a_key_belongs_to_its_organisation(context):
     assert await count(context) == 2
 
 
-async def test_without_a_key_nothing_is_the_same(context):
+async def test_enqueue_without_key_creates_new_tasks(context):
     assert await enqueue("a") != await enqueue("a")
 
 
@@ -75,16 +75,16 @@ async def test_a_finished_task_still_has_its_key(context):
     assert await enqueue("a", idempotency_key="k") == first
 
 
-async def test_callers_at_once_get_one_task(context, aaiclick_postgres):
+async def test_concurrent_callers_get_one_task(context, aaiclick_postgres):
     connections = [await connect(aaiclick_postgres) for _ in range(12)]
     try:
         for _ in range(20):
             key = str(uuid4())
-            found = await asyncio.gather(*(enqueue_tasks(each, [item(key=key)]) for each in connections))
-            assert len({ids[0] for ids in found}) == 1
+            results = await asyncio.gather(*(enqueue_tasks(connection, [item(key=key)]) for connection in connections))
+            assert len({ids[0] for ids in results}) == 1
     finally:
-        for each in connections:
-            await each.close()
+        for connection in connections:
+            await connection.close()
     assert await count(context) == 20
 
 

@@ -1,7 +1,7 @@
-"""Two and three sessions at once, in every order: nothing is done twice, nothing is lost, nobody waits for ever.
+"""Two and three concurrent sessions, in every order: nothing is lost or done twice, and no session waits for ever.
 
-Each session does one thing in one transaction that it keeps open until its turn to commit. The sessions begin and
-commit in all possible orders; one that must wait for another simply finishes later.
+Each session runs one action in one transaction, which it keeps open until its turn to commit. The sessions begin and
+commit in all possible orders; one that waits for a lock simply finishes later.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest_asyncio
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops import reaper
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import control, queue
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.leases import Claim, Success
-from aaiclick.store.plan import NewTask
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import control, queue
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.leases import Claim, Success
+from aaiclick.store.engine.plan import NewTask
 from tests.integration.engine.conftest import Engine
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -82,7 +82,7 @@ TRIPLES = [
 SHAPES = {
     "tasks": ("a b c x", "", "a>c b>c"),
     "groups": ("a:g b:g c:h x", "g h", "g>h"),
-    "gate": ("a b c:g x", "g", "a>g b>c"),  # a opens the group of c, b is what c itself waits for
+    "gate": ("a b c:g x", "g", "a>g b>c"),  # a opens the group of c, b is the predecessor of c
 }
 
 UNFINISHED = """
@@ -92,7 +92,7 @@ UNFINISHED = """
 
 
 def orders(count: int) -> list[list[tuple[int, str]]]:
-    """Every order of beginnings and endings in which each session begins before it ends, the first beginning first."""
+    """Return every order of begins and ends in which each session begins before it ends, and the first begins first."""
     steps = [(n, what) for n in range(count) for what in ("begin", "end")]
     return [
         list(order) for order in itertools.permutations(steps)
@@ -117,12 +117,12 @@ async def play(engine: Engine, sessions: list[Engine], actions: list[str], order
             if what == "begin":
                 sessions[number].waits = False
                 running.append(asyncio.create_task(session(number)))
-                await sessions[number].db_quiet(engine, running[-1])
+                await sessions[number].wait_until_idle(engine, running[-1])
             else:
                 done[number].set()
                 await asyncio.sleep(0)
         await asyncio.wait_for(asyncio.gather(*running), 30)
-    finally:  # a test that fails leaves no transaction open to the next
+    finally:  # a failed test leaves no open transaction
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -130,33 +130,33 @@ async def play(engine: Engine, sessions: list[Engine], actions: list[str], order
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def crew(aaiclick_stack: Any, _aaiclick_template: None) -> AsyncIterator[list[Engine]]:
-    """Four sessions for all tests: what takes long is a session's first use of each statement."""
+    """Four sessions for all tests, since the first use of each statement in a session is slow."""
     name = aaiclick_stack.run(aaiclick_stack.take_database())
-    target = aaiclick_stack.lease.postgres().with_database(name)
-    db = await connect(target)
-    first = Engine(db, target, (await queue.register_worker(db, hostname="test", pid=1)).id)
-    found = [first, *[await first.another() for _ in range(3)]]
-    yield found
-    for session in found:
+    endpoint = aaiclick_stack.connection.postgres_endpoint().with_database(name)
+    db = await connect(endpoint)
+    first = Engine(db, endpoint, (await queue.register_worker(db, hostname="test", pid=1)).id)
+    engines = [first, *[await first.another() for _ in range(3)]]
+    yield engines
+    for session in engines:
         await session.db.close()
-    aaiclick_stack.run(aaiclick_stack.leave_database(name))
+    aaiclick_stack.run(aaiclick_stack.return_database(name))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def engine(crew: list[Engine]) -> Engine:
-    """The first session, on a database without work."""
+    """The first session, on a database without tasks."""
     await clear(crew[0])
     return crew[0]
 
 
 @pytest.fixture
 def sessions(crew: list[Engine]) -> list[Engine]:
-    """The other three."""
+    """The other three sessions."""
     return crew[1:]
 
 
-async def settled(engine: Engine, sessions: list[Engine]) -> None:
-    """Whatever happened, all can be brought to an end, and all invariants hold on the way."""
+async def drain_and_check(engine: Engine, sessions: list[Engine]) -> None:
+    """Assert that all work can be completed and that all invariants hold."""
     await engine.check()
     engine.shift = timedelta(hours=2)
     for _ in range(3):
@@ -171,34 +171,36 @@ async def settled(engine: Engine, sessions: list[Engine]) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", ["tasks", "groups"])
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-async def test_two_sessions(engine: Engine, sessions: list[Engine], pair: tuple[str, str], shape: str) -> None:
+async def test_two_concurrent_sessions(
+    engine: Engine, sessions: list[Engine], pair: tuple[str, str], shape: str
+) -> None:
     for order in orders(2):
         await start_over(engine, sessions, shape)
         await play(engine, sessions, list(pair), order)
-        await settled(engine, sessions)
+        await drain_and_check(engine, sessions)
 
 
 @pytest.mark.parametrize("pair", [("complete_a", "complete_b"), ("complete_b", "complete_a"), ("add", "complete_a")])
-async def test_a_group_opens_while_its_member_is_told(
+async def test_group_opens_during_completion_of_member(
     engine: Engine, sessions: list[Engine], pair: tuple[str, str]
 ) -> None:
     for order in orders(2):
         await start_over(engine, sessions, "gate")
         await play(engine, sessions, list(pair), order)
-        await settled(engine, sessions)
+        await drain_and_check(engine, sessions)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
-async def test_three_sessions(engine: Engine, sessions: list[Engine], triple: tuple[str, str, str]) -> None:
+async def test_three_concurrent_sessions(engine: Engine, sessions: list[Engine], triple: tuple[str, str, str]) -> None:
     for order in orders(3):
         await start_over(engine, sessions, "tasks")
         await play(engine, sessions, list(triple), order)
-        await settled(engine, sessions)
+        await drain_and_check(engine, sessions)
 
 
 async def clear(engine: Engine) -> None:
-    """Rows go one by one and nobody asks what refers to them: a twentieth of what TRUNCATE takes for a few."""
+    """Delete all rows without foreign key checks, which is 20 times as fast as TRUNCATE for a few rows."""
     tables = ("outbox", "table_references", "task_inputs", "task_additions", "task_attempts", "dependencies", "tasks")
     await engine.db.execute("SET session_replication_role = replica")
     await engine.db.execute(";".join(f"DELETE FROM {table}" for table in (*tables, "groups", "jobs")))
@@ -213,13 +215,13 @@ async def start_over(engine: Engine, sessions: list[Engine], shape: str) -> None
     await engine.submit(tasks, groups, edges)
 
 
-async def test_the_same_key_enqueued_by_many_at_once_is_one_task(engine: Engine, sessions: list[Engine]) -> None:
+async def test_concurrent_enqueues_of_one_key_create_one_task(engine: Engine, sessions: list[Engine]) -> None:
     async def enqueue(session: Engine) -> list[int]:
         keys = ["k1", "k2", "k3"]
         return await enqueue_tasks(session.db, [NewTask(get_snowflake_id(), "x", idempotency_key=k) for k in keys])
 
-    found = await asyncio.gather(*(enqueue(session) for session in (engine, *sessions)))
-    assert len({tuple(ids) for ids in found}) == 1
+    results = await asyncio.gather(*(enqueue(session) for session in (engine, *sessions)))
+    assert len({tuple(ids) for ids in results}) == 1
     assert await engine.db.fetchval("SELECT count(*) FROM tasks") == 3
 
 

@@ -1,4 +1,4 @@
-"""Attempts that end uncharged: delays that grow, and a limit."""
+"""Attempts that end uncharged: growing delays, and a limit."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.orchestration.loops import reaper
-from aaiclick.store import control, queue, supervision
-from aaiclick.store.clock import uptime_seconds
-from aaiclick.store.doctor import check_invariants
-from aaiclick.store.leases import MOST_RELEASES, MOST_RELEASES_SECONDS, RELEASE_CAP_SECONDS, Claim, Failure
+from aaiclick.store.clock import read_uptime_seconds
+from aaiclick.store.engine import control, queue, worker_leases
+from aaiclick.store.engine.invariants import check_invariants
+from aaiclick.store.engine.leases import MAX_RELEASE_DELAY_SECONDS, MAX_RELEASES, MAX_RELEASES_SECONDS, Claim, Failure
 from tests.integration.engine.conftest import Engine
 
 OUTAGE = "ClickHouse does not answer."
 
 
 async def end_uncharged(engine: Engine, claim: Claim, delay_seconds: float = 1.0) -> float:
-    """End an attempt as in an outage; returns the delay until the next one, or -1 if there is none."""
+    """End an attempt uncharged, as in an outage; return the delay until the next one, or -1."""
     now = await engine.now()
     await queue.start(engine.db, [claim.lease], now)
     failure = Failure(claim.lease, OUTAGE, "outage", delay_seconds=delay_seconds, charged=False, outcome="RELEASED")
@@ -41,7 +41,7 @@ async def release(engine: Engine, claim: Claim, *, started: bool = True) -> None
 
 
 async def outage(engine: Engine, seconds: float) -> tuple[int, Claim | None]:
-    """An outage of so long: how many attempts it cost, and the claim after it, if there is one."""
+    """Simulate an outage; return its number of attempts, and the claim after it."""
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
     began, attempts = engine.shift.total_seconds(), 0
@@ -62,13 +62,13 @@ async def test_delays_of_uncharged_ends_double_up_to_a_cap(engine: Engine) -> No
     for _ in range(11):
         delays.append(await end_uncharged(engine, claim))
         claim = await claim_at_next_retry(engine, delays[-1])
-    for nth, delay in enumerate(delays):
-        wanted = min(2.0**nth, RELEASE_CAP_SECONDS)
-        assert wanted <= delay <= 1.11 * wanted
+    for count, delay in enumerate(delays):
+        expected = min(2.0**count, MAX_RELEASE_DELAY_SECONDS)
+        assert expected <= delay <= 1.11 * expected
     await engine.check()
 
 
-async def test_a_charged_failure_starts_the_delays_over(engine: Engine) -> None:
+async def test_charged_failure_resets_delays(engine: Engine) -> None:
     await engine.submit("a", max_attempts=3)
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
@@ -80,37 +80,37 @@ async def test_a_charged_failure_starts_the_delays_over(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("hours", [1, 23])
-async def test_an_outage_of_hours_costs_no_job(engine: Engine, hours: int) -> None:
+async def test_long_outage_fails_no_job(engine: Engine, hours: int) -> None:
     await engine.submit("a b", "", "a>b", max_attempts=1)
     attempts, claim = await outage(engine, hours * 3600)
     assert attempts < 20 + hours * 13
     assert claim is not None
     await engine.complete(claim)
-    assert [each.type for each in await engine.claim()] == ["b"]
+    assert [claim.type for claim in await engine.claim()] == ["b"]
     await engine.check()
 
 
 async def test_uncharged_ends_for_more_than_a_day_make_a_dead_letter(engine: Engine) -> None:
     await engine.submit("a b", "", "a>b", max_attempts=3)
-    attempts, claim = await outage(engine, 3 * MOST_RELEASES_SECONDS)
+    attempts, claim = await outage(engine, 3 * MAX_RELEASES_SECONDS)
     assert claim is None
-    assert attempts > MOST_RELEASES
+    assert attempts > MAX_RELEASES
     assert await engine.status("a", "b", "job") == "DEAD_LETTER CANCELLED FAILED"
     row = await engine.db.fetchrow("SELECT error, failures FROM tasks WHERE type = 'a'")
     assert row["failures"] == 1
     assert row["error"].startswith(f"{attempts} attempts in a row since ")
     assert row["error"].endswith(f"The last one: {OUTAGE}")
     await engine.check()
-    await control.redrive(engine.db, task_ids=[engine.id("a")], now=await engine.now())
+    await control.redrive_dead_letters(engine.db, task_ids=[engine.id("a")], now=await engine.now())
     (claim,) = await engine.claim()
-    assert await end_uncharged(engine, claim) > 0  # the count starts over
+    assert await end_uncharged(engine, claim) > 0  # the counter is reset
 
 
 async def test_few_releases_over_many_days_are_no_dead_letter(engine: Engine) -> None:
     await engine.submit("a", max_attempts=1)
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
-    for _ in range(MOST_RELEASES - 1):
+    for _ in range(MAX_RELEASES - 1):
         await release(engine, claim)
         engine.shift += timedelta(days=2)
         (claim,) = await engine.claim()
@@ -137,8 +137,8 @@ async def test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter(
     await engine.check()
 
 
-async def test_a_running_task_that_is_released_again_and_again_waits_and_ends(engine: Engine) -> None:
-    """Its workers stop before it has ended, each time."""
+async def test_repeated_releases_are_delayed_and_limited(engine: Engine) -> None:
+    """Its workers stop before it ends, each time."""
     await engine.submit("a b", "", "a>b", max_attempts=1)
     engine.shift = timedelta(seconds=1)
     undelayed = 0
@@ -147,17 +147,17 @@ async def test_a_running_task_that_is_released_again_and_again_waits_and_ends(en
         undelayed += 1
     assert undelayed == 4
     for _ in range(400):
-        engine.shift += timedelta(seconds=RELEASE_CAP_SECONDS + 1)
+        engine.shift += timedelta(seconds=MAX_RELEASE_DELAY_SECONDS + 1)
         if not (claims := await engine.claim()):
             break
         await release(engine, claims[0])
     assert await engine.status("a", "b", "job") == "DEAD_LETTER CANCELLED FAILED"
     error = await engine.db.fetchval("SELECT error FROM tasks WHERE type = 'a'")
-    assert "Its worker stopped before it had ended." in error
+    assert "The worker stopped before the task ended." in error
     await engine.check()
 
 
-async def test_what_was_never_begun_is_released_without_delay_and_limit(engine: Engine) -> None:
+async def test_unstarted_task_is_released_without_delay_and_limit(engine: Engine) -> None:
     await engine.submit("a", max_attempts=1)
     engine.shift = timedelta(seconds=1)
     for _ in range(30):
@@ -168,27 +168,27 @@ async def test_what_was_never_begun_is_released_without_delay_and_limit(engine: 
 
 
 async def test_the_doctor_finds_uncharged_attempts_without_end(engine: Engine) -> None:
-    """I12 looks at attempts that are no failures, too."""
+    """I12 also covers uncharged attempts."""
     await engine.submit("a", max_attempts=1)
     for _ in range(200):
         (claim,) = await engine.claim()
         await queue.acknowledge(engine.db, worker_id=engine.worker_id, releases=[claim.lease])
-    found = await check_invariants(engine.db)
-    assert [(each.invariant, each.id) for each in found] == [("I12", engine.id("a"))]
-    assert "200 attempts in a row ended uncharged" in found[0].finding
+    violations = await check_invariants(engine.db)
+    assert [(violation.invariant, violation.id) for violation in violations] == [("I12", engine.id("a"))]
+    assert "200 attempts in a row ended uncharged" in violations[0].finding
 
 
 async def test_nothing_is_reaped_right_after_a_start_of_postgresql(engine: Engine) -> None:
-    """Leases that ran out while it was down are renewed by their holders first."""
+    """Leases that expired during the downtime may be renewed by their holders first."""
     await engine.submit("a", max_attempts=1)
     (claim,) = await engine.claim()
     engine.shift = timedelta(minutes=10)
     now = await engine.now()
     assert await reaper.run_once(engine.db, restart_grace_seconds=1e9, now=now) == {"workers": 0, "tasks": 0}
-    await supervision.keep_leases(engine.db, [engine.worker_id], 3600)
+    await worker_leases.extend_worker_leases(engine.db, [engine.worker_id], 3600)
     assert (await reaper.run_once(engine.db, worker_timeout_seconds=3600, now=now))["tasks"] == 0
     assert await engine.complete(claim) == {claim.lease.task_id}
 
 
-async def test_the_uptime_of_postgresql_is_known(engine: Engine) -> None:
-    assert 0 < await uptime_seconds(engine.db) < 86_400
+async def test_postgresql_uptime_is_read(engine: Engine) -> None:
+    assert 0 < await read_uptime_seconds(engine.db) < 86_400

@@ -1,4 +1,4 @@
-"""Both servers, one connection each, and short words for tables and who refers to them."""
+"""Connections to both servers, and helpers for tables and references."""
 
 from __future__ import annotations
 
@@ -11,35 +11,42 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aaiclick.data.client import Client
-from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
-from aaiclick.store import queue
-from aaiclick.store.engine import connect
-from aaiclick.store.leases import Claim, Lease
-from aaiclick.store.plan import NewTask, Plan
-from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.targets import ClickHouseTarget, PostgresTarget
-from tests.hatchery import HATCHERY, Hatched
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, submit_job
+from tests.fork_server import FORK_SERVER, ForkedProcess
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 
 class Servers:
-    """One session of each server."""
+    """A connection to each server."""
 
-    def __init__(self, db: Connection, client: Client, postgres: PostgresTarget, clickhouse: ClickHouseTarget) -> None:
+    def __init__(
+        self, db: Connection, client: Client, postgres: PostgresEndpoint, clickhouse: ClickHouseEndpoint
+    ) -> None:
         self.db = db
         self.client = client
         self.postgres = postgres
         self.clickhouse = clickhouse
         self.worker_id = 0
 
-    async def submit(self, *kinds: str, edges: tuple[tuple[int, int], ...] = (), **options) -> tuple[int, list[int]]:
-        """A job with a task of each of the kinds; `edges` are positions."""
-        ids = [get_snowflake_id() for _ in kinds]
-        tasks = [NewTask(task_id, kind, entrypoint=kind) for task_id, kind in zip(ids, kinds, strict=True)]
+    async def submit(
+        self, *task_types: str, edges: tuple[tuple[int, int], ...] = (), **options
+    ) -> tuple[int, list[int]]:
+        """Submit a job with a task of each type; `edges` are pairs of positions."""
+        ids = [get_snowflake_id() for _ in task_types]
+        tasks = [
+            NewTask(task_id, task_type, entrypoint=task_type)
+            for task_id, task_type in zip(ids, task_types, strict=True)
+        ]
         plan = Plan(tasks, (), [(ids[a], ids[b]) for a, b in edges], **options)
         return await submit_job(self.db, NewJob(get_snowflake_id(), "job"), plan), ids
 
@@ -49,7 +56,7 @@ class Servers:
         return await queue.claim(self.db, worker_id=self.worker_id, limit=limit, queues=(), lease_seconds=60)
 
     async def attempt(self) -> Lease:
-        """A job's only task, claimed."""
+        """Claim the only task of a new job."""
         await self.submit("one")
         return (await self.claim())[0].lease
 
@@ -57,7 +64,7 @@ class Servers:
         return await queue.acknowledge(self.db, worker_id=self.worker_id, **outcomes)
 
     async def create(self, name: str | None = None, comment: str = "") -> str:
-        """A table in ClickHouse alone."""
+        """Create a table in ClickHouse without a reference."""
         name = name or new_table()
         await self.client.run(f"CREATE TABLE `{name}` (aai_id UInt64) ENGINE = Memory COMMENT '{comment}'")
         return name
@@ -73,22 +80,22 @@ class Servers:
         rows = await self.db.fetch("SELECT owner::text FROM table_references WHERE table_name = $1", table)
         return {row[0] for row in rows}
 
-    def script(self, text: str) -> Hatched:
-        """A process of its own on the same servers."""
-        return HATCHERY.start([textwrap.dedent(text)], dict(os.environ), stdout=subprocess.PIPE, program="-c")
+    def script(self, text: str) -> ForkedProcess:
+        """Start a Python process with the same settings."""
+        return FORK_SERVER.start([textwrap.dedent(text)], dict(os.environ), stdout=subprocess.PIPE, program="-c")
 
 
 def new_table(age_seconds: float = 0) -> str:
-    """The name of a table made so long ago."""
+    """Name of a table that was created `age` seconds ago."""
     return f"t{get_snowflake_id() - (int(age_seconds * 1000) << TIMESTAMP_SHIFT)}"
 
 
 async def until(condition, seconds: float = 100):
-    """Look until something is as wanted."""
+    """Wait until a condition holds; returns its value."""
     async with asyncio.timeout(seconds):
-        while not (found := await condition()):  # noqa: ASYNC110
+        while not (result := await condition()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        return found
+        return result
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
-"""Backup and restore as docs/operations.md has it: of one moment, everything of each organisation is as it was; of two,
-it is said what is missing, and a job whose tables are missing can be run again."""
+"""Backup and restore as in docs/operations.md.
+
+Consistent backups restore everything; inconsistent ones are detected, and jobs with missing tables can be rerun.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,22 @@ from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.data import DataContext, create_object_from_value, open_reference
-from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
-from aaiclick.local.postgres import binaries, environment
+from aaiclick.local.postgres_cluster import find_binaries, server_environment
 from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.worker.trial import run_until_job_ends
+from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.api_role import ensure_api_role
-from aaiclick.store.doctor import INVARIANTS
-from aaiclick.store.engine import connect
-from aaiclick.store.orgs import create_org
-from aaiclick.store.plan import NewTask, Plan
-from aaiclick.store.revival import clear
-from aaiclick.store.submit import NewJob, submit_job
-from aaiclick.store.tables import release_jobs
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.invariants import INVARIANTS
+from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.retry import clear_tasks
+from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.tables.table_references import release_jobs
+from aaiclick.store.tenancy.api_role import ensure_api_role
+from aaiclick.store.tenancy.orgs import create_org
 from tests.integration.store.conftest import EMBEDDED, run_server
 
 ROWS = {"shop": ["n", "s"], "price": [2, 3]}
@@ -41,7 +43,7 @@ async def give() -> object:
 
 @pytest.fixture(autouse=True)
 def _named_module(monkeypatch):
-    """There are two organisations, so tasks run code of named modules only."""
+    """With two organisations, tasks run code of named modules only."""
     monkeypatch.setenv("AAICLICK_TASK_MODULES", __name__)
     get_settings.cache_clear()
     yield
@@ -50,8 +52,8 @@ def _named_module(monkeypatch):
 
 async def run_job(name: str):
     async with OrchContext():
-        made = await create_job(name, create_task(give))
-    ended = await asyncio.to_thread(run_job_test, made)
+        job = await create_job(name, create_task(give))
+    ended = await asyncio.to_thread(run_job_test, job)
     assert ended.status == "COMPLETED"
     return ended.id
 
@@ -86,20 +88,20 @@ async def run_job_of(org_id):
 
 
 async def rows_of_org(org_id, job_id: int):
-    """As they lie in the database of the organisation, and nowhere else."""
+    """Rows in the organisation's own database."""
     db = await connect(get_settings().postgres)
     try:
         result = json.loads(await db.fetchval("SELECT result FROM tasks WHERE job_id = $1", job_id))
     finally:
         await db.close()
-    place = get_settings().clickhouse
-    client = await connect_clickhouse(place.with_database(f"{place.database}_{org_id.hex}"))
+    endpoint = get_settings().clickhouse
+    client = await connect_clickhouse(endpoint.with_database(f"{endpoint.database}_{org_id.hex}"))
     rows = await client.read_text(f"SELECT shop, price FROM `{result['table_id']}` ORDER BY aai_id")
     return rows.to_pydict()
 
 
 async def start_serving() -> None:
-    """What the start of a server does to the database."""
+    """Prepare the database as a server does at its start."""
     db = await connect(get_settings().postgres)
     try:
         await ensure_api_role(db)
@@ -108,13 +110,13 @@ async def start_serving() -> None:
 
 
 async def doctor():
-    """Its exit code, and what it found."""
+    """Run `doctor`; returns its exit code and checks."""
     ran = await asyncio.to_thread(CliRunner().invoke, cli, ["doctor", "-o", "json"], standalone_mode=False)
-    return ran.return_value, {each["check"]: each for each in json.loads(ran.stdout)}
+    return ran.return_value, {check["check"]: check for check in json.loads(ran.stdout)}
 
 
 class Vault:
-    """Backups of both servers, and the databases that they are restored into: PostgreSQL's in a new server."""
+    """Backups of both servers, and the databases they are restored to."""
 
     def __init__(self, postgres, clickhouse, fresh, directory: Path) -> None:
         self._postgres, self._clickhouse, self._fresh = postgres, clickhouse, fresh
@@ -131,10 +133,10 @@ class Vault:
         await (await connect_clickhouse(self._clickhouse)).run(f"BACKUP {names} TO File('{self._name}')")
 
     async def _databases(self) -> list[str]:
-        """The configured one, and one of each other organisation."""
+        """The configured database and those of other organisations."""
         client = await connect_clickhouse(self._clickhouse)
-        found = await client.read_text(f"SHOW DATABASES LIKE '{self._clickhouse.database}%'")
-        return found.column(0).to_pylist()
+        databases = await client.read_text(f"SHOW DATABASES LIKE '{self._clickhouse.database}%'")
+        return databases.column(0).to_pylist()
 
     def _restored(self, name: str) -> str:
         return self.restored_clickhouse.database + name.removeprefix(self._clickhouse.database)
@@ -164,34 +166,34 @@ class Vault:
 
 def _program(name: str, *arguments: str) -> None:
     ran = subprocess.run(
-        [binaries() / name, *arguments], env=environment(), capture_output=True, text=True, check=False
+        [find_binaries() / name, *arguments], env=server_environment(), capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
 
 
 @pytest.fixture(scope="module")
 def fresh_server():
-    """A PostgreSQL that has never seen us: no role of ours, and another owner."""
-    with run_server(EMBEDDED) as target:
-        yield target
+    """A new PostgreSQL server without our roles and with another owner."""
+    with run_server(EMBEDDED) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
 async def vault(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse, fresh_server, tmp_path):
-    made = Vault(aaiclick_postgres, aaiclick_clickhouse, fresh_server, tmp_path)
-    yield made
-    await made.forget()
+    vault = Vault(aaiclick_postgres, aaiclick_clickhouse, fresh_server, tmp_path)
+    yield vault
+    await vault.forget()
 
 
-async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
-    kept = await run_job("kept")
+async def test_restored_backup_is_complete(vault, monkeypatch):
+    job = await run_job("kept")
     await start_serving()
     vault.back_up_postgres()
     await vault.back_up_clickhouse()
     await vault.restore(monkeypatch)
-    code, found = await doctor()
-    assert code == 0, found
-    assert await rows_of(kept) == ROWS
+    code, checks = await doctor()
+    assert code == 0, checks
+    assert await rows_of(job) == ROWS
     assert await rows_of(await run_job("new")) == ROWS
     await start_serving()
     db = await connect(get_settings().postgres, server_settings={"role": "aaiclick_api"})
@@ -201,19 +203,19 @@ async def test_a_restored_backup_is_as_it_was(vault, monkeypatch):
         await db.close()
 
 
-async def test_a_restored_backup_has_what_each_organisation_had(vault, monkeypatch):
-    kept, acme = await run_job("kept"), await make_org()
-    theirs = await run_job_of(acme)
+async def test_restored_backup_has_the_data_of_each_organisation(vault, monkeypatch):
+    job, acme = await run_job("kept"), await make_org()
+    org_job = await run_job_of(acme)
     vault.back_up_postgres()
     await vault.back_up_clickhouse()
     await vault.restore(monkeypatch)
-    assert await rows_of(kept) == ROWS
-    assert await rows_of_org(acme, theirs) == ROWS
+    assert await rows_of(job) == ROWS
+    assert await rows_of_org(acme, org_job) == ROWS
     assert await rows_of_org(acme, await run_job_of(acme)) == ROWS
 
 
-async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypatch):
-    """PostgreSQL is saved; a job's table is dropped and another's is made; then ClickHouse is saved."""
+async def test_inconsistent_backups_are_detected_and_repaired(vault, monkeypatch):
+    """Between both backups one table is dropped and another one created."""
     early = await run_job("early")
     vault.back_up_postgres()
     late = await run_job("late")
@@ -224,23 +226,23 @@ async def test_backups_of_two_moments_are_told_apart_and_mended(vault, monkeypat
     await vault.back_up_clickhouse()
     await vault.restore(monkeypatch)
 
-    code, found = await doctor()
+    code, checks = await doctor()
     assert code == 1
-    assert {found[each]["state"] for each in INVARIANTS} == {"ok"}, "PostgreSQL by itself is of one moment"
-    assert found["tables"]["state"] == "failed"
-    assert "I7" in found["tables"]["detail"]
+    assert {checks[invariant]["state"] for invariant in INVARIANTS} == {"ok"}, "the backup of PostgreSQL is consistent"
+    assert checks["tables"]["state"] == "failed"
+    assert "I7" in checks["tables"]["detail"]
     async with OrchContext():
         with pytest.raises(NotFoundError):
             await get_job(late)
 
     db = await connect(get_settings().postgres)
     try:
-        await clear(db, await db.fetchval("SELECT id FROM tasks WHERE job_id = $1", early))
+        await clear_tasks(db, await db.fetchval("SELECT id FROM tasks WHERE job_id = $1", early))
         async with OrchContext():
             again = await get_job(early)
     finally:
         await db.close()
     assert (await asyncio.to_thread(run_job_test, again)).status == "COMPLETED"
     assert await rows_of(early) == ROWS
-    code, found = await doctor()
-    assert code == 0, found
+    code, checks = await doctor()
+    assert code == 0, checks

@@ -1,4 +1,4 @@
-"""Dropping: never while somebody refers to the table, always in the end, whoever dies on the way."""
+"""Cleanup: drops only tables without references, and survives crashes."""
 
 import asyncio
 import os
@@ -9,50 +9,50 @@ import pytest
 
 from aaiclick.errors import AaiclickError
 from aaiclick.local.home import Home
-from aaiclick.local.lease import Lease, ask
+from aaiclick.local.stack_connection import StackConnection, ask_keeper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.store import tables
-from aaiclick.store.engine import connect
-from aaiclick.store.migrate import ensure_current
+from aaiclick.store.connections import connect
+from aaiclick.store.migrate import upgrade_if_needed
+from aaiclick.store.tables import table_references
 from tests.integration.lifecycle.conftest import new_table, until
 
 ROUNDS = 1_000
 
 
 async def unused(servers, count: int = 1) -> list[str]:
-    """Tables that exist, are known, and that nothing refers to."""
+    """Create tables with a refcount of zero."""
     names = [await servers.create() for _ in range(count)]
     await servers.db.executemany("INSERT INTO table_refcounts (table_name) VALUES ($1)", [(name,) for name in names])
     return names
 
 
-async def test_what_nothing_refers_to_is_dropped_and_the_rest_stays(servers):
+async def test_only_unreferenced_tables_are_dropped(servers):
     lease = await servers.attempt()
-    (gone,), kept = await unused(servers), await servers.create()
-    await tables.reserve(servers.db, [(kept, lease)])
+    (dropped,), referenced = await unused(servers), await servers.create()
+    await table_references.reserve_tables(servers.db, [(referenced, lease)])
     assert await PgCleanupWorker().run_once() == 1
-    assert await servers.tables() == {kept}
-    assert gone not in await servers.counts()
+    assert await servers.tables() == {referenced}
+    assert dropped not in await servers.counts()
 
 
-async def test_a_table_that_never_came_to_be_is_forgotten(servers):
+async def test_reference_to_a_table_never_created_is_removed(servers):
     await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ('t5')")
     assert await PgCleanupWorker().run_once() == 1
     assert await servers.counts() == {}
 
 
-async def test_several_at_once_drop_each_table_once(servers):
+async def test_concurrent_cleanups_drop_each_table_once(servers):
     await unused(servers, 40)
     dropped = await asyncio.gather(*(PgCleanupWorker().run_once() for _ in range(5)))
     assert sum(dropped) == 40
     assert (await servers.tables(), await servers.counts()) == (set(), {})
 
 
-async def test_a_new_reference_keeps_the_table_or_is_refused(servers):
-    """A reference races with the mark and the drop, in every order: no table that is held is ever dropped."""
+async def test_new_reference_keeps_the_table_or_is_refused(servers):
+    """Races of a new reference with mark and drop: a referenced table is never dropped."""
     lease = await servers.attempt()
-    others = [await connect(servers.postgres) for _ in range(2)]
-    kept = refused = 0
+    connections = [await connect(servers.postgres) for _ in range(2)]
+    successes = refused = 0
     try:
         for number in range(ROUNDS // 50):
             names = [new_table() for _ in range(50)]
@@ -61,14 +61,16 @@ async def test_a_new_reference_keeps_the_table_or_is_refused(servers):
             async def refer(names=names) -> dict[str, bool]:
                 got: dict[str, bool] = {}
                 for name in random.sample(names, len(names)):
-                    (held,) = await tables.hold(others[0], [(name, lease)])
-                    got[name] = not held.gone
+                    (held,) = await table_references.hold_tables(connections[0], [(name, lease)])
+                    got[name] = not held.is_unknown
                 return got
 
             async def drop(number=number) -> set[str]:
                 gone: set[str] = set()
-                while marked := await tables.mark_dropping(others[1], limit=random.Random(number).randint(1, 9)):
-                    await tables.forget_tables(others[1], marked)
+                while marked := await table_references.mark_tables_dropping(
+                    connections[1], limit=random.Random(number).randint(1, 9)
+                ):
+                    await table_references.delete_tables(connections[1], marked)
                     gone.update(marked)
                 return gone
 
@@ -76,14 +78,14 @@ async def test_a_new_reference_keeps_the_table_or_is_refused(servers):
             gone |= await drop()
             assert gone == {name for name, held in got.items() if not held}
             assert set(await servers.counts()) == {name for name, held in got.items() if held}
-            kept += sum(got.values())
+            successes += sum(got.values())
             refused += len(gone)
             await servers.db.execute("DELETE FROM table_refcounts")
     finally:
-        for other in others:
+        for other in connections:
             await other.close()
-    assert kept + refused == ROUNDS
-    assert kept
+    assert successes + refused == ROUNDS
+    assert successes
     assert refused
 
 
@@ -97,8 +99,8 @@ HELD_UP = """
 """
 
 
-async def test_a_reference_to_what_is_being_marked_waits_and_is_refused(servers):
-    """The mark is held up at the first of two tables; meanwhile somebody wants the second."""
+async def test_reference_to_a_table_being_marked_waits_and_is_refused(servers):
+    """The mark waits for a lock on the first of two tables while a reference to the second is requested."""
     lease = await servers.attempt()
     marker, reader = [await connect(servers.postgres) for _ in range(2)]
     try:
@@ -108,23 +110,23 @@ async def test_a_reference_to_what_is_being_marked_waits_and_is_refused(servers)
         async def wait(count: int) -> bool:
             return await servers.db.fetchval("SELECT count(*) >= $1 FROM pg_locks WHERE NOT granted", count)
 
-        marking = asyncio.create_task(tables.mark_dropping(marker))
+        marking = asyncio.create_task(table_references.mark_tables_dropping(marker))
         await until(lambda: wait(1))
-        holding = asyncio.create_task(tables.hold(reader, [("t2", lease)]))
+        holding = asyncio.create_task(table_references.hold_tables(reader, [("t2", lease)]))
         await until(lambda: wait(2))
         await servers.db.execute("SELECT pg_advisory_unlock(1)")
         assert set(await marking) == {"t1", "t2"}
-        assert [held.gone for held in await holding] == [True]
+        assert [held.is_unknown for held in await holding] == [True]
     finally:
-        for each in (marker, reader):
-            each.terminate()
+        for process in (marker, reader):
+            process.terminate()
 
 
 DIES = """
     import asyncio, os, signal
     from aaiclick.local import find_both
     from aaiclick.orchestration.loops import cleanup
-    from aaiclick.store import tables
+    from aaiclick.store.tables import table_references
 
     async def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -135,39 +137,41 @@ DIES = """
 
 
 @pytest.mark.parametrize(
-    ("patch", "left"), [("cleanup.drop_marked = die", 3), ("tables.forget_tables = die", 0)], ids=["marked", "dropped"]
+    ("patch", "left"),
+    [("cleanup.drop_marked = die", 3), ("table_references.delete_tables = die", 0)],
+    ids=["marked", "dropped"],
 )
-async def test_a_cleanup_that_is_killed_is_finished_by_the_next(servers, patch, left):
+async def test_killed_cleanup_is_finished_by_the_next(servers, patch, left):
     names = await unused(servers, 3)
     process = servers.script(DIES.format(patch=patch))
     assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
     process.stdout.close()
     assert len(await servers.tables()) == left
     assert set(await servers.counts()) == set(names)
-    assert await PgCleanupWorker().run_once() == 0  # somebody may be at it
+    assert await PgCleanupWorker().run_once() == 0  # another cleanup may hold it
     assert await PgCleanupWorker(reclaim_seconds=0).run_once() == 3
     assert (await servers.tables(), await servers.counts()) == (set(), {})
 
 
 @pytest.fixture
 def own_stack(tmp_path):
-    lease = Lease(Home(tmp_path / "home"), 20)
-    lease.require("postgres", "clickhouse")
-    yield lease
-    lease.close()
-    ask(Home(tmp_path / "home"), {"op": "stop"})
+    connection = StackConnection(Home(tmp_path / "home"), 20)
+    connection.require_servers("postgres", "clickhouse")
+    yield connection
+    connection.close()
+    ask_keeper(Home(tmp_path / "home"), {"op": "stop"})
 
 
-async def test_clickhouse_killed_during_a_cleanup_delays_it(own_stack, tmp_path):
-    postgres, clickhouse = own_stack.postgres(), own_stack.clickhouse()
-    await ensure_current(postgres)
+async def test_clickhouse_outage_delays_the_cleanup(own_stack, tmp_path):
+    postgres, clickhouse = own_stack.postgres_endpoint(), own_stack.clickhouse_endpoint()
+    await upgrade_if_needed(postgres)
     db = await connect(postgres)
     try:
         await db.execute("INSERT INTO table_refcounts (table_name) SELECT 't' || n FROM generate_series(1, 400) AS n")
         worker = PgCleanupWorker(postgres=postgres, clickhouse=clickhouse, reclaim_seconds=0)
         await worker.run_once()
         await db.execute("INSERT INTO table_refcounts (table_name) SELECT 't' || n FROM generate_series(1, 400) AS n")
-        status = ask(Home(tmp_path / "home"), {"op": "status"})["status"]
+        status = ask_keeper(Home(tmp_path / "home"), {"op": "status"})["status"]
         under_way = asyncio.create_task(worker.run_once())
         while not await db.fetchval("SELECT count(*) FROM table_refcounts WHERE dropping_at IS NOT NULL"):  # noqa: ASYNC110
             await asyncio.sleep(0)

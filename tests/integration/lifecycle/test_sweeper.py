@@ -1,4 +1,4 @@
-"""The sweeper: orphans go, and nothing else, whatever a local clock says and however many sweep."""
+"""Sweeper: drops only orphans, independent of the local clock and of concurrent sweepers."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.data import lifecycle as data_lifecycle
-from aaiclick.orchestration.loops import sessions, sweeper
+from aaiclick.data.runtime import lifecycle as data_lifecycle
+from aaiclick.orchestration.loops import data_session_expiry, sweeper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper, old_tables
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
@@ -21,17 +21,17 @@ NOT_OURS = [
 ]  # fmt: skip
 
 
-async def test_only_old_tables_that_nobody_knows_go(servers):
-    old, young, known = new_table(3700), new_table(3500), new_table(3700)
-    for name in (old, young, known):
+async def test_only_old_unknown_tables_are_dropped(servers):
+    old, young, registered = new_table(3700), new_table(3500), new_table(3700)
+    for name in (old, young, registered):
         await servers.create(name)
-    await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", known)
+    await servers.db.execute("INSERT INTO table_refcounts (table_name) VALUES ($1)", registered)
     assert await TableSweeper().run_once() == 1
-    assert await servers.tables() == {young, known}
-    assert await servers.counts() == {known: 0}
+    assert await servers.tables() == {young, registered}
+    assert await servers.counts() == {registered: 0}
 
 
-async def test_names_that_are_not_ours_are_never_touched(servers):
+async def test_other_table_names_are_never_dropped(servers):
     names = {name.format(new_table(10 * 86_400)[1:]) for name in NOT_OURS}
     for name in names:
         await servers.create(name)
@@ -40,7 +40,7 @@ async def test_names_that_are_not_ours_are_never_touched(servers):
 
 
 @pytest.mark.parametrize("shift_seconds", [-86_400, 86_400])
-async def test_the_local_clock_has_no_say(servers, monkeypatch, shift_seconds):
+async def test_local_clock_is_ignored(servers, monkeypatch, shift_seconds):
     old, young = await servers.create(new_table(3700)), await servers.create(new_table(3500))
     true_time, true_ns = time.time, time.time_ns
     monkeypatch.setattr(time, "time", lambda: true_time() + shift_seconds)
@@ -53,19 +53,19 @@ async def test_the_local_clock_has_no_say(servers, monkeypatch, shift_seconds):
 @pytest.mark.parametrize(("age", "drops"), [(3599.9, False), (3600.1, True)])
 def test_the_epoch_of_ids_is_added_back(age, drops):
     now = datetime(2026, 5, 1, tzinfo=UTC)
-    made = int((now - timedelta(seconds=age)).timestamp() * 1000)
-    name = f"t{(made - EPOCH_MS) << TIMESTAMP_SHIFT}"
+    created_ms = int((now - timedelta(seconds=age)).timestamp() * 1000)
+    name = f"t{(created_ms - EPOCH_MS) << TIMESTAMP_SHIFT}"
     assert old_tables([name], now, 3600) == ([name] if drops else [])
 
 
-async def test_two_at_once_drop_each_table_once(servers):
+async def test_concurrent_sweepers_drop_each_table_once(servers):
     for _ in range(20):
         await servers.create(new_table(4000))
     assert sum(await asyncio.gather(TableSweeper().run_once(), TableSweeper().run_once())) == 20
     assert (await servers.tables(), await servers.counts()) == (set(), {})
 
 
-async def test_a_sweeper_that_dies_leaves_the_rest_to_the_cleanup(servers, monkeypatch):
+async def test_cleanup_finishes_after_a_sweeper_died(servers, monkeypatch):
     name = await servers.create(new_table(4000))
 
     async def dies(*_):
@@ -79,31 +79,32 @@ async def test_a_sweeper_that_dies_leaves_the_rest_to_the_cleanup(servers, monke
     assert (await servers.tables(), await servers.counts()) == (set(), {})
 
 
-async def test_the_tables_of_a_young_context_are_spared(servers):
+async def test_tables_of_a_new_context_are_kept(servers):
     async with DataContext(servers.clickhouse):
-        made = await create_object_from_value([1, 2, 3])
+        numbers = await create_object_from_value([1, 2, 3])
         assert await TableSweeper(max_age_seconds=0).run_once() == 0
-        assert await made.data() == [1, 2, 3]
+        assert await numbers.data() == [1, 2, 3]
 
 
 SCRIPT = """
     import asyncio
-    from aaiclick.data import DataContext, create_object_from_value, lifecycle
-    lifecycle.BEAT_SECONDS = 0.1
+    from aaiclick.data import DataContext, create_object_from_value
+    from aaiclick.data.runtime import lifecycle
+    lifecycle.HEARTBEAT_SECONDS = 0.1
 
     async def main():
         async with DataContext():
-            made = await create_object_from_value([1, 2, 3])
-            print(made.table_id, flush=True)
+            numbers = await create_object_from_value([1, 2, 3])
+            print(numbers.table_id, flush=True)
             await asyncio.sleep(600)
 
     asyncio.run(main())
 """
 
 
-async def test_a_script_that_runs_for_hours_keeps_its_tables_until_it_dies(servers, monkeypatch):
-    """Hours are seconds here: the marker of a living script is fresh, that of a killed one grows old."""
-    monkeypatch.setattr(sessions, "SILENT_SECONDS", 4)
+async def test_long_running_script_keeps_its_tables(servers, monkeypatch):
+    """With short intervals: the marker of a live script stays fresh, that of a killed one expires."""
+    monkeypatch.setattr(data_session_expiry, "SILENT_SECONDS", 4)
     monkeypatch.setattr(sweeper, "SILENT_SECONDS", 0)
     process = servers.script(SCRIPT)
     try:
@@ -128,17 +129,17 @@ async def test_a_script_that_runs_for_hours_keeps_its_tables_until_it_dies(serve
         process.stdout.close()
 
 
-async def test_a_marker_goes_with_its_context(servers, monkeypatch):
-    monkeypatch.setattr(data_lifecycle, "BEAT_SECONDS", 0.05)
+async def test_marker_is_dropped_with_its_context(servers, monkeypatch):
+    monkeypatch.setattr(data_lifecycle, "HEARTBEAT_SECONDS", 0.05)
     async with DataContext(servers.clickhouse) as context:
-        made = await create_object_from_value([1])
+        numbers = await create_object_from_value([1])
         marker = f"t{context.lifecycle.session}"
 
         async def marked() -> bool:
-            return await servers.tables() == {made.table_id, marker}
+            return await servers.tables() == {numbers.table_id, marker}
 
         await until(marked)
         rows = await servers.client.read_text("SELECT name, comment FROM system.tables WHERE name = {n:String}",
-                                              {"n": made.table_id})  # fmt: skip
+                                              {"n": numbers.table_id})  # fmt: skip
         assert json.loads(rows.to_pylist()[0]["comment"])["session"] == str(context.lifecycle.session)
     assert await servers.tables() == set()

@@ -1,4 +1,4 @@
-"""The embedded stack starts by itself, is shared, and outlives exactly as long as it is used."""
+"""Start, sharing and shutdown of the embedded stack."""
 
 import json
 import os
@@ -9,33 +9,33 @@ from subprocess import PIPE
 import pytest
 
 from aaiclick.local.home import Home
-from aaiclick.local.lease import ask
-from tests.hatchery import HATCHERY, Hatched
+from aaiclick.local.stack_connection import ask_keeper
+from tests.fork_server import FORK_SERVER, ForkedProcess
 
 JOIN = """
 import json, sys
 from pathlib import Path
 from aaiclick.local.home import Home
-from aaiclick.local.lease import Lease, ask
+from aaiclick.local.stack_connection import StackConnection, ask_keeper
 home = Home(Path(sys.argv[1]))
-lease = Lease(home, 20)
-lease.require("postgres", "clickhouse")
-status = ask(home, {"op": "status"})["status"]
+connection = StackConnection(home, 20)
+connection.require_servers("postgres", "clickhouse")
+status = ask_keeper(home, {"op": "status"})["status"]
 print(json.dumps([status["pid"], *(server["pid"] for _, server in sorted(status["servers"].items()))]), flush=True)
 sys.stdin.read()
 """
 
 
-def join(path) -> Hatched:
-    return HATCHERY.start([JOIN, str(path)], dict(os.environ), stdin=PIPE, stdout=PIPE, program="-c")
+def join(path) -> ForkedProcess:
+    return FORK_SERVER.start([JOIN, str(path)], dict(os.environ), stdin=PIPE, stdout=PIPE, program="-c")
 
 
-def leave(child: Hatched) -> None:
+def leave(child: ForkedProcess) -> None:
     child.stdin.close()
     child.communicate()
 
 
-async def test_both_servers_are_real(stack):
+async def test_embedded_servers_have_the_expected_versions(stack):
     connection = await stack.connect()
     assert (await connection.fetchval("SHOW server_version")).startswith("18.")
     assert await connection.fetchval("SHOW fsync") == "on"
@@ -44,35 +44,35 @@ async def test_both_servers_are_real(stack):
     assert (int(major), int(minor)) >= (26, 7)
 
 
-def test_clickhouse_keeps_few_threads_for_later(stack):
-    kept = stack.clickhouse("SELECT value FROM system.server_settings WHERE name = 'max_thread_pool_free_size'")
-    assert int(kept) == 8 * (os.cpu_count() or 1)
+def test_clickhouse_limits_idle_threads(stack):
+    idle_threads = stack.clickhouse("SELECT value FROM system.server_settings WHERE name = 'max_thread_pool_free_size'")
+    assert int(idle_threads) == 8 * (os.cpu_count() or 1)
 
 
-def test_only_what_is_asked_for_is_started(stack):
-    stack.lease.clickhouse()
+def test_only_requested_servers_are_started(stack):
+    stack.connection.clickhouse_endpoint()
     assert set(stack.status()["servers"]) == {"clickhouse"}
 
 
 def test_ten_processes_at_once_get_one_stack(make_stack, tmp_path):
     stack = make_stack(tmp_path / "home")
     children = [join(stack.home.path) for _ in range(10)]
-    seen = {child.stdout.readline() for child in children}
+    pid_lines = {child.stdout.readline() for child in children}
     for child in children:
         leave(child)
-    assert len(seen) == 1
-    assert all(json.loads(seen.pop()))
+    assert len(pid_lines) == 1
+    assert all(json.loads(pid_lines.pop()))
 
 
 @pytest.mark.parametrize("name", ["with a space & <more>, ünïcödé ☃", "long-" * 40], ids=["odd", "long"])
-async def test_any_path_will_do(make_stack, tmp_path, name):
+async def test_home_path_may_be_long_or_have_special_characters(make_stack, tmp_path, name):
     stack = make_stack(tmp_path / name)
     connection = await stack.connect()
     assert await connection.fetchval("SELECT 1") == 1
     await connection.close()
     assert stack.clickhouse("SELECT 1") == "1"
     stack.stop()
-    connection = await make_stack(tmp_path / name).connect()  # while the one before is still clearing up
+    connection = await make_stack(tmp_path / name).connect()  # while the previous keeper is still stopping
     await connection.close()
 
 
@@ -83,29 +83,29 @@ def test_several_homes_are_several_stacks(make_stack, tmp_path):
     assert one.status()["pid"] != two.status()["pid"]
 
 
-def test_it_stops_by_itself_when_nobody_uses_it(make_stack, tmp_path):
+def test_stack_stops_after_the_last_connection_closes(make_stack, tmp_path):
     stack = make_stack(tmp_path / "home", linger_seconds=0)
-    stack.lease.clickhouse()
+    stack.connection.clickhouse_endpoint()
     node = stack.status()["servers"]["clickhouse"]["pid"]
-    stack.lease.close()
+    stack.connection.close()
     stack.wait_until_gone()
     assert stack.status() is None
     assert not os.path.exists(f"/proc/{node}")
 
 
-def test_it_goes_on_while_anybody_uses_it(make_stack, tmp_path):
+def test_stack_runs_while_another_process_is_connected(make_stack, tmp_path):
     stack = make_stack(tmp_path / "home", linger_seconds=0)
-    stack.lease.require("postgres", "clickhouse")
+    stack.connection.require_servers("postgres", "clickhouse")
     other = join(stack.home.path)
     joined = json.loads(other.stdout.readline())
-    stack.lease.close()
+    stack.connection.close()
     assert stack.status()["pid"] == joined[0]
-    assert ask(stack.home, {"op": "stop", "unless_used": True}) == {"event": "in use"}
+    assert ask_keeper(stack.home, {"op": "stop", "unless_used": True}) == {"event": "in use"}
     leave(other)
     stack.wait_until_gone()
 
 
-async def test_what_was_written_is_there_after_a_restart(stack, make_stack):
+async def test_rows_survive_a_restart(stack, make_stack):
     connection = await stack.connect()
     await connection.execute("CREATE TABLE t AS SELECT 7 AS a")
     await connection.close()
@@ -118,30 +118,30 @@ async def test_what_was_written_is_there_after_a_restart(stack, make_stack):
     assert again.clickhouse("SELECT a FROM aaiclick.t") == "7"
 
 
-def test_a_lease_told_that_all_was_stopped_starts_anew_on_demand(stack):
-    before = stack.lease.clickhouse()
-    ask(stack.home, {"op": "stop"})
+def test_connection_restarts_a_stopped_stack_on_demand(stack):
+    before = stack.connection.clickhouse_endpoint()
+    ask_keeper(stack.home, {"op": "stop"})
     stack.wait_until_gone()
-    while stack.lease._connection is not None:  # its thread hears of it in a moment
+    while stack.connection._connection is not None:  # its thread reads the message in a moment
         time.sleep(0.01)
     assert stack.clickhouse("SELECT 1") == "1"
-    assert stack.lease.clickhouse() == before
+    assert stack.connection.clickhouse_endpoint() == before
 
 
-def test_a_taken_port_is_left_to_its_owner(make_stack, tmp_path):
+def test_a_port_in_use_is_replaced_by_another(make_stack, tmp_path):
     first = make_stack(tmp_path / "home")
-    port = first.lease.clickhouse().port
+    port = first.connection.clickhouse_endpoint().port
     first.stop()
     with socket.create_server(("127.0.0.1", port)):
         again = make_stack(tmp_path / "home")
-        assert again.lease.clickhouse().port != port
+        assert again.connection.clickhouse_endpoint().port != port
         assert again.clickhouse("SELECT 1") == "1"
 
 
 def test_long_logs_are_rotated(make_stack, tmp_path):
     home = Home(tmp_path / "home")
     home.prepare()
-    home.log_of("clickhouse").write_bytes(b"x" * 10_000_001)
-    make_stack(home.path).lease.clickhouse()
-    assert home.log_of("clickhouse").stat().st_size < 1_000_000
-    assert home.log_of("clickhouse").with_suffix(".log.1").stat().st_size == 10_000_001
+    home.log_path("clickhouse").write_bytes(b"x" * 10_000_001)
+    make_stack(home.path).connection.clickhouse_endpoint()
+    assert home.log_path("clickhouse").stat().st_size < 1_000_000
+    assert home.log_path("clickhouse").with_suffix(".log.1").stat().st_size == 10_000_001

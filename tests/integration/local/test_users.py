@@ -1,6 +1,6 @@
-"""PostgreSQL does not run as root; aaiclick does, in either of two ways, and as an ordinary user.
+"""The embedded PostgreSQL under root (both ways to drop privileges) and under an unprivileged user.
 
-Each way is tried in a process of its own, as the keeper of a stack is one (see `tests.disguised`).
+Each way runs in its own process, as the keeper does (see `tests.run_unprivileged`).
 """
 
 import os
@@ -14,20 +14,20 @@ ROOT = Path(__file__).parents[3]
 TWO_WAYS = """
 import asyncio, sys
 from pathlib import Path
-from aaiclick.local import unprivileged
+from aaiclick.local import drop_privileges
 from aaiclick.local.home import Home
-from aaiclick.local.servers import PostgresServer
+from aaiclick.local.supervised_server import PostgresServer
 
 async def main():
     home = Home(Path(sys.argv[1]))
     home.prepare()
-    allowed, unprivileged._enter_namespace = unprivileged._enter_namespace, lambda *_: 1 / 0
+    allowed, drop_privileges._enter_namespace = drop_privileges._enter_namespace, lambda *_: 1 / 0
     changed = PostgresServer(home, lambda: None)
-    unprivileged._enter_namespace = allowed
+    drop_privileges._enter_namespace = allowed
     for server in (changed, PostgresServer(home, lambda: None)):
-        await server.ready()
+        await server.wait_until_ready()
         await server.stop()
-        print(server._server.disguise.name)
+        print(server._server.user.name)
 
 asyncio.run(main())
 """
@@ -35,41 +35,41 @@ STACK = """
 import os, sys
 from pathlib import Path
 from aaiclick.local.home import Home
-from aaiclick.local.lease import Lease, ask
-from aaiclick.local.unprivileged import choose_disguise
+from aaiclick.local.stack_connection import StackConnection, ask_keeper
+from aaiclick.local.drop_privileges import choose_unprivileged_user
 home = Home(Path(sys.argv[1]))
-lease = Lease(home, 0)
-lease.require("postgres", "clickhouse")
-servers = ask(home, {"op": "status"})["status"]["servers"]
-print(os.geteuid() != 0, choose_disguise().name, sorted(servers))
-lease.close()
-ask(home, {"op": "stop"})
+connection = StackConnection(home, 0)
+connection.require_servers("postgres", "clickhouse")
+servers = ask_keeper(home, {"op": "status"})["status"]["servers"]
+print(os.geteuid() != 0, choose_unprivileged_user().name, sorted(servers))
+connection.close()
+ask_keeper(home, {"op": "stop"})
 """
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as another user needs root")
 
 
-def said_by(*command: str | Path) -> list[str]:
-    answer = subprocess.run([sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout.splitlines()
+def run_python(*command: str | Path) -> list[str]:
+    result = subprocess.run([sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
 
 
 @needs_root
 def test_root_without_namespaces_changes_user(tmp_path):
-    """And back, where namespaces are allowed: a cluster made one way is taken over by the other."""
+    """And back, where namespaces are allowed: each way takes ownership of a cluster created the other way."""
     allowed = subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode == 0
-    changed, usual = said_by("-c", TWO_WAYS, tmp_path / "home")
+    changed, usual = run_python("-c", TWO_WAYS, tmp_path / "home")
     assert changed.startswith("as ")
     assert usual.startswith("in a user namespace" if allowed else "as ")
 
 
 @needs_root
-def test_an_ordinary_user_has_a_stack_too(tmp_path):
-    """As another account, or as one in a user namespace, whichever this machine allows."""
+def test_unprivileged_user_can_start_a_stack(tmp_path):
+    """As another account or in a user namespace, whichever this machine allows."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    owner = "import os, sys; from aaiclick.local.unprivileged import choose_disguise as choose; "
-    said_by("-c", owner + "os.chown(sys.argv[1], choose().uid, choose().gid)", home)
-    said = said_by("-m", "tests.disguised", sys.executable, "-c", STACK, home)
-    assert said == ["True as this user ['clickhouse', 'postgres']"]
+    owner = "import os, sys; from aaiclick.local.drop_privileges import choose_unprivileged_user as choose; "
+    run_python("-c", owner + "os.chown(sys.argv[1], choose().uid, choose().gid)", home)
+    lines = run_python("-m", "tests.run_unprivileged", sys.executable, "-c", STACK, home)
+    assert lines == ["True as this user ['clickhouse', 'postgres']"]

@@ -1,4 +1,4 @@
-"""OrchContext: an engine from enter to exit, a session per operation, no transaction that outlives one."""
+"""OrchContext: lifetime of the engine, sessions and transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aaiclick.orchestration import (
     get_task,
     list_jobs,
 )
-from aaiclick.store.engine import connect
+from aaiclick.store.connections import connect
 
 SESSIONS = """
     SELECT pid, state FROM pg_stat_activity
@@ -28,7 +28,7 @@ SESSIONS = """
 
 @pytest.fixture
 async def observer(aaiclick_env, aaiclick_postgres):
-    """A connection that sees what others there are, and how they were before."""
+    """A connection that counts the other connections."""
     connection = await connect(aaiclick_postgres)
     before = {row["pid"] for row in await connection.fetch(SESSIONS)}
 
@@ -46,7 +46,7 @@ async def use_engine() -> None:
 
 
 async def gone(look) -> None:
-    """A backend leaves pg_stat_activity a moment after its connection is closed."""
+    """Wait, since a backend stays in pg_stat_activity for a moment after its connection is closed."""
     async with asyncio.timeout(60):
         while True:
             if not await look():
@@ -54,7 +54,7 @@ async def gone(look) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_engine_is_made_on_enter_and_disposed_on_exit(observer):
+async def test_engine_is_created_on_enter_and_disposed_on_exit(observer):
     context = OrchContext()
     with pytest.raises(AaiclickError, match="not entered"):
         _ = context.engine
@@ -72,7 +72,7 @@ async def test_the_engine_is_made_on_enter_and_disposed_on_exit(observer):
         assert another.engine is not engine
 
 
-async def test_the_engine_is_disposed_of_after_an_error(observer):
+async def test_engine_is_disposed_after_an_error(observer):
     async def break_down() -> None:
         async with OrchContext():
             await use_engine()
@@ -83,14 +83,14 @@ async def test_the_engine_is_disposed_of_after_an_error(observer):
     await gone(observer)
 
 
-async def test_every_operation_has_a_session_and_a_transaction_of_its_own(observer):
+async def test_every_operation_has_its_own_session_and_transaction(observer):
     async with OrchContext() as context:
         async with context.session() as first, context.session() as second:
             assert first is not second
             pids = [await session.scalar(text("SELECT pg_backend_pid()")) for session in (first, second)]
             assert len(set(pids)) == 2
             await first.execute(text("UPDATE orgs SET name = 'changed'"))
-            job = await create_job("apart", "m.f")  # is committed although the session is not
+            job = await create_job("apart", "m.f")  # committed independently of the session
             assert await second.scalar(text("SELECT count(*) FROM orgs WHERE name = 'changed'")) == 0
         assert (await get_job(job.id)).name == "apart"
         async with context.session() as third:
@@ -110,7 +110,7 @@ async def test_no_transaction_outlives_an_operation(observer):
         assert set(await observer()) == {"idle"}
 
 
-async def test_a_context_knows_its_job_and_is_the_current_one(observer):
+async def test_context_has_its_job_and_is_current(observer):
     async with OrchContext() as outer:
         job = await create_job("known", "m.f")
         async with OrchContext(job_id=job.id) as inner:
@@ -123,7 +123,7 @@ async def test_a_context_knows_its_job_and_is_the_current_one(observer):
 
 
 async def test_contexts_run_concurrently(observer):
-    """Each task of the loop has the context that it entered, whatever the others do meanwhile."""
+    """Each asyncio task has its own current context."""
 
     async def enter(name: str, entered: asyncio.Barrier) -> tuple[int, int]:
         async with OrchContext() as context:
@@ -136,6 +136,6 @@ async def test_contexts_run_concurrently(observer):
             return job.id, id(context)
 
     barrier = asyncio.Barrier(5)
-    found = await asyncio.gather(*(enter(f"job {n}", barrier) for n in range(5)))
-    assert len({job_id for job_id, _ in found}) == len({context for _, context in found}) == 5
+    results = await asyncio.gather(*(enter(f"job {n}", barrier) for n in range(5)))
+    assert len({job_id for job_id, _ in results}) == len({context for _, context in results}) == 5
     await gone(observer)

@@ -1,4 +1,4 @@
-"""The names of the source documents, called as the documents call them."""
+"""Public names of the source documents, called as documented."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fail() -> None:
 
 @pytest.fixture(autouse=True)
 def environment(aaiclick_env) -> None:
-    """Both databases, fresh."""
+    """Empty databases of both servers."""
 
 
 async def test_select_reads_jobs_tasks_groups_dependencies_and_workers():
@@ -67,7 +67,7 @@ async def test_select_reads_jobs_tasks_groups_dependencies_and_workers():
             assert (await session.execute(counted)).all() == [(JobStatus.PENDING, 1)]
 
 
-async def test_select_filters_by_a_column_that_the_light_class_lacks():
+async def test_select_filters_by_a_column_that_the_class_lacks():
     async with OrchContext():
         await create_job("nightly", "m.f")
         async with get_orch_context_session() as session:
@@ -76,7 +76,7 @@ async def test_select_filters_by_a_column_that_the_light_class_lacks():
                 select(Task.colour)
 
 
-async def test_a_context_that_is_not_entered_applies_tasks():
+async def test_context_that_is_not_entered_applies_tasks():
     job = await create_job("grows", "m.f")
     context = Context(job_id=job.id)
     extract, transform, load = (
@@ -106,7 +106,7 @@ async def test_run_job_test_updates_the_given_job(callback, status):
     assert ended == job == await get_job(job.id)
 
 
-async def test_a_task_says_when_it_was_claimed():
+async def test_task_has_claimed_at():
     task = create_task(succeed)
     assert task.claimed_at is None
     run_job_test(await create_job("claimed", task))
@@ -128,7 +128,7 @@ async def test_a_heartbeat_of_a_stopped_worker_is_an_error():
         await worker_heartbeat(worker.id)
 
 
-async def test_a_task_is_added_by_the_keywords_of_the_document():
+async def test_task_is_added_with_documented_keywords():
     job = await create_job("grows", "m.f")
     task = await add_task_to_job(job_id=job.id, entrypoint="myapp.process", kwargs={"data": "tbl_xyz"})
     assert (await get_task(task.id)).kwargs == {"data": "tbl_xyz"}

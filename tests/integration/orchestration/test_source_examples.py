@@ -1,4 +1,4 @@
-"""The examples of the source documents, in our words: what they call works as they call it."""
+"""Examples of the source documents, rewritten."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ async def test_returned_values_become_objects():
         run_job_test(job)
     assert [await result_of(task) for task in tasks] == [6, [2, 4, 6], None, [1, 2, 3]]
     passed = await get_task(tasks[3].id)
-    assert passed.result == kwargs["data"]  # an Object is stored as it is
+    assert passed.result == kwargs["data"]  # an Object is stored by reference
     assert set((await get_task(tasks[0].id)).result) == {"object_type", "table_id"}
 
 
-async def test_a_view_is_an_argument_by_its_serialised_form():
+async def test_serialised_view_is_an_argument():
     async with DataContext():
         numbers = await create_object_from_value(list(range(100)))
         view = {"object_type": "view", "table_id": numbers.table_id, "offset": 10, "limit": 5}
@@ -109,7 +109,7 @@ async def test_a_view_is_an_argument_by_its_serialised_form():
     assert await result_of(filtered) == sum(range(46, 96))
 
 
-async def test_both_contexts_are_used_together_and_alone():
+async def test_both_contexts_work_together_and_alone():
     async with DataContext() as data:
         assert await (await create_object_from_value([1])).count() == 1
         async with OrchContext() as orch:
@@ -120,7 +120,7 @@ async def test_both_contexts_are_used_together_and_alone():
         assert (await get_job(job.id)).name == "both"
 
 
-async def test_single_items_and_lists_are_applied_and_twice_is_once():
+async def test_apply_accepts_items_and_lists_and_is_idempotent():
     async with OrchContext() as context:
         job = await create_job("grows", f"{HERE}.nothing")
         task1, task2, group1 = create_task(f"{HERE}.nothing"), create_task(f"{HERE}.nothing"), Group(name="processing")
@@ -169,11 +169,11 @@ async def test_lifecycle_handlers_start_and_stop_as_documented():
         await part.start()
     try:
         async with DataContext(lifecycle=handler) as data:
-            made = await create_object_from_value([1, 2])
-            name = made.table_id
-            assert await made.data() == [1, 2]
+            numbers = await create_object_from_value([1, 2])
+            name = numbers.table_id
+            assert await numbers.data() == [1, 2]
             assert data.lifecycle is handler
-        del made
+        del numbers
         async with DataContext() as data, asyncio.timeout(100):
             gone = "SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = {t:String}"
             while True:

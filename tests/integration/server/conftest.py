@@ -1,4 +1,4 @@
-"""A real server process on real databases, shared by the tests of a module, and credentials of every kind."""
+"""Fixtures: a server process on real databases per test module, and API keys of every scope."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.settings import get_settings
-from aaiclick.store import keys, orgs
-from aaiclick.store.engine import connect
-from aaiclick.store.words import DEFAULT_ORG_ID
-from aaiclick.targets import PostgresTarget
-from tests.hatchery import HATCHERY, Hatched
-from tests.integration.server.hand import Hand
+from aaiclick.store.connections import connect
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import api_keys, orgs
+from tests.fork_server import FORK_SERVER, ForkedProcess
+from tests.integration.server.http_worker import HttpWorker
 
 ROLES = ("reader", "writer", "admin", "worker")
 OURS = ("AAICLICK_", "POSTGRES_", "WORKER_", "JOB_")
@@ -34,9 +34,9 @@ SECRETS_KEY = "c2VjcmV0cyBvZiB0ZXN0cywgMzIgYnl0ZXMgb2Yga2U="
 
 @dataclass
 class Server:
-    """One `aaiclick server start`."""
+    """A running `aaiclick server start`."""
 
-    process: Hatched
+    process: ForkedProcess
     url: str
     log: Path
     first_key: str | None
@@ -48,10 +48,10 @@ class Server:
 
 @dataclass
 class Site:
-    """A server, its database, two organisations of it (neither the operator's) and the keys to them."""
+    """A server with its database, two organisations besides the default one, and API keys of all three."""
 
     server: Server
-    target: PostgresTarget
+    endpoint: PostgresEndpoint
     logs: Path
     environment: dict[str, str]
     org: UUID
@@ -60,8 +60,10 @@ class Site:
     clients: dict[str, httpx.Client] = field(default_factory=dict, repr=False)
 
     def as_(self, role: str | None, **headers: str) -> httpx.Client:
-        """A client with a role's key: `reader`, `writer`, `admin`, `worker` of our org, `other-admin` and so on of the
-        other, `operator-admin` and so on of the default one; None has no key.
+        """Return a client with the key of a role.
+
+        Roles are `reader`, `writer`, `admin`, `worker` of the first org, `other-admin` etc. of the second,
+        `operator-admin` etc. of the default one; None has no key.
         """
         credential = {} if role is None else {"Authorization": f"Bearer {self.keys[role]}"}
         name = f"{role} {headers}"
@@ -73,11 +75,11 @@ class Site:
         return self.run(lambda connection: connection.fetch(statement, *arguments))
 
     def run(self, work: Callable[[Any], Any]) -> Any:
-        return asyncio.run(with_connection(self.target, work))
+        return asyncio.run(with_connection(self.endpoint, work))
 
 
-async def with_connection(target: PostgresTarget, work: Callable[[Any], Any]) -> Any:
-    connection = await connect(target)
+async def with_connection(endpoint: PostgresEndpoint, work: Callable[[Any], Any]) -> Any:
+    connection = await connect(endpoint)
     try:
         return await work(connection)
     finally:
@@ -85,26 +87,28 @@ async def with_connection(target: PostgresTarget, work: Callable[[Any], Any]) ->
 
 
 def start_server(environment: dict[str, str], log: Path, *options: str) -> Server:
-    """Start one and wait until it answers."""
+    """Start a server and wait until it responds."""
     with log.open("wb") as stream:
-        process = HATCHERY.start(["server", "start", "--port", "0", *options], environment, None, stream, stream)
+        process = FORK_SERVER.start(["server", "start", "--port", "0", *options], environment, None, stream, stream)
     while True:
-        said = log.read_text()
+        output = log.read_text()
         time.sleep(0.05)
-        found = re.search(r"serves at (http://\S+:\d+)", said)
-        if found:
+        match = re.search(r"listening on (http://\S+:\d+)", output)
+        if match:
             break
-        assert process.poll() is None, said
-    url = found.group(1)
-    httpx.get(f"{url}/health/live", timeout=30).raise_for_status()  # the socket is open: it waits until it is served
-    first = re.search(r"aai_\w+", said)
+        assert process.poll() is None, output
+    url = match.group(1)
+    httpx.get(
+        f"{url}/health/live", timeout=30
+    ).raise_for_status()  # the socket is open: the request waits for the server
+    first = re.search(r"aai_\w+", output)
     return Server(process, url, log, first.group() if first else None)
 
 
-def environment_for(target: PostgresTarget, clickhouse_url: str, logs: Path) -> dict[str, str]:
+def environment_for(endpoint: PostgresEndpoint, clickhouse_url: str, logs: Path) -> dict[str, str]:
     bare = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     return bare | {
-        "AAICLICK_DATABASE_URL": target.dsn,
+        "AAICLICK_DATABASE_URL": endpoint.dsn,
         "AAICLICK_CLICKHOUSE_URL": clickhouse_url,
         "AAICLICK_LOG_DIR": str(logs),
         "AAICLICK_SECRETS_KEY": SECRETS_KEY,
@@ -112,63 +116,77 @@ def environment_for(target: PostgresTarget, clickhouse_url: str, logs: Path) -> 
 
 
 @dataclass
-class Premises:
-    """Where a server can be started: a database, a folder, and an environment that names both."""
+class ServerSetup:
+    """A database, a directory and the environment variables for a server."""
 
-    target: PostgresTarget
+    endpoint: PostgresEndpoint
     directory: Path
     logs: Path
     environment: dict[str, str]
 
 
 @contextmanager
-def premises(stack: Any, directory: Path) -> Iterator[Premises]:
+def premises(stack: Any, directory: Path) -> Iterator[ServerSetup]:
     database = stack.run(stack.take_database())
-    target = stack.lease.postgres().with_database(database)
+    endpoint = stack.connection.postgres_endpoint().with_database(database)
     logs = directory / "logs"
     logs.mkdir()
-    yield Premises(target, directory, logs, environment_for(target, stack.lease.clickhouse().url, logs))
-    stack.run(stack.leave_database(database))
+    yield ServerSetup(
+        endpoint, directory, logs, environment_for(endpoint, stack.connection.clickhouse_endpoint().url, logs)
+    )
+    stack.run(stack.return_database(database))
 
 
-async def make_keys(connection: Any, whose: dict[str, UUID]) -> dict[str, str]:
-    """A key of every role for each organisation, by prefix and role."""
+async def make_keys(connection: Any, org_ids: dict[str, UUID]) -> dict[str, str]:
+    """API keys of every role for each organisation, by prefix and role."""
     return {
-        prefix + role: (await keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
-        for prefix, org in whose.items()
+        prefix + role: (await api_keys.create_key(connection, org_id=org, name=role, scopes=[role])).text
+        for prefix, org in org_ids.items()
         for role in ROLES
     }
 
 
 async def _populate(connection: Any) -> tuple[UUID, UUID, dict[str, str]]:
-    ours = (await orgs.create_org(connection, name="Ours", slug="ours"))["id"]
-    other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
-    return ours, other, await make_keys(connection, {"": ours, "other-": other, "operator-": DEFAULT_ORG_ID})
+    org_id = (await orgs.create_org(connection, name="Ours", slug="ours"))["id"]
+    other_org_id = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+    return (
+        org_id,
+        other_org_id,
+        await make_keys(connection, {"": org_id, "other-": other_org_id, "operator-": DEFAULT_ORG_ID}),
+    )
 
 
 @pytest.fixture(scope="module")
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
-    """The server of a module."""
-    with premises(aaiclick_stack, tmp_path_factory.mktemp("server")) as place:
-        ours, other, made = asyncio.run(with_connection(place.target, _populate))
-        server = start_server(place.environment, place.directory / "server.log")
-        found = Site(server, place.target, place.logs, place.environment, ours, other, made)
-        yield found
-        for client in found.clients.values():
+    """The server of a test module."""
+    with premises(aaiclick_stack, tmp_path_factory.mktemp("server")) as server_directory:
+        org_id, other_org_id, keys = asyncio.run(with_connection(server_directory.endpoint, _populate))
+        server = start_server(server_directory.environment, server_directory.directory / "server.log")
+        test_site = Site(
+            server,
+            server_directory.endpoint,
+            server_directory.logs,
+            server_directory.environment,
+            org_id,
+            other_org_id,
+            keys,
+        )
+        yield test_site
+        for client in test_site.clients.values():
             client.close()
         assert server.stop() == 0
 
 
 @pytest.fixture
 def command(site, monkeypatch):
-    """Runs a command remotely as a role, or locally beside the database."""
+    """Runs a command remotely as a role, or locally (role None)."""
 
-    def run(*arguments: str, role: str | None = "operator-admin", given: str | None = None):
+    def run(*arguments: str, role: str | None = "operator-admin", input_text: str | None = None):
         for name in list(os.environ):
             if name.startswith("AAICLICK_") and name != "AAICLICK_TEST_HOME":
                 monkeypatch.delenv(name)
         if role is None:
-            monkeypatch.setenv("AAICLICK_DATABASE_URL", site.target.dsn)
+            monkeypatch.setenv("AAICLICK_DATABASE_URL", site.endpoint.dsn)
             monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", site.environment["AAICLICK_CLICKHOUSE_URL"])
             monkeypatch.setenv("AAICLICK_LOG_DIR", str(site.logs))
             monkeypatch.setenv("AAICLICK_SECRETS_KEY", SECRETS_KEY)
@@ -176,12 +194,12 @@ def command(site, monkeypatch):
             monkeypatch.setenv("AAICLICK_SERVER", site.server.url)
             monkeypatch.setenv("AAICLICK_API_KEY", site.keys[role])
         get_settings.cache_clear()
-        return CliRunner().invoke(cli, list(arguments), given, standalone_mode=False)
+        return CliRunner().invoke(cli, list(arguments), input_text, standalone_mode=False)
 
     yield run
     get_settings.cache_clear()
 
 
 @pytest.fixture
-def hand(site: Site) -> Hand:
-    return Hand(site, "worker")
+def http_worker(site: Site) -> HttpWorker:
+    return HttpWorker(site, "worker")

@@ -1,7 +1,7 @@
-"""`aaiclick server start` in a process that measures the processor time of every callback of its event loop.
+"""`aaiclick server start` in a process that measures the CPU time of every callback of its event loop.
 
 The file named by CALLBACK_LOG gets a line for each callback that took more than CALLBACK_MS: milliseconds, callback.
-Processor time of the thread is measured, so a busy machine does not change the result. LIMITS (JSON) replaces
+CPU time of the thread is measured, so that a busy machine does not change the result. LIMITS (JSON) replaces
 constants: {"aaiclick.server.http_protocol.HEADER_SECONDS": 1}. The loop is asyncio's: uvloop's callbacks cannot be
 measured.
 """
@@ -28,7 +28,7 @@ def measure(path: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     main = threading.main_thread()
 
-    collecting = [0.0, 0.0]  # when a collection of this thread began, and the time of all: no request causes it alone
+    collecting = [0.0, 0.0]  # start of the current garbage collection and the total: no single request causes them
 
     def note_collection(phase: str, _: dict[str, int]) -> None:
         if threading.current_thread() is main:
@@ -46,8 +46,10 @@ def measure(path: str) -> None:
         run(handle)
         spent = (time.thread_time() - collecting[1] - before) * 1000
         if spent > CALLBACK_MS and threading.current_thread() is main:
-            place = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else str(handle._callback)[:200]
-            os.write(descriptor, f"{spent:.1f} {place}\n".encode())
+            location = (
+                f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else str(handle._callback)[:200]
+            )
+            os.write(descriptor, f"{spent:.1f} {location}\n".encode())
 
     asyncio.Handle._run = measured
     uvloop.run = asyncio.run

@@ -1,4 +1,4 @@
-"""Child processes that analyse users' texts: limits of time, memory and number of calls, and isolation of clients."""
+"""Analysis pool: limits of time, memory and number of calls, and isolation of clients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DagError, QueryRefusedError
-from aaiclick.catalog.queries.dataset_sql import PhysicalTable
-from aaiclick.server.analysis_pool import CLIENT_WAITING, AnalysisLimitError, AnalysisPool, current_client
+from aaiclick.catalog.queries.table_rewrite import PhysicalTable
+from aaiclick.server.analysis_pool import MAX_CLIENT_WAITING, AnalysisLimitError, AnalysisPool, current_client
 from aaiclick.server.problems import TooManyRequestsError
 
 ENDLESS = (r"(a+)+$", "a" * 60 + "b")
@@ -28,30 +28,30 @@ async def pool() -> AsyncIterator[AnalysisPool]:
 
 async def test_results_and_errors_come_from_another_process(pool: AnalysisPool) -> None:
     assert await pool.run(os.getpid) != os.getpid()
-    assert await analysis.run(os.getpid) != os.getpid()
-    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+    assert await analysis.run_analysis(os.getpid) != os.getpid()
+    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
     prepared = await analysis.prepare_query("SELECT a FROM d", {"d": PhysicalTable("t1", ("a",))})
     assert "`t1`" in prepared.text
     with pytest.raises(QueryRefusedError, match="not a SELECT"):
-        await analysis.datasets_read("DROP TABLE d")
+        await analysis.find_datasets_read("DROP TABLE d")
     with pytest.raises(DagError) as refused:
         await analysis.load_dag("a: [", "mine.yaml")
     assert refused.value.file == "mine.yaml"
 
 
-async def test_a_call_without_end_is_ended_and_the_next_one_works(pool: AnalysisPool) -> None:
+async def test_endless_call_is_killed_and_the_next_one_succeeds(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
         await pool.run(re.search, *ENDLESS)
-    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
 
-async def test_a_call_that_takes_too_much_memory_is_ended(pool: AnalysisPool) -> None:
+async def test_call_over_the_memory_limit_fails(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
         await pool.run(eval, "len(bytes(4 << 30))")  # without the limit it returns at once
-    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
 
-async def test_a_process_that_ended_is_replaced(pool: AnalysisPool) -> None:
+async def test_exited_process_is_replaced(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
         await pool.run(os._exit, 1)
     first = await pool.run(os.getpid)
@@ -59,16 +59,16 @@ async def test_a_process_that_ended_is_replaced(pool: AnalysisPool) -> None:
     assert await pool.run(os.getpid) != first
 
 
-async def test_a_client_has_a_limited_number_of_calls(pool: AnalysisPool) -> None:
+async def test_calls_per_client_are_limited(pool: AnalysisPool) -> None:
     results = await asyncio.gather(
-        *(pool.run(re.search, *ENDLESS) for _ in range(CLIENT_WAITING + 3)), return_exceptions=True
+        *(pool.run(re.search, *ENDLESS) for _ in range(MAX_CLIENT_WAITING + 3)), return_exceptions=True
     )
-    assert sum(isinstance(each, TooManyRequestsError) for each in results) == 3
-    assert sum(isinstance(each, AnalysisLimitError) for each in results) == CLIENT_WAITING
+    assert sum(isinstance(result, TooManyRequestsError) for result in results) == 3
+    assert sum(isinstance(result, AnalysisLimitError) for result in results) == MAX_CLIENT_WAITING
 
 
-async def test_one_client_does_not_take_all_processes(pool: AnalysisPool) -> None:
-    """The other client is answered before the first one's calls are."""
+async def test_one_client_cannot_use_all_processes(pool: AnalysisPool) -> None:
+    """A second client gets its response before the queued calls of the first."""
 
     async def attack() -> None:
         current_client.set("attacker")
@@ -77,21 +77,21 @@ async def test_one_client_does_not_take_all_processes(pool: AnalysisPool) -> Non
 
     async def ask(client: str = "other") -> None:
         current_client.set(client)
-        assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+        assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
     await asyncio.gather(ask("first"), ask("second"))  # both processes are warm
-    attacks = [asyncio.create_task(attack()) for _ in range(CLIENT_WAITING)]
+    attacks = [asyncio.create_task(attack()) for _ in range(MAX_CLIENT_WAITING)]
     await asyncio.sleep(0)
     await asyncio.create_task(ask())
-    assert sum(each.done() for each in attacks) <= 1  # not after three of them, as in one queue for all
+    assert sum(call.done() for call in attacks) <= 1  # a single queue would finish three of them first
     await asyncio.gather(*attacks)
 
 
-async def test_a_cancelled_call_ends_its_process(pool: AnalysisPool) -> None:
+async def test_cancelled_call_kills_its_process(pool: AnalysisPool) -> None:
     await pool.warm_up()
     call = asyncio.create_task(pool.run(re.search, *ENDLESS))
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert await analysis.datasets_read("SELECT a FROM d") == {"d"}
+    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}

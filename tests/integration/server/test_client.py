@@ -7,19 +7,19 @@ import inspect
 import pytest
 
 from aaiclick.client import AsyncClient, Client
-from aaiclick.client.calls import ERRORS
+from aaiclick.client.requests import ERRORS
 from aaiclick.errors import ForbiddenError, NotFoundError, RequestError, UnauthorisedError, UnreachableError
-from aaiclick.server.problems import KINDS
+from aaiclick.server.problems import PROBLEM_TYPES
 
 
-def test_jobs_and_tasks_by_the_client(site) -> None:
+def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
     with Client(site.server.url, site.keys["writer"]) as client:
         job_id = client.create_job("mine", "m.f", {"x": 1})
         assert client.get_job(job_id)["status"] == "PENDING"
         [task] = client.tasks(job_id)
         assert client.get_task(int(task["id"]))["kwargs"] == {"x": 1}
         assert client.why(int(task["id"]))[0]["code"]
-        assert client.cancel_job(job_id) == "cancelled"
+        assert client.cancel_job(job_id).outcome == "cancelled"
         assert client.wait_for_job(job_id)["status"] == "CANCELLED"
         graph = client.create_job("g", tasks=[{"key": "a", "entrypoint": "m.a"}, {"key": "b", "entrypoint": "m.b"}])
         assert graph > job_id
@@ -27,40 +27,40 @@ def test_jobs_and_tasks_by_the_client(site) -> None:
         assert len({task["id"] for task in client.tasks(type="t", limit=100)}) == 250
         assert client.log(ids[0])["text"] == ""
         client.pause_queue("named/oddly")
-        assert {each["name"]: each["paused_at"] for each in client.queues()}["named/oddly"]
+        assert {queue["name"]: queue["paused_at"] for queue in client.queues()}["named/oddly"]
         client.resume_queue("named/oddly")
         assert list(client.dead_letters()) == []
         assert client.redrive(all=True) == 0
         assert client.whoami()["org_id"] == str(site.org)
 
 
-async def test_the_asynchronous_client_says_the_same(site) -> None:
+async def test_async_client_returns_the_same(site) -> None:
     async with AsyncClient(site.server.url, site.keys["writer"]) as client:
         job_id = await client.create_job("theirs", "m.f")
         assert str(job_id) in [job["id"] async for job in client.jobs(status="PENDING", limit=1)]
         assert (await client.get_job(job_id))["name"] == "theirs"
 
 
-def test_errors_are_ours(site) -> None:
+def test_errors_become_aaiclick_exceptions(site) -> None:
     with Client(site.server.url, site.keys["reader"]) as client:
         with pytest.raises(NotFoundError, match="There is no job 1"):
             client.get_job(1)
-        with pytest.raises(ForbiddenError, match="needs the permission 'writer'"):
+        with pytest.raises(ForbiddenError, match="lacks the permission 'writer'"):
             client.create_job("x", "m.f")
     with Client(site.server.url, site.keys["writer"]) as client, pytest.raises(RequestError, match=r"body\.entrypoint"):
         client.create_job("x", "not an entry point")
-    with Client(site.server.url, "aai_wrong") as client, pytest.raises(UnauthorisedError, match="opens nothing"):
+    with Client(site.server.url, "aai_wrong") as client, pytest.raises(UnauthorisedError, match="Invalid credential"):
         client.whoami()
     with Client("http://127.0.0.1:1") as client, pytest.raises(UnreachableError, match="does not answer"):
         client.whoami()
 
 
-def test_both_clients_offer_the_same() -> None:
-    def offered(kind) -> set[str]:
-        return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+def test_both_clients_have_the_same_methods() -> None:
+    def offered(client_class) -> set[str]:
+        return {name for name, _ in inspect.getmembers(client_class, inspect.isfunction) if not name.startswith("_")}
 
     assert offered(Client) - {"close"} == offered(AsyncClient)
 
 
-def test_every_code_of_the_server_is_known_to_the_client() -> None:
-    assert {kind.code for kind in KINDS.values()} - set(ERRORS) == {"internal"}
+def test_client_maps_every_error_code_of_the_server() -> None:
+    assert {problem_type.code for problem_type in PROBLEM_TYPES.values()} - set(ERRORS) == {"internal"}

@@ -1,4 +1,4 @@
-"""Hostile and large requests do not block the event loop: no callback takes more than 50 ms of processor time."""
+"""Hostile and large requests do not block the event loop: no callback takes more than 50 ms of CPU time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import httpx
 import pytest
 
 from aaiclick.server.routes import ALL
-from aaiclick.server.ui.pages import ALL as ALL_PAGES
+from aaiclick.server.ui.pages import ALL_PAGES as ALL_PAGES
 from tests.integration.server.conftest import Site, premises, with_connection
 from tests.integration.server.conftest import _populate as populate
 from tests.integration.server.test_permissions import NOBODYS
 
 MAX_MS = 50.0
 ROUTES = [(route.method, route.path) for routes in ALL for route in routes.declared]
-PAGES = [(page.method, page.path) for pages in ALL_PAGES for page in pages.declared]
+PAGES = [(page.method, page.path) for pages in ALL_PAGES for page in pages.routes]
 
 
 def fill(path: str, values: dict[str, str]) -> str:
-    """A path with these values; the converters of its parameters are left out."""
-    return re.sub(r"\{(\w+)(:\w+)?\}", lambda found: values.get(found[1], "1"), path)
+    """A path template filled with values."""
+    return re.sub(r"\{(\w+)(:\w+)?\}", lambda match: values.get(match[1], "1"), path)
 
 
 class Watched:
-    """A server and the callbacks of its event loop that took long."""
+    """A server and the slow callbacks of its event loop."""
 
     def __init__(self, site: Site, log: Path) -> None:
         self.site = site
@@ -55,10 +55,10 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Watched]:
     directory = tmp_path_factory.mktemp("watched")
-    with premises(aaiclick_stack, directory) as place:
-        ours, other, keys = asyncio.run(with_connection(place.target, populate))
+    with premises(aaiclick_stack, directory) as server_directory:
+        org_id, other_org_id, keys = asyncio.run(with_connection(server_directory.endpoint, populate))
         log = directory / "callbacks.log"
-        environment = place.environment | {"CALLBACK_LOG": str(log)}
+        environment = server_directory.environment | {"CALLBACK_LOG": str(log)}
         with (directory / "server.log").open("wb") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.server.instrumented_server"],
@@ -67,7 +67,9 @@ def watched(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Wa
         try:
             url = wait_for_url(process, directory / "server.log")
             server: Any = type("Server", (), {"url": url})
-            site = Site(server, place.target, place.logs, environment, ours, other, keys)
+            site = Site(
+                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys
+            )
             watched = Watched(site, log)
             prepare(site)
             assert watched.new_lines(), "the measurement of callbacks does not work"  # first requests import modules
@@ -80,11 +82,11 @@ def watched(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Wa
 
 
 def wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
-    while (found := re.search(r"serves at (http://\S+:\d+)", log.read_text())) is None:
+    while (match := re.search(r"listening on (http://\S+:\d+)", log.read_text())) is None:
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
-    httpx.get(f"{found.group(1)}/health/live", timeout=30).raise_for_status()
-    return found.group(1)
+    httpx.get(f"{match.group(1)}/health/live", timeout=30).raise_for_status()
+    return match.group(1)
 
 
 DAG = """
@@ -101,7 +103,7 @@ publish: [raw]
 
 
 def prepare(site: Site) -> None:
-    """Every route once, so that nothing is imported or compiled later; and something to ask about."""
+    """Request every route once, so that nothing is imported or compiled later, and create test data."""
     assert site.as_("admin").post("/v1/dags/deploy", json={"text": DAG}).status_code == 200
     for method, path in ROUTES:
         with site.as_("operator-admin").stream(method, fill(path, NOBODYS), json={}):
@@ -115,9 +117,9 @@ def prepare(site: Site) -> None:
 def signed_in(site: Site) -> httpx.Client:
     client = site.clients.setdefault("browser", httpx.Client(base_url=site.server.url, timeout=60))
     if "aaiclick_session" not in client.cookies:
-        found = re.search(r'name="csrf" value="(\w+)"', client.get("/sign-in").text)
-        assert found is not None
-        form = {"csrf": found.group(1), "credential": site.keys["admin"]}
+        match = re.search(r'name="csrf" value="(\w+)"', client.get("/sign-in").text)
+        assert match is not None
+        form = {"csrf": match.group(1), "credential": site.keys["admin"]}
         assert client.post("/sign-in", data=form).status_code == 303
     return client
 
@@ -129,7 +131,7 @@ def nested(opening: str, inside: str, closing: str, count: int) -> str:
 QUERIES = {
     "nested cross joins": "SELECT * FROM " + nested("(SELECT * FROM ", "d", " CROSS JOIN d AS b)", 40),
     "stars": "SELECT " + ",".join("*" * 9000) + " FROM d",
-    "joins": "SELECT 1 AS x FROM d" + "".join(f" JOIN d AS d{each} ON d{each}.a = d.a" for each in range(1000)),
+    "joins": "SELECT 1 AS x FROM d" + "".join(f" JOIN d AS d{number} ON d{number}.a = d.a" for number in range(1000)),
     "dots": "SELECT " + ".".join(["a"] * 9000) + " FROM d",
     "nots": "SELECT a FROM d WHERE " + "NOT " * 9000 + "a",
     "brackets": "SELECT " + nested("(", "a", ")", 9000) + " FROM d",
@@ -137,7 +139,9 @@ QUERIES = {
     "in list": "SELECT a FROM d WHERE a IN (" + ",".join(map(str, range(9_000))) + ")",
     "unions": " UNION ALL ".join(["SELECT a FROM d"] * 3000),
     "doubling names": "WITH t0 AS (SELECT a FROM d), "
-    + ", ".join(f"t{each} AS (SELECT * FROM t{each - 1} AS x CROSS JOIN t{each - 1} AS y)" for each in range(1, 40))
+    + ", ".join(
+        f"t{number} AS (SELECT * FROM t{number - 1} AS x CROSS JOIN t{number - 1} AS y)" for number in range(1, 40)
+    )
     + " SELECT * FROM t39",
     "lambdas": "SELECT " + nested("arrayMap(x -> ", "a", ",[1])", 30) + " FROM d",
     "types before brackets": "SELECT " + nested("date (", "a", ")", 30) + " FROM d",
@@ -153,21 +157,21 @@ QUERIES = {
 }
 TEXTS = {
     "aliases": "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
-    + "".join(f"a{each}: &a{each} [{','.join([f'*a{each - 1}'] * 9)}]\n" for each in range(1, 9)),
+    + "".join(f"a{number}: &a{number} [{','.join([f'*a{number - 1}'] * 9)}]\n" for number in range(1, 9)),
     "values": "a: [" + "1," * 100_000 + "]",
     "deep flow": "[" * 100_000,
-    "deep blocks": "".join(" " * each + "a:\n" for each in range(600)),
+    "deep blocks": "".join(" " * number + "a:\n" for number in range(600)),
     "a long scalar": "a: " + "x" * 250_000,
     "folded lines": "a: >\n" + " x\n" * 80_000,
-    "anchors": "".join(f"- &a{each} x\n" for each in range(19_000)),
+    "anchors": "".join(f"- &a{number} x\n" for number in range(19_000)),
     "an open quote": 'a: "' + "x\n" * 120_000,
     "a long operator": "name: x\njobs:\n  - {name: a, operator: " + "q" * 200_000 + ", activation: source}\n",
-    "many errors": "name: x\njobs:\n" + "".join(f"  - {{nbme{each}: 1}}\n" for each in range(2000)),
+    "many errors": "name: x\njobs:\n" + "".join(f"  - {{nbme{number}: 1}}\n" for number in range(2000)),
     "many queries": "name: x\njobs:\n"
     + "".join(
-        f"  - {{name: a{each}, operator: sql, activation: reactive, outputs: [o{each}], "
+        f"  - {{name: a{number}, operator: sql, activation: reactive, outputs: [o{number}], "
         f"config: {{query: 'select * from (select {','.join(['*'] * 60)} from zz)'}}}}\n"
-        for each in range(150)
+        for number in range(150)
     ),
     "a query in a DAG": "name: x\njobs:\n  - name: a\n    operator: sql\n    activation: reactive\n    outputs: [o]\n"
     "    config: {query: '" + QUERIES["nested cross joins"] + "'}\n",
@@ -183,18 +187,18 @@ BODIES = {
     "escapes": b'{"name": "' + b"\\u0041" * 1_300_000 + b'"}',
     "backslashes": b'{"name": "' + b"\\\\" * 3_900_000 + b'"}',
     "quotes": b'"' * 7_900_000,
-    "unknown fields": b"{" + b",".join(b'"k%d":1' % each for each in range(200_000)) + b"}",
+    "unknown fields": b"{" + b",".join(b'"k%d":1' % number for number in range(200_000)) + b"}",
     "values to the limit": b'{"name": [' + b"1," * 249_000 + b"1]}",
     "wrong items": b'{"items": [' + b"1," * 240_000 + b"1]}",
     "one long text": b'{"name": "' + b"a" * 7_900_000 + b'"}',
     "text that is no ASCII": b'{"name": "' + "😀".encode() * 1_900_000 + b'"}',
 }
 
-UNKNOWN_FIELDS = b"{" + b",".join(b'"k%d":1' % each for each in range(20_000)) + b"}"
+UNKNOWN_FIELDS = b"{" + b",".join(b'"k%d":1' % number for number in range(20_000)) + b"}"
 
 
 @pytest.mark.parametrize("sql", QUERIES.values(), ids=QUERIES)
-def test_a_query_does_not_block_the_loop(watched: Watched, sql: str) -> None:
+def test_query_does_not_block_the_loop(watched: Watched, sql: str) -> None:
     response = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql})
     assert 400 <= response.status_code < 500, response.text
     watched.check()
@@ -207,7 +211,7 @@ def test_a_query_does_not_block_the_loop(watched: Watched, sql: str) -> None:
         *(pytest.param(path, TEXTS["a query in a DAG"], id=path) for path in ("diff", "deploy")),
     ],
 )
-def test_a_dag_file_does_not_block_the_loop(watched: Watched, path: str, text: str) -> None:
+def test_dag_file_does_not_block_the_loop(watched: Watched, path: str, text: str) -> None:
     response = watched.site.as_("writer").post(f"/v1/dags/{path}", json={"text": text})
     assert response.status_code in (409, 422), response.text
     watched.check()
@@ -215,7 +219,7 @@ def test_a_dag_file_does_not_block_the_loop(watched: Watched, path: str, text: s
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("role", ["admin", None])
-def test_a_body_does_not_block_the_loop(watched: Watched, role: str | None, body: bytes) -> None:
+def test_body_does_not_block_the_loop(watched: Watched, role: str | None, body: bytes) -> None:
     for path in ("/v1/jobs", "/v1/tasks"):
         response = send(watched.site.as_(role), path, body)
         assert response is None or 400 <= response.status_code < 500, response.text
@@ -235,13 +239,13 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("sql", RESULTS.values(), ids=RESULTS.keys())
-def test_a_huge_result_is_refused_and_does_not_block_the_loop(watched: Watched, sql: str) -> None:
+def test_huge_result_is_refused_and_does_not_block_the_loop(watched: Watched, sql: str) -> None:
     answer = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql, "max_rows": 100_000})
     assert answer.status_code == 422, answer.text[:200]
     watched.check()
 
 
-def test_a_large_result_does_not_block_the_loop(watched: Watched) -> None:
+def test_large_result_does_not_block_the_loop(watched: Watched) -> None:
     sql = "SELECT arrayJoin(range(100000)) AS x, [x, x + 1] AS pair, map('k', x) AS m, toString(x) AS t, (x, NULL) AS u"
     answer = watched.site.as_("reader").post("/v1/datasets/query", json={"sql": sql, "max_rows": 100_000})
     assert answer.status_code == 200, answer.text[:200]
@@ -252,7 +256,7 @@ def test_a_large_result_does_not_block_the_loop(watched: Watched) -> None:
 
 
 def test_no_route_blocks_the_loop_with_any_body(watched: Watched) -> None:
-    """Routes are those of the application: a new one is covered."""
+    """Routes come from the application, so that new ones are covered."""
     for method, path in ROUTES:
         if method != "GET":
             role = "worker" if path.startswith(("/v1/task/", "/v1/worker/", "/internal/")) else "operator-admin"
@@ -263,7 +267,7 @@ def test_no_route_blocks_the_loop_with_any_body(watched: Watched) -> None:
 
 def test_no_page_blocks_the_loop_with_any_form(watched: Watched) -> None:
     browser = signed_in(watched.site)
-    forms = [b"a=" + b"%41" * 99_000, b"&".join(b"a%d=1" % each for each in range(30_000)), b"&" * 299_000]
+    forms = [b"a=" + b"%41" * 99_000, b"&".join(b"a%d=1" % number for number in range(30_000)), b"&" * 299_000]
     posted = [path for method, path in PAGES if method == "POST"]
     for path, form in [*((path, forms[0]) for path in posted), *((posted[0], form) for form in forms)]:
         browser.post(fill(path, NOBODYS), content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
@@ -283,10 +287,15 @@ def test_no_route_blocks_the_loop_with_long_parameters(watched: Watched) -> None
         assert not slow, (method, path, slow)
 
 
-def test_the_largest_job_does_not_block_the_loop(watched: Watched) -> None:
+def test_largest_job_does_not_block_the_loop(watched: Watched) -> None:
     tasks = [
-        {"key": f"k{each}", "entrypoint": "m.f", "kwargs": {"a": 1}, "depends_on": [f"k{each - 1}"] if each else []}
-        for each in range(10_000)
+        {
+            "key": f"k{number}",
+            "entrypoint": "m.f",
+            "kwargs": {"a": 1},
+            "depends_on": [f"k{number - 1}"] if number else [],
+        }
+        for number in range(10_000)
     ]
     response = watched.site.as_("writer").post("/v1/jobs", json={"name": "large", "tasks": tasks})
     assert response.status_code == 201, response.text
@@ -302,11 +311,11 @@ def test_the_largest_job_does_not_block_the_loop(watched: Watched) -> None:
         assert not slow, (path, slow)
 
 
-def test_a_large_dag_does_not_block_the_loop(watched: Watched) -> None:
+def test_large_dag_does_not_block_the_loop(watched: Watched) -> None:
     text = "name: large\njobs:\n" + "".join(
-        f"  - {{name: j{each}, activation: source, operator: http_fetch, source: {{kind: manual}}, "
-        f"config: {{url: 'https://example.com/{each}'}}, outputs: [o{each}]}}\n"
-        for each in range(500)
+        f"  - {{name: j{number}, activation: source, operator: http_fetch, source: {{kind: manual}}, "
+        f"config: {{url: 'https://example.com/{number}'}}, outputs: [o{number}]}}\n"
+        for number in range(500)
     )
     for changed in (text, text.replace("example.com", "example.org")):
         response = watched.site.as_("writer").post("/v1/dags/deploy", json={"text": changed})
@@ -316,7 +325,7 @@ def test_a_large_dag_does_not_block_the_loop(watched: Watched) -> None:
 
 
 def send(client: httpx.Client, path: str, body: bytes, method: str = "POST") -> httpx.Response | None:
-    """The answer; None if the server closed the connection while the body was sent."""
+    """The response, or None if the server closed the connection during the upload."""
     try:
         with client.stream(method, path, content=body, headers={"Content-Type": "application/json"}) as response:
             if response.status_code >= 400:

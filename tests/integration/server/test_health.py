@@ -1,4 +1,4 @@
-"""Health checks: each holds and fails for its own reason, in Python and over HTTP."""
+"""Health checks in Python and over HTTP: each fails for its own reason."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.cli import doctor
-from aaiclick.local import clickhouse_target
+from aaiclick.local import clickhouse_endpoint
 from aaiclick.orchestration import health, health_check
-from aaiclick.server.shared import Shared
+from aaiclick.server.cache import QueryCache
 from aaiclick.settings import get_settings
-from aaiclick.store import queue
-from aaiclick.store.engine import connect
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 HOLDS = {"database", "workers", "stale_tasks", "events", "clickhouse"}
 
@@ -55,14 +55,16 @@ async def failing() -> set[str]:
     return {check.name for check in health.checks if not check.ok}
 
 
-async def test_health_check_is_true_if_all_checks_hold(db) -> None:
+async def test_health_check_is_true_if_all_checks_pass(db) -> None:
     health = await health_check()
     assert health, health
     assert {check.name for check in health.checks} == HOLDS
 
 
-@pytest.mark.parametrize(("check", "change"), [(name, each) for name, changes in FAILURES.items() for each in changes])
-async def test_health_check_names_the_check_that_fails(db, check, change) -> None:
+@pytest.mark.parametrize(
+    ("check", "change"), [(name, statement) for name, changes in FAILURES.items() for statement in changes]
+)
+async def test_health_check_names_the_failing_check(db, check, change) -> None:
     await db.execute("DELETE FROM tasks")
     await db.execute(change)
     assert await failing() == {check}
@@ -79,20 +81,20 @@ async def test_health_check_names_an_unreachable_server(db, monkeypatch, check, 
     monkeypatch.setenv(variable, address)
     get_settings.cache_clear()
     assert await failing() == {check}
-    [found] = [each for each in (await health_check()).checks if each.name == check]
-    assert "does not answer" in found.detail
+    [failed_check] = [check_result for check_result in (await health_check()).checks if check_result.name == check]
+    assert "does not answer" in failed_check.detail
 
 
-async def test_checks_of_a_hanging_clickhouse_end_in_time(db, monkeypatch) -> None:
-    """It accepts queries and never answers, as a stopped process does; the client was connected before."""
-    target = await clickhouse_target(get_settings())
-    proxy = Proxy((target.host, target.port))
+async def test_checks_of_a_hanging_clickhouse_time_out(db, monkeypatch) -> None:
+    """ClickHouse accepts queries and never responds, like a stopped process, to a connected client."""
+    endpoint = await clickhouse_endpoint(get_settings())
+    proxy = TcpProxy((endpoint.host, endpoint.port))
     await proxy.start()
-    monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", replace(target, host="127.0.0.1", port=proxy.port).url)
+    monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", replace(endpoint, host="127.0.0.1", port=proxy.port).url)
     get_settings.cache_clear()
     assert await failing() == set()
     monkeypatch.setattr(health, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr(doctor, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(doctor, "PING_TIMEOUT_SECONDS", 0.5)
     proxy.mode = "half-open"
     try:
         async with asyncio.timeout(10):
@@ -100,16 +102,16 @@ async def test_checks_of_a_hanging_clickhouse_end_in_time(db, monkeypatch) -> No
         result = await asyncio.wait_for(asyncio.to_thread(CliRunner().invoke, doctor.doctor, ["-o", "json"]), 60)
     finally:
         await proxy.stop()
-    found = {row["check"]: row for row in json.loads(result.stdout)}
-    assert (found["clickhouse"]["state"], found["tables"]["state"]) == ("failed", "skipped")
-    assert "does not answer within 0.5 s" in found["clickhouse"]["detail"]
-    assert "Look at its log" in found["clickhouse"]["remedy"]
-    assert found["I1"]["state"] == "ok"
+    checks = {row["check"]: row for row in json.loads(result.stdout)}
+    assert (checks["clickhouse"]["state"], checks["tables"]["state"]) == ("failed", "skipped")
+    assert "does not answer within 0.5 s" in checks["clickhouse"]["detail"]
+    assert "See the server's log" in checks["clickhouse"]["remedy"]
+    assert checks["I1"]["state"] == "ok"
 
 
-async def test_cached_checks_have_a_maximum_age() -> None:
-    """A check that waited for a time limit is repeated as soon as one that was fast."""
-    cache = Shared[int](max_age_seconds=0.0)
+async def test_health_cache_has_a_maximum_ttl() -> None:
+    """A check that timed out is not cached longer than a fast one."""
+    cache = QueryCache[int](max_ttl_seconds=0.0)
     calls: list[int] = []
 
     async def find() -> int:
@@ -120,8 +122,8 @@ async def test_cached_checks_have_a_maximum_age() -> None:
     assert [await cache.get(DEFAULT_ORG_ID, find) for _ in range(3)] == [1, 2, 3]
 
 
-def test_health_endpoint_is_503_unless_a_worker_lives(site) -> None:
-    """A silent worker is none; readiness for requests does not depend on workers."""
+def test_health_endpoint_is_503_without_an_active_worker(site) -> None:
+    """A worker without heartbeats does not count; readiness does not depend on workers."""
     client = site.as_(None)
     site.sql("DELETE FROM workers RETURNING id")
 
@@ -140,8 +142,8 @@ def test_health_endpoint_is_503_unless_a_worker_lives(site) -> None:
 
 
 def _eventually(states):
-    """The first answer that is not the cached one."""
+    """The first response that is not from the cache."""
     for _ in range(1000):
-        if (found := states())[0] == 200:
-            return found
+        if (state := states())[0] == 200:
+            return state
     return states()

@@ -1,4 +1,4 @@
-"""Every metric of the requirement moves with what it measures, in jobs that really run."""
+"""Every required metric follows what it measures, in real jobs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from aaiclick.orchestration import (
     retry_failed_tasks,
     run_job_test,
 )
-from aaiclick.server.figures import render
+from aaiclick.server.metrics import render_metrics
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import connect
-from aaiclick.store.figures import count_all
+from aaiclick.store.connections import connect
+from aaiclick.store.metrics import load_metrics
 
 PAUSE_SECONDS = 0.05
 TOTALS = ("jobs_created", "jobs_completed", "jobs_failed", "tasks_created", "tasks_completed", "tasks_failed")
@@ -42,7 +42,7 @@ async def scrape(aaiclick_env, aaiclick_postgres, tmp_path, monkeypatch):
     connection = await connect(aaiclick_postgres)
 
     async def read() -> dict[tuple[str, ...], float]:
-        text = render(await count_all(connection, worker_timeout_seconds=90)).decode()
+        text = render_metrics(await load_metrics(connection, worker_timeout_seconds=90)).decode()
         return {
             (sample.name, *sample.labels.values()): sample.value
             for family in text_string_to_metric_families(text)
@@ -58,7 +58,7 @@ def totals(values: dict[tuple[str, ...], float]) -> list[float]:
     return [values[f"{name}_total",] for name in TOTALS]
 
 
-async def test_jobs_and_tasks_are_counted_as_they_end(scrape) -> None:
+async def test_ended_jobs_and_tasks_are_counted(scrape) -> None:
     assert totals(await scrape()) == [0, 0, 0, 0, 0, 0]
     good = await create_job("good", [create_task(work), create_task(work)])
     assert totals(await scrape()) == [1, 0, 0, 2, 0, 0]
@@ -68,12 +68,12 @@ async def test_jobs_and_tasks_are_counted_as_they_end(scrape) -> None:
     assert run_job_test(bad).status is JobStatus.FAILED
     assert totals(await scrape()) == [2, 1, 1, 3, 2, 1]
     await retry_failed_tasks(bad.id)
-    assert totals(await scrape()) == [2, 1, 1, 3, 2, 1]  # counters only rise
+    assert totals(await scrape()) == [2, 1, 1, 3, 2, 1]  # counters never decrease
     run_job_test(bad)
     assert totals(await scrape()) == [2, 1, 2, 3, 2, 2]
 
 
-async def test_durations_are_those_of_what_completed(scrape) -> None:
+async def test_durations_are_those_of_completed_jobs_and_tasks(scrape) -> None:
     run_job_test(await create_job("two", [create_task(work), create_task(work)]))
     values = await scrape()
     assert values["task_duration_seconds_count",] == 2
@@ -81,7 +81,7 @@ async def test_durations_are_those_of_what_completed(scrape) -> None:
     assert 2 * PAUSE_SECONDS <= values["task_duration_seconds_sum",] < 20
     assert PAUSE_SECONDS <= values["job_duration_seconds_sum",] < 20
     short = next(value for name, value in values.items() if name[0] == "task_duration_seconds_bucket")
-    assert short == 0  # no task was as quick as the first bucket
+    assert short == 0  # no task was as fast as the first bucket
     assert values["task_duration_seconds_bucket", "+Inf"] == 2
 
 
@@ -95,7 +95,7 @@ async def test_queue_depth_rises_and_falls(scrape) -> None:
     assert (await scrape())["task_queue_depth", "default"] == 0
 
 
-async def test_workers_are_counted_while_they_live(scrape) -> None:
+async def test_active_workers_are_counted(scrape) -> None:
     assert (await scrape())["workers_active",] == 0
     worker = await register_worker("host", 1)
     values = await scrape()
@@ -107,7 +107,7 @@ async def test_workers_are_counted_while_they_live(scrape) -> None:
     assert ("worker_heartbeat_age", str(worker.id)) not in values
 
 
-async def test_execution_time_is_that_of_the_worker(scrape, aaiclick_postgres) -> None:
+async def test_execution_time_is_counted_by_worker(scrape, aaiclick_postgres) -> None:
     run_job_test(await create_job("two", [create_task(work), create_task(work)]))
     connection = await connect(aaiclick_postgres)
     (worker_id,) = await connection.fetchrow("SELECT DISTINCT worker_id FROM tasks")

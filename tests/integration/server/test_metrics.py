@@ -1,4 +1,4 @@
-"""Figures: Prometheus' own parser reads them, and they are the database's."""
+"""Metrics: Prometheus' parser reads them, and they match the database."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from aaiclick.server.figures import render
-from aaiclick.store import queue, upkeep
-from aaiclick.store.engine import connect
-from aaiclick.store.figures import count_all
-from aaiclick.store.leases import Failure, Success
-from aaiclick.store.upkeep import forget
-from aaiclick.store.words import BUCKETS, DEFAULT_ORG_ID
+from aaiclick.server.metrics import render_metrics
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import maintenance, queue
+from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.maintenance import delete_old_history
+from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID
+from aaiclick.store.metrics import load_metrics
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",
@@ -23,7 +23,7 @@ NAMES = {
 
 
 async def work_a_little(connection):
-    """Two completed, one dead, one waiting for its retry, the rest waiting."""
+    """Run tasks: two completed, one dead letter, one waiting for a retry, the rest ready."""
     worker = await queue.register_worker(connection, hostname="h", pid=1)
     claims = await queue.claim(connection, worker_id=worker.id, limit=4, queues=["figures"], lease_seconds=60)
     await queue.start(connection, [claim.lease for claim in claims])
@@ -40,7 +40,7 @@ async def work_a_little(connection):
     return worker.id
 
 
-def test_prometheus_reads_the_figures_and_they_are_the_databases(site) -> None:
+def test_prometheus_parses_metrics_that_match_the_database(site) -> None:
     writer = site.as_("writer")
     writer.post("/v1/tasks", json={"items": [{"type": "f", "queue": "figures"}] * 7})
     job = writer.post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
@@ -77,8 +77,8 @@ def test_prometheus_reads_the_figures_and_they_are_the_databases(site) -> None:
     assert abs(values["task_duration_seconds_sum",] - took["s"]) < 1e-6
 
 
-def test_figures_are_kept_for_a_moment(site) -> None:
-    """Scrapes in a row count once: the second answer is the first."""
+def test_metrics_are_cached(site) -> None:
+    """The second of two scrapes returns the cached text."""
     first = site.as_("operator-admin").get("/metrics").text
     site.as_("writer").post("/v1/tasks", json={"items": [{"type": "later"}]})
     assert site.as_("operator-admin").get("/metrics").text == first
@@ -108,12 +108,12 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
     assert before["tasks_completed_total"] == before["task_duration_seconds_count"] == 2
     assert before["worker_task_execution_time_count"] == 2
     assert before["worker_task_execution_time_sum"] == pytest.approx(2)
-    assert await forget(connection, keep_seconds=0) == {"jobs": 2, "tasks": 2, "workers": 0}
+    assert await delete_old_history(connection, keep_seconds=0) == {"jobs": 2, "tasks": 2, "workers": 0}
     assert await connection.fetchval("SELECT count(*) FROM tasks") == 0
-    assert await connection.fetchval("SELECT count(*) FROM queue_minutes") == 2  # those of a day
+    assert await connection.fetchval("SELECT count(*) FROM queue_minutes") == 2  # counts of one day
     assert _totals(await scrape(connection)) == before
     await connection.execute("UPDATE workers SET status = 'STOPPED', stopped_at = now() - interval '1 s'")
-    assert await forget(connection, keep_seconds=0) == {"jobs": 0, "tasks": 0, "workers": 1}
+    assert await delete_old_history(connection, keep_seconds=0) == {"jobs": 0, "tasks": 0, "workers": 1}
     assert _totals(await scrape(connection)) == {
         name: value for name, value in before.items() if not name.startswith("worker_")
     }
@@ -121,14 +121,14 @@ async def test_counters_do_not_fall_when_retention_deletes(aaiclick_postgres) ->
 
 
 async def scrape(connection) -> str:
-    return render(await count_all(connection, worker_timeout_seconds=90)).decode()
+    return render_metrics(await load_metrics(connection, worker_timeout_seconds=90)).decode()
 
 
 async def _run_job(connection, *, fails: bool) -> int:
     """Create a job of two tasks, and run both in one batch; returns its id."""
     from aaiclick.snowflake import get_snowflake_id
-    from aaiclick.store.plan import NewTask, Plan
-    from aaiclick.store.submit import NewJob, submit_job
+    from aaiclick.store.engine.plan import NewTask, Plan
+    from aaiclick.store.engine.submit import NewJob, submit_job
 
     tasks = [NewTask(id=get_snowflake_id(), type="t", max_attempts=1) for _ in range(2)]
     job_id = await submit_job(connection, NewJob(id=get_snowflake_id(), org_id=DEFAULT_ORG_ID, name="j"), Plan(tasks))
@@ -149,17 +149,19 @@ async def _run_ready(connection, *, fails: bool) -> None:
     )
 
 
-async def test_counters_do_not_fall_when_work_starts_over(db) -> None:
-    """A failed job is retried, a completed task cleared, a job deleted: each end of a task and a job counts once."""
-    from aaiclick.store import control
+async def test_counters_do_not_fall_when_tasks_restart(db) -> None:
+    """A failed job is retried, a completed task cleared, a job deleted: each end of a task or job counts once."""
+    from aaiclick.store.engine import control
 
-    seen = [_totals(await scrape(db))]
+    scrapes = [_totals(await scrape(db))]
 
     async def rises(**expected: int) -> None:
-        seen.append(_totals(await scrape(db)))
-        fallen = {name: (value, seen[-1][name]) for name, value in seen[-2].items() if seen[-1].get(name, 0) < value}
+        scrapes.append(_totals(await scrape(db)))
+        fallen = {
+            name: (value, scrapes[-1][name]) for name, value in scrapes[-2].items() if scrapes[-1].get(name, 0) < value
+        }
         assert {name: pair for name, pair in fallen.items() if not name.startswith("worker_")} == {}
-        assert {name: seen[-1][f"{name}_total"] for name in expected} == expected
+        assert {name: scrapes[-1][f"{name}_total"] for name in expected} == expected
 
     job_id = await _run_job(db, fails=True)
     await rises(jobs_created=1, jobs_failed=1, tasks_created=2, tasks_failed=2)
@@ -168,31 +170,31 @@ async def test_counters_do_not_fall_when_work_starts_over(db) -> None:
     await _run_ready(db, fails=False)
     await rises(jobs_created=1, jobs_failed=1, jobs_completed=1, tasks_failed=2, tasks_completed=2)
     task_id = await db.fetchval("SELECT min(id) FROM tasks WHERE job_id = $1", job_id)
-    await control.clear(db, task_id)
+    await control.clear_tasks(db, task_id)
     await rises(jobs_completed=1, tasks_completed=2)
     await _run_ready(db, fails=False)
     await rises(jobs_created=1, jobs_completed=2, tasks_created=2, tasks_completed=3)
-    await forget(db, keep_seconds=0)
+    await delete_old_history(db, keep_seconds=0)
     assert await db.fetchval("SELECT count(*) FROM jobs") == 0
     await rises(jobs_created=1, jobs_failed=1, jobs_completed=2, tasks_created=2, tasks_completed=3, tasks_failed=2)
-    totals = {f"{each.labels}": each.value for each in _samples(await scrape(db), "task_attempts_total")}
+    totals = {f"{sample.labels}": sample.value for sample in _samples(await scrape(db), "task_attempts_total")}
     assert (totals["{'outcome': 'completed'}"], totals["{'outcome': 'failed'}"]) == (3, 2)
 
 
-async def test_merged_counts_are_the_same(db, monkeypatch) -> None:
-    monkeypatch.setattr(upkeep, "MERGED_COUNTS", 6)
+async def test_merged_counts_are_equal(db, monkeypatch) -> None:
+    monkeypatch.setattr(maintenance, "METRIC_MERGE_BATCH_SIZE", 6)
     for _ in range(3):
         await _run_job(db, fails=False)
         await db.execute("DELETE FROM jobs")
     await db.execute("DELETE FROM workers")
     before = _totals(await scrape(db))
     rows = await db.fetchval("SELECT count(*) FROM metric_counts")
-    await forget(db, keep_seconds=3600)
+    await delete_old_history(db, keep_seconds=3600)
     assert await db.fetchval("SELECT count(*) FROM metric_counts") < rows
-    assert _totals(await scrape(db)) == before
+    assert _totals(await scrape(db)) == pytest.approx(before)
 
 
-async def test_workers_active_counts_heartbeats_in_time(db) -> None:
+async def test_workers_active_counts_recent_heartbeats(db) -> None:
     await db.execute("INSERT INTO workers (id, hostname, pid) VALUES (1, 'h', 1), (2, 'h', 2)")
     await db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 day' WHERE id = 2")
     text = await scrape(db)
@@ -208,11 +210,11 @@ async def test_queue_depth_of_a_known_queue_is_zero(db) -> None:
         "INSERT INTO queue_minutes (org_id, queue, minute, completed, failed)"
         f"VALUES ('{DEFAULT_ORG_ID}', 'used', now(), 0, 0)"
     )
-    depths = {each.labels["queue"]: each.value for each in _samples(await scrape(db), "task_queue_depth")}
+    depths = {sample.labels["queue"]: sample.value for sample in _samples(await scrape(db), "task_queue_depth")}
     assert depths == {"default": 0, "set": 0, "served": 0, "used": 0}
 
 
-async def test_buckets_are_the_same_in_the_database(db) -> None:
+async def test_buckets_match_those_of_the_database(db) -> None:
     for number, bound in enumerate(BUCKETS):
         assert await db.fetchval("SELECT aaiclick_bucket($1 - 0.001)", bound) == number
         assert await db.fetchval("SELECT aaiclick_bucket($1)", bound) == number + 1
@@ -224,7 +226,7 @@ def _samples(text: str, name: str):
 
 
 def _totals(text: str) -> dict[str, float]:
-    """Whatever only rises; of a duration also how it is spread."""
+    """All counters, and the buckets of histograms."""
     return {
         f"{sample.name}{sample.labels.get('le', '')}": sample.value
         for family in text_string_to_metric_families(text)
@@ -236,7 +238,7 @@ def _totals(text: str) -> dict[str, float]:
 async def test_labels_are_escaped(aaiclick_postgres) -> None:
     connection = await connect(aaiclick_postgres)
     await connection.execute("INSERT INTO tasks (id, type, queue) VALUES (1, 't', E'a\"b\\n\\\\')")
-    text = render(await count_all(connection, worker_timeout_seconds=90)).decode()
+    text = render_metrics(await load_metrics(connection, worker_timeout_seconds=90)).decode()
     await connection.close()
     [depth] = [family for family in text_string_to_metric_families(text) if family.name == "task_queue_depth"]
     assert {"queue": 'a"b\n\\'} in [sample.labels for sample in depth.samples]

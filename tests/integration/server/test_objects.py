@@ -1,4 +1,4 @@
-"""Objects over HTTP out of a real ClickHouse."""
+"""Objects over HTTP with a real ClickHouse."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from decimal import Decimal
 import pytest
 
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.targets import parse_clickhouse_url
+from aaiclick.endpoints import parse_clickhouse_url
 
 
 @pytest.fixture
-async def kept(site):
-    """An Object with values that JSON has no words for, in the operator's database."""
+async def stored_object(site):
+    """An Object in the operator's database with values that JSON cannot represent."""
     async with DataContext(parse_clickhouse_url(site.environment["AAICLICK_CLICKHOUSE_URL"])) as context:
-        made = await create_object_from_value(
+        created_object = await create_object_from_value(
             {
                 "n": [1, 2**60, 3],
                 "x": [0.5, math.nan, math.inf],
@@ -25,16 +25,16 @@ async def kept(site):
                 'from `a"b': ["x", "y", "z"],
             }
         )
-        await made
-        yield made
+        await created_object
+        yield created_object
         del context
 
 
-async def test_an_object_is_listed_described_and_shown(site, kept) -> None:
+async def test_object_is_listed_described_and_previewed(site, stored_object) -> None:
     reader = site.as_("operator-reader")
-    table = kept.table_id
+    table = stored_object.table_id
     items = reader.get("/v1/objects", params={"limit": 1000}).json()["items"]
-    assert [each["rows"] for each in items if each["table_id"] == table] == [3]
+    assert [item["rows"] for item in items if item["table_id"] == table] == [3]
     schema = reader.get(f"/v1/objects/{table}").json()
     assert [column["name"] for column in schema["columns"]] == ["n", "x", "d", "at", 'from `a"b']
     rows = reader.get(f"/v1/objects/{table}/rows", params={"offset": 1, "limit": 1}).json()["rows"]
@@ -44,7 +44,7 @@ async def test_an_object_is_listed_described_and_shown(site, kept) -> None:
     assert reader.get(f"/v1/objects/{table}/rows", params={"offset": 10}).json() == {"rows": []}
 
 
-async def test_an_object_of_the_operator_does_not_exist_for_others(site, kept) -> None:
-    for path in (f"/v1/objects/{kept.table_id}", f"/v1/objects/{kept.table_id}/rows"):
+async def test_object_of_the_operator_is_not_found_by_others(site, stored_object) -> None:
+    for path in (f"/v1/objects/{stored_object.table_id}", f"/v1/objects/{stored_object.table_id}/rows"):
         assert site.as_("admin").get(path).status_code == 404
     assert site.as_("admin").get("/v1/objects").json()["items"] == []

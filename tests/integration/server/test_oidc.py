@@ -1,4 +1,4 @@
-"""Tokens of an identity provider: a real one over HTTP, with real signatures."""
+"""Tokens of an identity provider that runs over HTTP with real signatures."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from aaiclick.store import users
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tenancy import users
 from tests.integration.server.conftest import environment_for, start_server, with_connection
 
 AUDIENCE = "aaiclick-test"
 
 
 class Provider:
-    """Serves its public keys and counts who asks."""
+    """Identity provider that serves its public keys and counts requests."""
 
     def __init__(self) -> None:
         self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -37,8 +37,8 @@ class Provider:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.asked += 1
-                found = "openid-configuration" in self.path
-                body = json.dumps(provider.discovery() if found else {"keys": provider.public()}).encode()
+                is_discovery = "openid-configuration" in self.path
+                body = json.dumps(provider.discovery() if is_discovery else {"keys": provider.public()}).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -52,9 +52,9 @@ class Provider:
         self.thread.start()
 
     def discovery(self) -> dict[str, str]:
-        """Its issuer ends with a slash, as those of some do."""
+        """Discovery document with an issuer that ends with a slash."""
         places = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-        return {"issuer": f"{self.issuer}/"} | {place: f"{self.issuer}/{place}" for place in places}
+        return {"issuer": f"{self.issuer}/"} | {endpoint: f"{self.issuer}/{endpoint}" for endpoint in places}
 
     def public(self) -> list[dict]:
         one = json.loads(RSAAlgorithm.to_jwk(self.key.public_key())) | {"kid": "rsa", "alg": "RS256", "use": "sig"}
@@ -75,17 +75,17 @@ class Provider:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
-    made = Provider()
-    yield made
-    made.close()
+    test_provider = Provider()
+    yield test_provider
+    test_provider.close()
 
 
 @pytest.fixture(scope="module")
 def oidc(provider, aaiclick_stack, _aaiclick_template, tmp_path_factory):
     database = aaiclick_stack.run(aaiclick_stack.take_database())
-    target = aaiclick_stack.lease.postgres().with_database(database)
+    endpoint = aaiclick_stack.connection.postgres_endpoint().with_database(database)
     directory = tmp_path_factory.mktemp("oidc")
-    environment = environment_for(target, aaiclick_stack.lease.clickhouse().url, directory) | {
+    environment = environment_for(endpoint, aaiclick_stack.connection.clickhouse_endpoint().url, directory) | {
         "AAICLICK_OIDC_ISSUER": provider.issuer,
         "AAICLICK_OIDC_AUDIENCE": AUDIENCE,
     }
@@ -93,20 +93,20 @@ def oidc(provider, aaiclick_stack, _aaiclick_template, tmp_path_factory):
     async def people(connection):
         await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="writer")
         gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
-        await users.change_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+        await users.update_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
 
-    asyncio.run(with_connection(target, people))
+    asyncio.run(with_connection(endpoint, people))
     server = start_server(environment, directory / "server.log")
     yield server
     assert server.stop() == 0
-    aaiclick_stack.run(aaiclick_stack.leave_database(database))
+    aaiclick_stack.run(aaiclick_stack.return_database(database))
 
 
 def ask(server, token: str, path: str = "/v1/whoami") -> httpx.Response:
     return httpx.get(server.url + path, headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
 
-def test_a_token_stands_for_the_user_whom_it_names(oidc, provider) -> None:
+def test_token_authenticates_its_subject(oidc, provider) -> None:
     answer = ask(oidc, provider.token())
     assert answer.status_code == 200, answer.text
     assert answer.json()["actor"].startswith("user ")
@@ -147,7 +147,7 @@ def forged(provider: Provider) -> dict[str, str]:
 
 
 def hmac_with_public_key(provider: Provider) -> str:
-    """The classic confusion: the verifier takes the public key for the secret of an HMAC."""
+    """Algorithm confusion: the public key is used as an HMAC secret."""
 
     def encode(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
@@ -158,12 +158,12 @@ def hmac_with_public_key(provider: Provider) -> str:
     return head + "." + encode(hmac.new(secret, head.encode(), hashlib.sha256).digest())
 
 
-def test_no_forged_token_opens_anything(oidc, provider) -> None:
+def test_forged_token_is_refused(oidc, provider) -> None:
     for name, token in forged(provider).items():
         assert ask(oidc, token).status_code == 401, name
 
 
-def test_made_up_key_ids_do_not_reach_the_provider(oidc, provider) -> None:
+def test_invented_key_ids_do_not_reach_the_provider(oidc, provider) -> None:
     ask(oidc, provider.token())
     before = provider.asked
     for number in range(20):
@@ -171,7 +171,7 @@ def test_made_up_key_ids_do_not_reach_the_provider(oidc, provider) -> None:
     assert provider.asked <= before + 1
 
 
-def test_no_token_is_in_the_log(oidc, provider) -> None:
+def test_log_contains_no_token(oidc, provider) -> None:
     token = provider.token()
     ask(oidc, token)
     assert token.rpartition(".")[2] not in oidc.log.read_text()

@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, as each role and with none: no 5xx, nothing that it does not say."""
+"""Requests generated from the OpenAPI document for every role: no 5xx, and only documented responses."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def document(site):
     return schemathesis.openapi.from_dict(site.as_(None).get("/openapi.json").json())
 
 
-def test_the_document_is_kept_for_every_role(site) -> None:
-    """Requests are made up once, which takes most of the time, and asked by each role in turn."""
+def test_responses_match_the_openapi_document_for_every_role(site) -> None:
+    """Requests are generated once, since that takes most of the time, and sent by each role."""
     schema = document(site)
     tried = 0
     for result in schema.get_all_operations():
         operation = result.ok()
-        if operation.path in ENDLESS or operation.path == "/health":  # which is 503: the site has no worker
+        if operation.path in ENDLESS or operation.path == "/health":  # 503: the site has no worker
             continue
 
         @settings(
@@ -51,7 +51,7 @@ def test_the_document_is_kept_for_every_role(site) -> None:
     assert tried > 40
 
 
-def test_every_operation_has_words_and_documents_its_errors(site) -> None:
+def test_every_operation_has_a_summary_and_documents_errors(site) -> None:
     paths = site.as_(None).get("/openapi.json").json()["paths"]
     for path, methods in paths.items():
         for method, operation in methods.items():
@@ -60,20 +60,20 @@ def test_every_operation_has_words_and_documents_its_errors(site) -> None:
             assert operation["x-permission"], (method, path)
 
 
-def test_the_address_of_the_document_is_the_only_one(site) -> None:
+def test_openapi_document_has_one_url(site) -> None:
     assert httpx.get(f"{site.server.url}/openapi.json", timeout=60).headers["content-type"] == "application/json"
 
 
 def test_every_id_is_a_string(site) -> None:
-    """JavaScript loses precision of numbers past 2^53; UUIDs are strings anyway."""
+    """JavaScript loses precision of numbers past 2^53."""
     parts = site.as_(None).get("/openapi.json").json()
-    found: dict[str, str] = {}
+    schemas: dict[str, str] = {}
 
     def walk(value: Any, path: str) -> None:
         if isinstance(value, dict):
             for name, schema in value.get("properties", {}).items():
                 if re.search(r"(^|_)(id|ids)$", name):
-                    found[f"{path}.{name}"] = json.dumps(schema)
+                    schemas[f"{path}.{name}"] = json.dumps(schema)
             for key, item in value.items():
                 walk(item, f"{path}/{key}")
         elif isinstance(value, list):
@@ -81,5 +81,5 @@ def test_every_id_is_a_string(site) -> None:
                 walk(item, f"{path}/{index}")
 
     walk(parts, "")
-    assert len(found) > 50
-    assert {name: schema for name, schema in found.items() if '"integer"' in schema or '"number"' in schema} == {}
+    assert len(schemas) > 50
+    assert {name: schema for name, schema in schemas.items() if '"integer"' in schema or '"number"' in schema} == {}

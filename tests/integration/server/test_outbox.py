@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from aaiclick.errors import NotFoundError
-from aaiclick.store import catalog_events
-from aaiclick.store.words import DEFAULT_ORG_ID
+from aaiclick.store.catalog import events
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 
 @pytest.fixture
 def failed(site):
-    """Ids of two failed events of our org and one of the other."""
+    """Ids of two failed events of the first org and one of the second."""
 
     async def make(connection):
         await connection.execute("DELETE FROM outbox")
@@ -25,7 +25,7 @@ def failed(site):
 
 
 async def _failed_event(connection, org_id):
-    job_id = await catalog_events.open_job(connection, org_id, "broken", None, {})
+    job_id = await events.open_job(connection, org_id, "broken", None, {})
     await connection.execute("UPDATE jobs SET status = 'FAILED', started_at = now(), completed_at = now(), "
                              "error = 'Event 1 could not be routed. See' WHERE id = $1", job_id)  # fmt: skip
     return await connection.fetchval(
@@ -37,18 +37,20 @@ async def _failed_event(connection, org_id):
 
 
 def statuses(site, ids):
-    rows = site.sql("SELECT id, status::text FROM outbox WHERE id = ANY($1::bigint[])", [int(each) for each in ids])
+    rows = site.sql(
+        "SELECT id, status::text FROM outbox WHERE id = ANY($1::bigint[])", [int(event_id) for event_id in ids]
+    )
     return {str(row["id"]): row["status"] for row in rows}
 
 
 def test_admins_list_failed_events_of_their_organisation(site, failed) -> None:
     answer = site.as_("admin").get("/v1/outbox", params={"status": "Failed"}).json()
-    assert [each["id"] for each in answer["items"]] == [failed[1], failed[0]]
+    assert [event["id"] for event in answer["items"]] == [failed[1], failed[0]]
     assert answer["items"][0]["attempts"] == 5
     assert answer["items"][0]["last_error"] == "canary error"
     first = site.as_("admin").get("/v1/outbox", params={"limit": 1}).json()
     rest = site.as_("admin").get("/v1/outbox", params={"limit": 1, "cursor": first["next"]}).json()
-    assert [each["id"] for each in first["items"] + rest["items"]] == [failed[1], failed[0]]
+    assert [event["id"] for event in first["items"] + rest["items"]] == [failed[1], failed[0]]
     assert site.as_("admin").get("/v1/outbox", params={"status": "Pending"}).json()["items"] == []
     for role in ("reader", "writer", "worker"):
         assert site.as_(role).get("/v1/outbox").status_code == 403
@@ -67,18 +69,18 @@ def test_retry_over_http_is_all_or_nothing_and_audited(site, failed) -> None:
     assert statuses(site, failed) == {failed[0]: "Pending", failed[1]: "Failed", failed[2]: "Failed"}
     assert admin.post("/v1/outbox/retry", json={"all": True}).json()["count"] == 1
     assert statuses(site, failed)[failed[2]] == "Failed"
-    entries = [each for each in admin.get("/v1/audit").json()["items"] if each["action"] == "events.retry"]
-    assert [each["detail"]["events"] for each in entries[:2]] == [1, 1]
+    entries = [entry for entry in admin.get("/v1/audit").json()["items"] if entry["action"] == "events.retry"]
+    assert [entry["detail"]["events"] for entry in entries[:2]] == [1, 1]
 
 
 @pytest.mark.parametrize("role", [None, "admin"])
 def test_command_lists_and_retries_failed_events(site, command, failed, role) -> None:
     listed = json.loads(command("events", "ls", "--status", "Failed", "-o", "json", role=role).stdout)
-    assert {failed[0], failed[1]} <= {each["id"] for each in listed}
+    assert {failed[0], failed[1]} <= {event["id"] for event in listed}
     assert "canary error" in command("events", "ls", role=role).stdout
     assert isinstance(command("events", "retry", "777777", role=role).exception, NotFoundError)
-    assert "Name ids, or give --all" in str(command("events", "retry", role=role).exception)
-    assert command("events", "retry", failed[0], role=role).stderr == "1 event is routed again.\n"
+    assert "Give ids or --all" in str(command("events", "retry", role=role).exception)
+    assert command("events", "retry", failed[0], role=role).stderr == "1 event queued for retry.\n"
     assert statuses(site, failed)[failed[0]] == "Pending"
     org = site.org
     audited = site.sql("SELECT detail FROM audit_log WHERE org_id = $1 AND action = 'events.retry' ORDER BY id", org)
@@ -89,22 +91,22 @@ def test_command_lists_and_retries_failed_events(site, command, failed, role) ->
 
 
 def test_doctor_reports_failed_events_and_their_remedy(site, command, failed) -> None:
-    checks = {each["check"]: each for each in json.loads(command("doctor", "-o", "json", role=None).stdout)}
+    checks = {check["check"]: check for check in json.loads(command("doctor", "-o", "json", role=None).stdout)}
     assert checks["events"]["state"] == "failed"
-    assert "3 could not be routed" in checks["events"]["detail"]
+    assert "3 failed" in checks["events"]["detail"]
     assert "canary error" in checks["events"]["detail"]
     assert "aaiclick events retry" in checks["events"]["remedy"]
     site.sql("DELETE FROM outbox")
-    checks = {each["check"]: each for each in json.loads(command("doctor", "-o", "json", role=None).stdout)}
+    checks = {check["check"]: check for check in json.loads(command("doctor", "-o", "json", role=None).stdout)}
     assert checks["events"]["state"] == "ok"
 
 
 def test_metrics_count_pending_and_failed_events(site, failed) -> None:
     async def count(connection):
-        from aaiclick.server.figures import render
-        from aaiclick.store.figures import count_all
+        from aaiclick.server.metrics import render_metrics
+        from aaiclick.store.metrics import load_metrics
 
-        return render(await count_all(connection, worker_timeout_seconds=90)).decode()
+        return render_metrics(await load_metrics(connection, worker_timeout_seconds=90)).decode()
 
     text = site.run(count)
     assert "events_failed 3.0" in text

@@ -1,4 +1,4 @@
-"""Every route and everybody who may ask: the answer is the one that the route declares."""
+"""Every route enforces its declared permission for every role, and hides other organisations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 from fastapi.routing import APIRoute
 
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.operations.actor import Permission, scope_permissions
 from aaiclick.server.app import create_app
-from aaiclick.server.permissions import Permission, permissions_of
+from aaiclick.server.app_state import AppState
 from aaiclick.server.routes import ALL
-from aaiclick.server.routing import MARK
-from aaiclick.server.service import Service
+from aaiclick.server.routing import PERMISSION_EXTENSION
 from aaiclick.settings import Settings
-from aaiclick.targets import PostgresTarget
 
 ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]
 SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-reader", "operator-admin")
@@ -29,34 +29,34 @@ def fill(path: str, values: dict[str, str]) -> str:
 
 
 def ask(client, method: str, path: str) -> int:
-    """The status alone: some answers are streams that do not end."""
+    """The status only: some responses are endless streams."""
     with client.stream(method, path) as response:
         return response.status_code
 
 
 def app():
-    return create_app(Service(Settings(), PostgresTarget("nowhere", 1, "nobody", "none")))
+    return create_app(AppState(Settings(), PostgresEndpoint("nowhere", 1, "nobody", "none")))
 
 
 async def test_every_route_declares_its_permission() -> None:
     served = {(method, route.path) for route in app().routes for method in getattr(route, "methods", ["?"])}
     assert served == {(method, path) for method, path, _ in ROUTES}
-    assert all(isinstance(route, APIRoute) and route.openapi_extra[MARK] for route in app().routes)
+    assert all(isinstance(route, APIRoute) and route.openapi_extra[PERMISSION_EXTENSION] for route in app().routes)
 
 
-async def test_a_route_without_a_permission_cannot_be_served() -> None:
+async def test_route_without_a_permission_cannot_be_installed() -> None:
     async def forgotten() -> None: ...
 
-    with pytest.raises(KeyError, match=MARK):
+    with pytest.raises(KeyError, match=PERMISSION_EXTENSION):
         app().add_api_route("/v1/forgotten", forgotten)
 
 
 @pytest.mark.parametrize(("method", "path", "permission"), ROUTES)
-def test_the_guard_answers_as_declared(site, method: str, path: str, permission: Permission) -> None:
+def test_routes_enforce_their_declared_permission(site, method: str, path: str, permission: Permission) -> None:
     url = fill(path, NOBODYS)
     assert (ask(site.as_(None), method, url) == 401) == (permission is not Permission.PUBLIC)
     for who in SOMEBODY:
-        allowed = permissions_of([who.rpartition("-")[2]], operates=who.startswith("operator"))
+        allowed = scope_permissions([who.rpartition("-")[2]], is_operator=who.startswith("operator"))
         status = ask(site.as_(who), method, url)
         assert (status == 403) == (permission not in allowed), (who, status)
         assert status != 401
@@ -64,8 +64,8 @@ def test_the_guard_answers_as_declared(site, method: str, path: str, permission:
 
 
 @pytest.fixture(scope="module")
-def ours(site):
-    """Something of each kind in our organisation."""
+def own_ids(site):
+    """Ids of one resource of each type in the first organisation."""
     admin = site.as_("admin")
     job = admin.post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
     task = admin.post("/v1/tasks", json={"items": [{"type": "t"}]}).json()["ids"][0]
@@ -79,7 +79,7 @@ def ours(site):
     assert admin.post("/v1/types/t/pause").status_code == 204
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
-    assert [each["name"] for each in admin.get("/v1/datasets").json()] == ["daily_sales"]
+    assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {
         "dag": "sales", "dataset": "daily_sales",
         "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
@@ -112,10 +112,10 @@ publish: [{output: daily, name: daily_sales}]
 
 
 @pytest.mark.parametrize(("method", "path"), OF_ONE)
-def test_what_is_anothers_does_not_exist(site, ours, method: str, path: str) -> None:
-    """404 and not 403: whether an id is taken is nobody else's business."""
+def test_resources_of_another_organisation_are_not_found(site, own_ids, method: str, path: str) -> None:
+    """404 and not 403: whether an id exists is not disclosed."""
     with site.as_("other-admin").stream(
-        method, fill(path, ours), json=BODIES_OF.get(path, BODIES.get(method))
+        method, fill(path, own_ids), json=BODIES_OF.get(path, BODIES.get(method))
     ) as response:
         assert response.status_code == 404
         assert response.read()
@@ -123,27 +123,32 @@ def test_what_is_anothers_does_not_exist(site, ours, method: str, path: str) -> 
 
 
 @pytest.mark.parametrize("path", [path for method, path, _ in ROUTES if method == "GET" and "{" not in path])
-def test_no_listing_shows_anything_of_another_org(site, ours, path: str) -> None:
+def test_lists_contain_nothing_of_another_organisation(site, own_ids, path: str) -> None:
     if path in ("/v1/events", "/metrics", "/openapi.json", "/health", "/health/live", "/health/ready"):
         return
-    mine = site.as_("admin").get(path).text
-    theirs = site.as_("other-admin").get(path).text
-    for name, value in ours.items():
+    own_text = site.as_("admin").get(path).text
+    other_text = site.as_("other-admin").get(path).text
+    for name, value in own_ids.items():
         if name in ("job_id", "task_id", "user_id", "role_id", "key_id", "worker_id"):
-            assert f'"{value}"' not in theirs
-    assert mine != theirs or path in ("/v1/dead-letters", "/v1/dead-letters/groups", "/v1/objects", "/v1/outbox")
+            assert f'"{value}"' not in other_text
+    assert own_text != other_text or path in (
+        "/v1/dead-letters",
+        "/v1/dead-letters/groups",
+        "/v1/objects",
+        "/v1/outbox",
+    )
 
 
-def test_nothing_of_ours_was_changed_by_others(site, ours) -> None:
-    """After all those attempts: jobs run on, users, keys and roles are as they were."""
-    assert site.as_("admin").get(f"/v1/jobs/{ours['job_id']}").json()["status"] == "PENDING"
-    assert site.as_("admin").get(f"/v1/users/{ours['user_id']}").json()["role"] == "reader"
-    assert site.as_("admin").get(f"/v1/keys/{ours['key_id']}").json()["revoked_at"] is None
-    assert len(site.as_("admin").get(f"/v1/roles/{ours['role_id']}/members").json()["items"]) == 1
+def test_other_organisations_changed_nothing(site, own_ids) -> None:
+    """After the requests above, jobs, users, keys and roles are unchanged."""
+    assert site.as_("admin").get(f"/v1/jobs/{own_ids['job_id']}").json()["status"] == "PENDING"
+    assert site.as_("admin").get(f"/v1/users/{own_ids['user_id']}").json()["role"] == "reader"
+    assert site.as_("admin").get(f"/v1/keys/{own_ids['key_id']}").json()["revoked_at"] is None
+    assert len(site.as_("admin").get(f"/v1/roles/{own_ids['role_id']}/members").json()["items"]) == 1
 
 
-def test_a_credential_cannot_choose_its_organisation(site) -> None:
-    """Neither a header nor a field of the body is heard."""
+def test_credential_cannot_choose_its_organisation(site) -> None:
+    """Headers and body fields that name an organisation are ignored."""
     client = site.as_("admin", **{"X-Org-Id": str(site.other), "Org": str(site.other)})
     assert client.get("/v1/whoami").json()["org_id"] == str(site.org)
     refused = client.post("/v1/jobs", json={"name": "x", "entrypoint": "m.f", "org_id": str(site.other)})
@@ -163,15 +168,15 @@ jobs:
 """
 
 
-def test_a_dag_reads_of_other_dags_what_its_author_may_read(site, ours) -> None:
-    """A hidden dataset is one that nobody publishes, also in a version that is there already."""
-    writer, unknown = site.as_("writer"), READING.replace("daily_sales", "unheard_of")
+def test_dag_reads_only_datasets_that_its_author_may_read(site, own_ids) -> None:
+    """A hidden dataset is reported as unpublished, also for a version that exists."""
+    writer, unknown = site.as_("writer"), READING.replace("daily_sales", "unknown_dataset")
 
     def refused() -> None:
         hidden, missing = (writer.post("/v1/dags/deploy", json={"text": text}) for text in (READING, unknown))
         assert hidden.status_code == missing.status_code == 409, hidden.text
-        told = [answer.json() | {"request_id": None} for answer in (hidden, missing)]
-        assert str(told[0]).replace("daily_sales", "unheard_of") == str(told[1])
+        problems = [answer.json() | {"request_id": None} for answer in (hidden, missing)]
+        assert str(problems[0]).replace("daily_sales", "unknown_dataset") == str(problems[1])
 
     refused()
     assert writer.get("/v1/dags/spying/versions").status_code == 404
@@ -180,10 +185,10 @@ def test_a_dag_reads_of_other_dags_what_its_author_may_read(site, ours) -> None:
 
 
 @pytest.mark.parametrize("role", ["reader", "writer"])
-def test_a_diff_tells_no_jobs_of_a_dag_whose_datasets_are_hidden(site, ours, role: str) -> None:
+def test_diff_hides_jobs_of_a_dag_with_hidden_datasets(site, own_ids, role: str) -> None:
     other = {"text": DAG.replace("ingest", "fetch").replace("publish: [{output: daily, name: daily_sales}]", "")}
     assert "ingest" in site.as_("admin").post("/v1/dags/diff", json=other).text
-    told = site.as_(role).post("/v1/dags/diff", json=other)
-    assert told.status_code == 200
-    assert "ingest" not in told.text
-    assert not [each for each in told.json() if each["what"] == "job"]
+    response = site.as_(role).post("/v1/dags/diff", json=other)
+    assert response.status_code == 200
+    assert "ingest" not in response.text
+    assert not [change for change in response.json() if change["what"] == "job"]

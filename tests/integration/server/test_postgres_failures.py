@@ -1,4 +1,4 @@
-"""A PostgreSQL that cannot write is answered 503 with Retry-After, not 500."""
+"""A PostgreSQL that cannot write gives 503 with Retry-After, not 500."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def _reset(connection, name: str) -> None:
     await connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
 
 
-def test_a_read_only_database_is_answered_503(site: Site, read_only) -> None:
+def test_read_only_database_gives_503(site: Site, read_only) -> None:
     for path, body in (("/v1/jobs", JOB), ("/v1/tasks", ITEMS), ("/v1/types/t/pause", None)):
         response = site.as_("writer").post(path, json=body)
         assert response.status_code == 503, response.text
@@ -41,8 +41,8 @@ def test_a_read_only_database_is_answered_503(site: Site, read_only) -> None:
 
 
 @pytest.mark.parametrize("code", ["53100", "53200", "53400", "58030"])
-def test_a_full_database_is_answered_503(site: Site, code: str) -> None:
-    """PostgreSQL's own codes of a full disk, no memory, a limit of temporary files, and an error of the disk."""
+def test_full_database_gives_503(site: Site, code: str) -> None:
+    """Error codes of a full disk, no memory, the limit of temporary files and an I/O error."""
     site.sql(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
         f"$$BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '{code}'; END$$"
@@ -59,8 +59,8 @@ def test_a_full_database_is_answered_503(site: Site, code: str) -> None:
         site.sql("DROP FUNCTION refuse()")
 
 
-def test_a_full_tablespace_of_temporary_files_is_answered_503(site: Site) -> None:
-    """A limit that PostgreSQL itself finds while it sorts."""
+def test_full_temporary_tablespace_gives_503(site: Site) -> None:
+    """PostgreSQL hits the limit during a sort."""
     name = site.sql("SELECT current_database() AS name")[0]["name"]
     site.sql(
         "CREATE FUNCTION sort_much() RETURNS trigger LANGUAGE plpgsql AS "

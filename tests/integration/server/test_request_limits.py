@@ -24,8 +24,8 @@ BODY_BYTES = 2_000_000
 LIMITS = {
     "aaiclick.server.http_protocol.HEADER_SECONDS": 1.0,
     "aaiclick.server.http_protocol.DRAIN_SECONDS": 0.5,
-    "aaiclick.server.bodies.BODY_SECONDS": 1.0,
-    "aaiclick.server.bodies.MIN_BYTES_PER_SECOND": 1_000_000_000,
+    "aaiclick.server.request_body.BODY_SECONDS": 1.0,
+    "aaiclick.server.request_body.MIN_BYTES_PER_SECOND": 1_000_000_000,
 }
 
 
@@ -33,9 +33,9 @@ LIMITS = {
 def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]:
     """A server with short time limits and a small body limit."""
     directory = tmp_path_factory.mktemp("limits")
-    with premises(aaiclick_stack, directory) as place:
-        ours, other, keys = asyncio.run(with_connection(place.target, populate))
-        environment = place.environment | {
+    with premises(aaiclick_stack, directory) as server_directory:
+        org_id, other_org_id, keys = asyncio.run(with_connection(server_directory.endpoint, populate))
+        environment = server_directory.environment | {
             "CALLBACK_LOG": str(directory / "callbacks.log"),
             "LIMITS": json.dumps(LIMITS),
             "AAICLICK_SERVER_BODY_BYTES": str(BODY_BYTES),
@@ -49,7 +49,9 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
             server: Any = type(
                 "Server", (), {"url": wait_for_url(process, directory / "server.log"), "process": process}
             )
-            site = Site(server, place.target, place.logs, environment, ours, other, keys)
+            site = Site(
+                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys
+            )
             yield site
             for client in site.clients.values():
                 client.close()
@@ -59,8 +61,8 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
 
 
 def connect(site: Site) -> socket.socket:
-    place = urlsplit(site.server.url)
-    return socket.create_connection((place.hostname, place.port), timeout=30)
+    url = urlsplit(site.server.url)
+    return socket.create_connection((url.hostname, url.port), timeout=30)
 
 
 def head(site: Site, role: str | None, length: int, path: str = "/v1/jobs", more: str = "") -> bytes:
@@ -72,7 +74,7 @@ def head(site: Site, role: str | None, length: int, path: str = "/v1/jobs", more
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Everything until the server closes the connection."""
+    """All bytes until the server closes the connection."""
     answer = b""
     with suppress(ConnectionResetError):
         while part := connection.recv(65536):
@@ -81,7 +83,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def read_status(connection: socket.socket) -> int:
-    """The status of one answer, with the connection left open."""
+    """The status of one response, with the connection left open."""
     answer = b""
     while b"\r\n\r\n" not in answer:
         part = connection.recv(65536)
@@ -96,19 +98,19 @@ def memory_of(site: Site) -> int:
 
 
 @pytest.mark.parametrize(("role", "status"), [(None, 401), ("reader", 403)])
-def test_a_request_is_refused_before_its_body_is_read(site: Site, role: str | None, status: int) -> None:
-    """The answer comes although nothing of the body was sent."""
+def test_unauthorised_request_is_refused_before_its_body_is_read(site: Site, role: str | None, status: int) -> None:
+    """The response comes before any of the body is sent."""
     with connect(site) as connection:
         connection.sendall(head(site, role, 1_000_000))
         assert read_status(connection) == status
 
 
-def test_a_connection_without_a_request_is_closed(site: Site) -> None:
+def test_idle_connection_is_closed(site: Site) -> None:
     with connect(site) as connection:
         assert read_all(connection) == b""
 
 
-def test_a_slow_head_is_answered_408(site: Site) -> None:
+def test_slow_head_gets_408(site: Site) -> None:
     with connect(site) as connection:
         connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Slow: ")
         answer = read_all(connection)
@@ -116,7 +118,7 @@ def test_a_slow_head_is_answered_408(site: Site) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "too_slow"
 
 
-def test_a_slow_second_head_is_answered_408(site: Site) -> None:
+def test_slow_second_head_gets_408(site: Site) -> None:
     with connect(site) as connection:
         connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_status(connection) == 200
@@ -124,7 +126,7 @@ def test_a_slow_second_head_is_answered_408(site: Site) -> None:
         assert b"HTTP/1.1 408 " in read_all(connection)
 
 
-def test_a_slow_body_is_answered_408(site: Site) -> None:
+def test_slow_body_gets_408(site: Site) -> None:
     with connect(site) as connection:
         connection.sendall(head(site, "writer", 100) + b'{"name": ')
         answer = read_all(connection)
@@ -132,14 +134,14 @@ def test_a_slow_body_is_answered_408(site: Site) -> None:
     assert b"connection: close" in answer.lower()
 
 
-def test_a_body_after_the_answer_is_discarded_for_a_short_time(site: Site) -> None:
+def test_unread_body_is_discarded_for_a_limited_time(site: Site) -> None:
     with connect(site) as connection:
         connection.sendall(head(site, None, 1_900_000))
         assert read_status(connection) == 401
         assert read_all(connection) is not None  # the server closes the connection
 
 
-def test_a_small_body_after_the_answer_keeps_the_connection(site: Site) -> None:
+def test_small_unread_body_keeps_the_connection(site: Site) -> None:
     with connect(site) as connection:
         connection.sendall(head(site, None, 100) + b" " * 100)
         assert read_status(connection) == 401
@@ -148,7 +150,7 @@ def test_a_small_body_after_the_answer_keeps_the_connection(site: Site) -> None:
 
 
 def test_unfinished_bodies_of_one_credential_are_bounded(site: Site) -> None:
-    """The third large body is refused while two are unfinished; then there is memory for it again."""
+    """A third large body is refused while two are unfinished, and accepted afterwards."""
     before = memory_of(site)
     with ExitStack() as stack:
         connections = [stack.enter_context(connect(site)) for _ in range(40)]
@@ -164,7 +166,7 @@ def test_unfinished_bodies_of_one_credential_are_bounded(site: Site) -> None:
     assert response.status_code == 201
 
 
-def test_bodies_without_a_credential_are_small(site: Site) -> None:
+def test_anonymous_bodies_have_a_small_limit(site: Site) -> None:
     path = f"/v1/webhooks/{site.org}/dag/job"
     with connect(site) as connection:
         connection.sendall(head(site, None, 1_000_001, path))
@@ -172,7 +174,7 @@ def test_bodies_without_a_credential_are_small(site: Site) -> None:
 
 
 def test_content_length_with_transfer_encoding_is_refused(site: Site) -> None:
-    """Else what follows the chunks is a second request to one server and a body to another."""
+    """Otherwise a proxy and the server could disagree about the end of the request."""
     request = (
         f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.keys['writer']}\r\n"
         "Content-Type: application/json\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -185,13 +187,13 @@ def test_content_length_with_transfer_encoding_is_refused(site: Site) -> None:
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-def test_a_form_that_cannot_be_read_is_refused(site: Site) -> None:
+def test_malformed_form_is_refused(site: Site) -> None:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     for form in (b"&".join(b"a=1" for _ in range(3000)), b"a=\xff"):
         assert httpx.post(f"{site.server.url}/sign-in", content=form, headers=headers, timeout=30).status_code == 400
 
 
-def test_a_form_token_that_is_no_ascii_is_refused(site: Site) -> None:
+def test_non_ascii_csrf_token_is_refused(site: Site) -> None:
     client = httpx.Client(base_url=site.server.url, timeout=30)
     with client:
         client.get("/sign-in")

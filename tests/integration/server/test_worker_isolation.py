@@ -1,6 +1,6 @@
 """Another organisation's leases, workers and ids in every route of the worker protocol change and reveal nothing.
 
-Routes and bodies come from the application: a new route, or a new field of a body, is covered.
+Routes and bodies come from the application, so that new routes and fields are covered.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from aaiclick.server import protocol
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routing import MARK
-from tests.integration.server.hand import Hand
+from aaiclick.api.worker_protocol.field_types import LeaseReference
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routing import PERMISSION_EXTENSION
+from tests.integration.server.http_worker import HttpWorker
 from tests.integration.server.test_permissions import app
 
 CANARY = "canary-of-the-victim"
@@ -35,7 +35,7 @@ publish: [raw]
 
 
 class Ids:
-    """What a body is filled with: a lease, a worker, and ids of things."""
+    """Values for request bodies: a lease, a worker and ids of resources."""
 
     def __init__(self, lease: dict[str, Any], worker: str, task: str, uuids: dict[str, str], table: str) -> None:
         self.lease = lease
@@ -46,18 +46,18 @@ class Ids:
 
 
 def worker_routes() -> dict[str, type[BaseModel]]:
-    """Paths and bodies of the routes of workers, and of no others."""
-    found: dict[str, type[BaseModel]] = {}
+    """Paths and request schemas of the worker routes."""
+    bodies: dict[str, type[BaseModel]] = {}
     for route in app().routes:
         assert isinstance(route, APIRoute)
-        if (route.openapi_extra or {})[MARK] == Permission.WORKER.value:
+        if (route.openapi_extra or {})[PERMISSION_EXTENSION] == Permission.WORKER.value:
             assert route.body_field is not None, route.path
-            found[route.path] = route.body_field.field_info.annotation
-    return found
+            bodies[route.path] = route.body_field.field_info.annotation
+    return bodies
 
 
 def value_of(name: str, annotation: Any, ids: Ids) -> Any:
-    """A value of a type, with the ids in their places."""
+    """A value of a type, with ids filled in."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return value_of(name, parts[0], ids)
@@ -71,7 +71,7 @@ def value_of(name: str, annotation: Any, ids: Ids) -> Any:
         return [value_of(name, part, ids) for part in parts]
     if origin is dict or annotation is dict:
         return {}
-    if annotation is protocol.LeaseForm:
+    if annotation is LeaseReference:
         return ids.lease
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return body_of(annotation, ids)
@@ -94,7 +94,7 @@ def scalar(name: str, annotation: Any, ids: Ids) -> Any:
 
 
 def is_wanted(name: str, field: FieldInfo) -> bool:
-    """Required fields, and those that carry ids."""
+    """Whether a field is required or carries an id."""
     text = str(field.annotation)
     carries = any(word in text for word in ("Lease", "Completed", "Failed", "Wish", "Overdue", "UUID"))
     return field.is_required() or carries or name.endswith(("_id", "_ids", "ids"))
@@ -111,15 +111,18 @@ def body_of(model: type[BaseModel], ids: Ids) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def victim(site) -> Ids:
-    """A task of a DAG of our organisation, claimed by our worker, which has a table and a log."""
+    """A task of a DAG of the first organisation that its worker claimed, with a table and a log."""
     assert site.as_("admin").post("/v1/dags/deploy", json={"text": DAG}).status_code == 200
     assert site.as_("writer").post("/v1/dags/victim/run").status_code == 201
-    hand = Hand(site, "worker")
-    (task,) = hand.claim()
+    http_worker = HttpWorker(site, "worker")
+    (task,) = http_worker.claim()
     lease = task["lease"]
     table = f"t{lease['task_id']}"
-    assert hand.say("/v1/task/tables", deed="reserve", tables=[{"table": table, "lease": lease}]).status_code == 200
-    assert hand.say("/v1/task/log", lease=lease, offset=0, text=CANARY).status_code == 204
+    assert (
+        http_worker.post("/v1/task/tables", action="reserve", tables=[{"table": table, "lease": lease}]).status_code
+        == 200
+    )
+    assert http_worker.post("/v1/task/log", lease=lease, offset=0, text=CANARY).status_code == 204
     (row,) = site.sql("SELECT definition_id FROM tasks WHERE id = $1", int(lease["task_id"]))
     (dataset,) = site.sql(
         "SELECT v.id, d.id AS dataset FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid "
@@ -131,28 +134,28 @@ def victim(site) -> Ids:
         "generation": str(dataset["id"]),
         "dataset": str(dataset["dataset"]),
     }
-    return Ids(lease, hand.id, lease["task_id"], uuids, table)
+    return Ids(lease, http_worker.id, lease["task_id"], uuids, table)
 
 
 @pytest.fixture(scope="module")
-def attacker(site) -> tuple[Hand, dict[str, Any]]:
-    """A worker of the other organisation with a lease of its own."""
-    hand = Hand(site, "other-worker")
+def attacker(site) -> tuple[HttpWorker, dict[str, Any]]:
+    """A worker of the second organisation with a lease of its own."""
+    http_worker = HttpWorker(site, "other-worker")
     site.as_("other-writer").post("/v1/jobs", json={"name": "own", "entrypoint": "m.f"})
-    (task,) = hand.claim()
-    return hand, task["lease"]
+    (task,) = http_worker.claim()
+    return http_worker, task["lease"]
 
 
 def keep_lease(site, victim: Ids) -> None:
-    """Our worker lives: its task is not given to another one during the test."""
-    kept = {"worker_ids": [victim.worker], "lease_seconds": 3600}
-    assert site.as_("worker").post("/v1/worker/keep", json=kept).status_code == 204
+    """Renew the victim's lease, so that its task is not reassigned during the test."""
+    renewal = {"worker_ids": [victim.worker], "lease_seconds": 3600}
+    assert site.as_("worker").post("/v1/worker/keep", json=renewal).status_code == 204
 
 
 def state_of(site, victim: Ids) -> dict[str, Any]:
-    """Every row of our organisation, and of our task, in every table; and the log.
+    """All rows of the first organisation and its task in all tables, and the log.
 
-    Heartbeats are left out: the loops of the server copy those of tasks to their definitions.
+    Without heartbeats, which the loops of the server copy from tasks to their definitions.
     """
     columns = site.sql(
         "SELECT c.table_name, c.column_name FROM information_schema.columns c JOIN information_schema.tables t "
@@ -165,7 +168,7 @@ def state_of(site, victim: Ids) -> dict[str, Any]:
         row = "to_jsonb(x) - '{updated_at,last_heartbeat}'::text[]" if table == "job_definitions" else "x"
         text = f"SELECT ({row})::text AS row FROM {table} x WHERE x.{column}::text = $1 ORDER BY 1"
         state[f"{table}.{column}"] = [row["row"] for row in site.sql(text, value)]
-    for name in ("api_keys.org_id", "workers.org_id"):  # they note when they were used
+    for name in ("api_keys.org_id", "workers.org_id"):  # last-use times change
         state[name] = len(state[name])
     state["log"] = {path.name: path.read_bytes() for path in site.logs.rglob("*") if path.is_file()}
     return state
@@ -174,19 +177,19 @@ def state_of(site, victim: Ids) -> dict[str, Any]:
 ROUTES = worker_routes()
 
 
-def test_routes_are_found() -> None:
+def test_worker_routes_are_collected() -> None:
     assert {"/v1/task/complete", "/v1/task/claim", "/v1/worker/settle", "/internal/task-fetch"} <= set(ROUTES)
 
 
 @pytest.mark.parametrize("path", ROUTES)
-def test_another_organisations_lease_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
+def test_lease_of_another_organisation_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
     """With the lease and the worker of the victim, and with its lease and the attacker's own worker."""
-    hand, _ = attacker
+    http_worker, _ = attacker
     keep_lease(site, victim)
     before = state_of(site, victim)
-    for worker in (victim.worker, hand.id):
+    for worker in (victim.worker, http_worker.id):
         ids = Ids(victim.lease, worker, victim.task, victim.uuids, victim.table)
-        answer = hand.say(path, **body_of(ROUTES[path], ids))
+        answer = http_worker.post(path, **body_of(ROUTES[path], ids))
         assert answer.status_code < 500, answer.text
         assert CANARY not in answer.text
         if answer.status_code not in (404, 409):
@@ -195,24 +198,26 @@ def test_another_organisations_lease_changes_nothing(site, victim: Ids, attacker
 
 
 @pytest.mark.parametrize("path", ROUTES)
-def test_an_own_lease_with_another_organisations_ids_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
-    hand, own = attacker
+def test_own_lease_with_ids_of_another_organisation_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
+    http_worker, own = attacker
     if path in ("/v1/task/complete", "/v1/task/fail", "/v1/task/release", "/v1/task/exchange", "/v1/worker/settle"):
-        return  # these end the attempt, and the test above has their ids
+        return  # these end the attempt; the test above covers their ids
     keep_lease(site, victim)
     before = state_of(site, victim)
-    ids = Ids(own, hand.id, victim.task, victim.uuids, victim.table)
-    answer = hand.say(path, **body_of(ROUTES[path], ids))
+    ids = Ids(own, http_worker.id, victim.task, victim.uuids, victim.table)
+    answer = http_worker.post(path, **body_of(ROUTES[path], ids))
     assert answer.status_code < 500, answer.text
     assert CANARY not in answer.text
     assert state_of(site, victim) == before
 
 
 def is_empty(answer: Any, victim: Ids, worker: str) -> bool:
-    """Whether an answer that is no refusal neither accepts nor shows anything of the victim."""
+    """Whether a 2xx response neither accepts nor reveals anything of the victim."""
     if answer.status_code in (204, 422):
         return worker != victim.worker or answer.status_code == 422
     content = answer.json()
     assert answer.status_code == 200
-    shown = {name: value for name, value in content.items() if name != "lost"}  # of a heartbeat: what was sent
+    shown = {
+        name: value for name, value in content.items() if name != "lost"
+    }  # a heartbeat returns the ids that were sent
     return victim.task not in str(shown) and victim.worker not in str(shown)

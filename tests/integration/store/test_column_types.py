@@ -8,7 +8,7 @@ SNOWFLAKES = {"jobs", "tasks", "groups", "workers"}
 UUIDS = {"orgs", "users", "org_roles", "dag_versions", "job_definitions", "datasets", "dataset_versions", "api_keys"}
 
 
-async def types(db: asyncpg.Connection) -> dict[tuple[str, str], str]:
+async def load_types(db: asyncpg.Connection) -> dict[tuple[str, str], str]:
     rows = await db.fetch(
         "SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
         " WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
@@ -17,23 +17,23 @@ async def types(db: asyncpg.Connection) -> dict[tuple[str, str], str]:
 
 
 async def test_catalogue_entities_have_uuid_keys(db: asyncpg.Connection) -> None:
-    found = await types(db)
-    assert {table: found[table, "id"] for table in UUIDS} == dict.fromkeys(UUIDS, "uuid")
+    types = await load_types(db)
+    assert {table: types[table, "id"] for table in UUIDS} == dict.fromkeys(UUIDS, "uuid")
 
 
 async def test_every_reference_has_the_type_of_its_key(db: asyncpg.Connection) -> None:
-    """By name: `dataset_uuid`, `dag_version_id` and so on, also where no foreign key says so."""
-    found = await types(db)
+    """By name: `dataset_uuid`, `dag_version_id` and so on, also without a foreign key."""
+    types = await load_types(db)
     uuids = {
         "org_id", "user_id", "role_id", "dag_version_id", "definition_id", "dataset_uuid", "dataset_version",
         "input_dataset_uuid", "output_dataset_uuid", "created_by", "key_id", "lease_token",
     }  # fmt: skip
-    del found["org_secrets", "key_id"]  # a fingerprint of the key that encrypted the value
-    wrong = {key: kind for key, kind in found.items() if (key[1] in uuids) and kind != "uuid"}
+    del types["org_secrets", "key_id"]  # a fingerprint of the key that encrypted the value
+    wrong = {key: data_type for key, data_type in types.items() if (key[1] in uuids) and data_type != "uuid"}
     assert wrong == {}
-    assert uuids <= {column for _, column in found}
+    assert uuids <= {column for _, column in types}
     numbers = {"job_id", "task_id", "group_id", "worker_id", "parent_group_id", "previous_id", "next_id", "cause_id"}
-    assert {key: kind for key, kind in found.items() if key[1] in numbers and kind != "bigint"} == {}
+    assert {key: data_type for key, data_type in types.items() if key[1] in numbers and data_type != "bigint"} == {}
 
 
 async def test_snowflake_keys_are_bigint_without_a_default(db: asyncpg.Connection) -> None:
@@ -48,11 +48,15 @@ async def test_snowflake_keys_are_bigint_without_a_default(db: asyncpg.Connectio
 
 
 async def test_every_timestamp_has_a_time_zone(db: asyncpg.Connection) -> None:
-    found = await types(db)
-    assert {key for key, kind in found.items() if kind.startswith(("timestamp without", "time", "date"))} == {
-        key for key, kind in found.items() if kind == "timestamp with time zone"
+    types = await load_types(db)
+    assert {key for key, data_type in types.items() if data_type.startswith(("timestamp without", "time", "date"))} == {
+        key for key, data_type in types.items() if data_type == "timestamp with time zone"
     }
-    named = {key: kind for key, kind in found.items() if key[1].endswith("_at") or key[1] in {"at", "last_heartbeat"}}
+    named = {
+        key: data_type
+        for key, data_type in types.items()
+        if key[1].endswith("_at") or key[1] in {"at", "last_heartbeat"}
+    }
     assert set(named.values()) == {"timestamp with time zone"}
 
 

@@ -1,4 +1,4 @@
-"""What the schema refuses: for each CHECK at least one row that breaks it and nothing else."""
+"""CHECK constraints: for each at least one row that violates it and no other."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ROWS: dict[str, dict[str, str]] = {
     "workers": {"id": "1", "hostname": "'h'", "pid": "1"},
     "outbox": {"org_id": ORG, "kind": "'route_event'", "payload": "'{}'"},
     "dispatches": {"task_id": "1", "org_id": ORG, "attempt": "0"},
-    "loose_files": {"dataset_version": UUID, "name": "'f'", "org_id": ORG, "location": "'l/'", "replaced_at": "now()"},
+    "orphan_files": {"dataset_version": UUID, "name": "'f'", "org_id": ORG, "location": "'l/'", "replaced_at": "now()"},
     "orgs": {"name": "'x'", "slug": "'x'"},
     "queues": {"org_id": ORG, "name": "'x'"},
     "queue_minutes": {"org_id": ORG, "queue": "'x'", "minute": "now()", "completed": "0", "failed": "0"},
@@ -190,8 +190,8 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("outbox", "processed", {"processed_at": "now()"}),
     ("outbox", "attempts", {"attempts": "-1"}),
     ("dispatches", "sent", {"sent": "0"}),
-    ("loose_files", "writer", {"replaced_at": "NULL"}),
-    ("loose_files", "writer", {"task_id": "1", "attempt": "1"}),
+    ("orphan_files", "writer", {"replaced_at": "NULL"}),
+    ("orphan_files", "writer", {"task_id": "1", "attempt": "1"}),
     ("orgs", "slug", {"slug": "'No Spaces'"}),
     ("orgs", "weight", {"weight": "0"}),
     ("orgs", "max_running", {"max_running": "-1"}),
@@ -237,7 +237,7 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
 
 @pytest.fixture
 async def world(db: asyncpg.Connection) -> asyncpg.Connection:
-    """What the rows above point at."""
+    """The database with the rows that the cases reference."""
     await db.execute(f"""
         INSERT INTO jobs (id, org_id, name) VALUES (900, {ORG}, 'job');
         INSERT INTO tasks (id, type) VALUES (901, 'x');
@@ -257,20 +257,22 @@ async def insert(db: asyncpg.Connection, table: str, changes: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(("table", "changes"), ALLOWED, ids=lambda value: value if isinstance(value, str) else "")
-async def test_the_schema_allows(world: asyncpg.Connection, table: str, changes: dict[str, str]) -> None:
+async def test_valid_row_is_accepted(world: asyncpg.Connection, table: str, changes: dict[str, str]) -> None:
     await insert(world, table, changes)
 
 
 @pytest.mark.parametrize(
     ("table", "check", "changes"), REFUSED, ids=[f"{table}_{check}" for table, check, _ in REFUSED]
 )
-async def test_the_schema_refuses(world: asyncpg.Connection, table: str, check: str, changes: dict[str, str]) -> None:
+async def test_check_constraint_refuses_row(
+    world: asyncpg.Connection, table: str, check: str, changes: dict[str, str]
+) -> None:
     with pytest.raises(asyncpg.CheckViolationError) as caught:
         await insert(world, table, changes)
     assert caught.value.constraint_name == f"{table}_{check}"
 
 
-async def test_every_check_has_a_row_that_it_refuses(db: asyncpg.Connection) -> None:
+async def test_every_check_constraint_is_tested(db: asyncpg.Connection) -> None:
     checks = await db.fetch("SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0")
     assert {row[0] for row in checks if not row[0].startswith("pg_")} - {
         f"{table}_{check}" for table, check, _ in REFUSED

@@ -1,4 +1,4 @@
-"""The user that docs/security.md makes for workers can do their work, and nothing else."""
+"""The worker user of docs/security.md has the privileges that workers need, and no others."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from aaiclick.data import create_object_from_value
 from aaiclick.orchestration import OrchContext, create_job, create_task, run_job_test
-from aaiclick.orchestration.loops import keeper
+from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store import queue
-from aaiclick.store.doctor import check_invariants
-from aaiclick.store.engine import connect
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.invariants import check_invariants
 
 SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 REFUSED = [
@@ -44,32 +44,32 @@ async def give() -> object:
 
 
 @pytest.fixture
-async def worker_target(aaiclick_env, aaiclick_postgres, monkeypatch):
-    """The user of the documented statements, under a name of this test's own: roles belong to the whole server."""
+async def worker_endpoint(aaiclick_env, aaiclick_postgres, monkeypatch):
+    """The user created by the documented statements, with a unique name: roles belong to the whole server."""
     name, password = f"work_{uuid.uuid4().hex}", uuid.uuid4().hex
     section = SECURITY.read_text().partition("## Least privilege")[2]
-    found = re.search(r"```sql\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    statements = found.group(1).replace("aaiclick_work", name).replace("choose one", password)
+    block = re.search(r"```sql\n(.*?)```", section, re.DOTALL)
+    assert block is not None
+    statements = block.group(1).replace("aaiclick_work", name).replace("choose one", password)
     owner = await connect(aaiclick_postgres)
     await owner.execute(statements)
-    target = replace(aaiclick_postgres, user=name, password=password)
-    monkeypatch.setenv("AAICLICK_DATABASE_URL", target.dsn)
+    endpoint = replace(aaiclick_postgres, user=name, password=password)
+    monkeypatch.setenv("AAICLICK_DATABASE_URL", endpoint.dsn)
     get_settings.cache_clear()
-    yield target
+    yield endpoint
     await owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
     await owner.close()
 
 
-async def test_it_works_and_does_nothing_else(worker_target):
+async def test_documented_worker_user_has_least_privilege(worker_endpoint):
     async with OrchContext():
-        made = await create_job("job", create_task(give))
-    ended = await asyncio.to_thread(run_job_test, made)
+        job = await create_job("job", create_task(give))
+    ended = await asyncio.to_thread(run_job_test, job)
     assert ended.status == "COMPLETED"
-    db = await connect(worker_target)
+    db = await connect(worker_endpoint)
     try:
         me = await queue.register_worker(db, worker_id=get_snowflake_id(), hostname="here", pid=1)
-        assert (await keeper.run_once(db, worker_id=me.id))["leads"] == 1
+        assert (await leader.run_once(db, worker_id=me.id))["leads"] == 1
         await PgCleanupWorker().run_once()
         assert await check_invariants(db, grace_seconds=0) == []
         for statement in REFUSED:

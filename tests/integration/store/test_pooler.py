@@ -1,4 +1,4 @@
-"""Connections through a real PgBouncer: session mode is as safe as a direct connection, other modes are refused."""
+"""Connections through PgBouncer: session mode keeps all settings, other modes are refused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from aaiclick.chaos.proxy import Proxy
-from aaiclick.cli.doctor import _reach_postgres
+from aaiclick.chaos.tcp_proxy import TcpProxy
+from aaiclick.cli.doctor import _ping_postgres
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import UnreachableError, UnsupportedServerError
 from aaiclick.store import pooler
-from aaiclick.store.api_role import API_ROLE, create_api_pool, ensure_api_role
-from aaiclick.store.engine import SESSION, connect, create_pool
-from aaiclick.targets import PostgresTarget
+from aaiclick.store.connections import SESSION_SETTINGS, connect, create_pool
+from aaiclick.store.tenancy.api_role import API_ROLE, create_api_pool, ensure_api_role
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
 CONFIG = """
@@ -37,8 +37,8 @@ default_pool_size = {size}
 ignore_startup_parameters = {ignored}
 logfile = {directory}/log
 """
-GUARDS = (*SESSION, "idle_in_transaction_session_timeout")
-Start = Callable[..., "asyncio.Future[PostgresTarget]"]
+GUARDS = (*SESSION_SETTINGS, "idle_in_transaction_session_timeout")
+Start = Callable[..., "asyncio.Future[PostgresEndpoint]"]
 
 
 def free_port() -> int:
@@ -47,26 +47,28 @@ def free_port() -> int:
 
 
 @pytest.fixture
-async def bouncer(aaiclick_postgres: PostgresTarget, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Start]:
-    """Starts a PgBouncer before this test's database; returns the way through it."""
-    target, started = aaiclick_postgres, []
-    proxy = Proxy(f"{target.host}/.s.PGSQL.{target.port}")
+async def bouncer(
+    aaiclick_postgres: PostgresEndpoint, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Start]:
+    """A function that starts PgBouncer for the database of this test, and returns its endpoint."""
+    endpoint, started = aaiclick_postgres, []
+    proxy = TcpProxy(f"{endpoint.host}/.s.PGSQL.{endpoint.port}")
     await proxy.start()
 
-    async def start(mode: str, ignored: str = "", size: int = 20) -> PostgresTarget:
+    async def start(mode: str, ignored: str = "", size: int = 20) -> PostgresEndpoint:
         assert PGBOUNCER is not None, "The tests need PgBouncer: make pgbouncer"
         directory = tmp_path_factory.mktemp("pgbouncer")
         port = free_port()
         text = CONFIG.format(
-            database=target.database, upstream=proxy.port, user=target.user, password=target.password or "x",
+            database=endpoint.database, upstream=proxy.port, user=endpoint.user, password=endpoint.password or "x",
             port=port, mode=mode, size=size, ignored=ignored, directory=directory,
         )  # fmt: skip
         (directory / "ini").write_text(text)
         command = [PGBOUNCER, str(directory / "ini")]
         if os.getuid() == 0:  # it does not run as root
             nobody = pwd.getpwnam("nobody")
-            for place in (directory, directory / "ini"):
-                os.chown(place, nobody.pw_uid, nobody.pw_gid)
+            for path in (directory, directory / "ini"):
+                os.chown(path, nobody.pw_uid, nobody.pw_gid)
             for parent in directory.parents[: len(directory.parents) - len(Path("/tmp").parents)]:
                 parent.chmod(parent.stat().st_mode | 0o011)
             command[1:1] = ["-u", "nobody"]
@@ -79,9 +81,9 @@ async def bouncer(aaiclick_postgres: PostgresTarget, tmp_path_factory: pytest.Te
                     if probe.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 await asyncio.sleep(0.02)
-        return replace(target, host="127.0.0.1", port=port, password="x", options=(("sslmode", "disable"),))
+        return replace(endpoint, host="127.0.0.1", port=port, password="x", options=(("sslmode", "disable"),))
 
-    pooler._known.clear()
+    pooler._checked_at.clear()
     yield start  # pyright: ignore[reportReturnType]
     for process in started:
         process.kill()
@@ -104,14 +106,14 @@ async def test_session_mode_has_all_session_settings(bouncer, aaiclick_postgres,
     direct = await connect(aaiclick_postgres)
     expected = await guards_of(direct)
     await direct.close()
-    target = await bouncer("session", ignored)
-    pool = await create_pool(target, size=2)
+    endpoint = await bouncer("session", ignored)
+    pool = await create_pool(endpoint, size=2)
     for _ in range(3):  # each return to the pool resets the session
         async with pool.acquire() as connection:
             assert await guards_of(connection) == expected
             await connection.execute("SET enable_seqscan = on")
     await pool.close()
-    assert (await _reach_postgres(target)).state == "ok"
+    assert (await _ping_postgres(endpoint)).state == "ok"
 
 
 async def test_session_mode_keeps_the_role_of_the_api(bouncer, aaiclick_postgres) -> None:
@@ -129,34 +131,34 @@ async def test_session_mode_keeps_the_role_of_the_api(bouncer, aaiclick_postgres
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
 @pytest.mark.parametrize("ignored", ["", IGNORED], ids=["refused parameters", "ignored parameters"])
 async def test_modes_that_share_sessions_are_refused(bouncer, mode: str, ignored: str) -> None:
-    target = await bouncer(mode, ignored)
+    endpoint = await bouncer(mode, ignored)
     for _ in range(3):
         with pytest.raises(UnsupportedServerError, match="pooler"):
-            await connect(target)
-    with pytest.raises(UnsupportedServerError, match="pooler") as found:
-        await _reach_postgres(target)
-    assert "pool_mode = session" in found.value.remedy
+            await connect(endpoint)
+    with pytest.raises(UnsupportedServerError, match="pooler") as caught:
+        await _ping_postgres(endpoint)
+    assert "pool_mode = session" in caught.value.remedy
 
 
 async def test_transaction_mode_is_found_without_named_statements(bouncer) -> None:
     """A pooler that keeps prepared statements of clients apart causes no error; its server processes show the mode."""
-    target = await bouncer("transaction")
+    endpoint = await bouncer("transaction")
 
     async def open_unnamed() -> asyncpg.Connection:
         return await asyncpg.connect(
-            host=target.host, port=target.port, user=target.user, password=target.password or "x",
-            database=target.database, statement_cache_size=0,
+            host=endpoint.host, port=endpoint.port, user=endpoint.user, password=endpoint.password or "x",
+            database=endpoint.database, statement_cache_size=0,
         )  # fmt: skip
 
     connection = await open_unnamed()
     try:
         with pytest.raises(UnsupportedServerError, match="shares server connections"):
-            await pooler.guard(target, connection, {}, open_unnamed)
+            await pooler.guard_session(endpoint, connection, {}, open_unnamed)
     finally:
         await connection.close()
 
 
-async def test_a_pooler_without_a_second_connection_is_not_trusted(bouncer, monkeypatch) -> None:
+async def test_pooler_without_a_second_connection_is_refused(bouncer, monkeypatch) -> None:
     monkeypatch.setattr(pooler, "PROBE_SECONDS", 0.5)
     with pytest.raises(UnreachableError, match="no second server connection"):
         await connect(await bouncer("session", size=1))

@@ -1,13 +1,13 @@
-"""The models and the migrations describe the same schema, in everything PostgreSQL knows about it."""
+"""Models and migrations create the same schema, compared in the system catalog."""
 
 from __future__ import annotations
 
 import asyncpg
 
-from aaiclick.store.engine import create_engine
-from aaiclick.store.migrate import check, upgrade
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.store.connections import create_engine
+from aaiclick.store.migrate import check_schema, upgrade
 from aaiclick.store.models import metadata
-from aaiclick.targets import PostgresTarget
 
 OURS = "n.nspname = 'public' AND c.relname <> 'aaiclick_version' AND c.relname <> 'aaiclick_version_pkc'"
 CATALOG = {
@@ -34,7 +34,7 @@ CATALOG = {
     "functions": """
         SELECT proname, pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname = 'public'""",
-    "walls": f"""
+    "policies": f"""
         SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, p.polname, p.polpermissive, p.polcmd,
                pg_get_expr(p.polqual, c.oid), pg_get_expr(p.polwithcheck, c.oid)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_policy p ON p.polrelid = c.oid
@@ -46,38 +46,38 @@ CATALOG = {
 }
 
 
-async def catalog(target: PostgresTarget) -> dict[str, list[str]]:
-    connection = await asyncpg.connect(target.dsn)
+async def catalog(endpoint: PostgresEndpoint) -> dict[str, list[str]]:
+    connection = await asyncpg.connect(endpoint.dsn)
     try:
         return {part: sorted(str(tuple(row)) for row in await connection.fetch(sql)) for part, sql in CATALOG.items()}
     finally:
         await connection.close()
 
 
-async def test_models_and_migrations_make_the_same_schema(
-    postgres_target: PostgresTarget, second_target: PostgresTarget
+async def test_models_and_migrations_create_the_same_schema(
+    postgres_endpoint: PostgresEndpoint, second_endpoint: PostgresEndpoint
 ) -> None:
-    await upgrade(postgres_target)
-    engine = create_engine(second_target)
+    await upgrade(postgres_endpoint)
+    engine = create_engine(second_endpoint)
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
     await engine.dispose()
-    by_migration, by_models = await catalog(postgres_target), await catalog(second_target)
+    by_migration, by_models = await catalog(postgres_endpoint), await catalog(second_endpoint)
     for part in CATALOG:
         assert by_migration[part] == by_models[part], part
     assert by_migration["triggers"]
 
 
-async def test_alembic_sees_no_difference(migrated: PostgresTarget) -> None:
-    await check(migrated)
+async def test_alembic_sees_no_difference(migrated: PostgresEndpoint) -> None:
+    await check_schema(migrated)
 
 
-async def test_the_catalog_has_something_to_compare(template: PostgresTarget) -> None:
-    assert [part for part, found in (await catalog(template)).items() if not found] == []
+async def test_compared_catalog_queries_return_rows(template: PostgresEndpoint) -> None:
+    assert [part for part, rows in (await catalog(template)).items() if not rows] == []
 
 
-async def test_every_foreign_key_can_be_followed_back_by_an_index(db: asyncpg.Connection) -> None:
-    """Without one, deleting the row it points at reads the whole table."""
+async def test_every_foreign_key_has_an_index(db: asyncpg.Connection) -> None:
+    """Without an index, deleting the referenced row scans the table."""
     missing = await db.fetch("""
         SELECT conrelid::regclass::text AS relation, conname FROM pg_constraint k
         WHERE contype = 'f' AND k.confrelid <> 'orgs'::regclass AND NOT EXISTS (
@@ -86,14 +86,14 @@ async def test_every_foreign_key_can_be_followed_back_by_an_index(db: asyncpg.Co
     assert missing == []
 
 
-async def test_all_times_carry_their_zone(db: asyncpg.Connection) -> None:
+async def test_all_timestamps_have_a_time_zone(db: asyncpg.Connection) -> None:
     naive = await db.fetch("""
         SELECT table_name, column_name FROM information_schema.columns
         WHERE table_schema = 'public' AND data_type LIKE 'timestamp without%'""")
     assert naive == []
 
 
-async def test_the_claim_reads_the_ready_index_in_order(db: asyncpg.Connection) -> None:
+async def test_claim_order_uses_the_ready_index(db: asyncpg.Connection) -> None:
     await db.execute("INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 5000) AS n")
     await db.execute("ANALYZE tasks")
     plan = await db.fetch("""

@@ -1,4 +1,4 @@
-"""A real worker: supervisor and processes, started by the command line, on this test's own databases."""
+"""Workers started by the CLI, with the databases of the test."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import connect
-from aaiclick.store.enqueue import enqueue_tasks
-from aaiclick.store.plan import NewTask
-from aaiclick.store.words import DEFAULT_ORG_ID
-from tests.hatchery import HATCHERY, Hatched
-from tests.integration.worker.nursery import Nursery
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from tests.fork_server import FORK_SERVER, ForkedProcess
+from tests.integration.worker.worker_fork_server import WorkerForkServer
 
 TASKS = """
 import asyncio, ctypes, logging, os, sys, time
@@ -57,7 +57,7 @@ async def blab():
     from aaiclick.data import create_object_from_value, get_data_context
     await create_object_from_value([1])
     known = [os.environ.get(name, "") for name in ("AAICLICK_DATABASE_URL", "AAICLICK_API_KEY")]
-    raise RuntimeError("connecting to " + get_data_context().target.url + "".join(known))
+    raise RuntimeError("connecting to " + get_data_context().endpoint.url + "".join(known))
 async def reveal(name):
     from aaiclick.orchestration import get_secret
     value = await get_secret(name)
@@ -74,9 +74,9 @@ async def gather(path, seconds=0.0):
 
 
 class Worker:
-    """One `aaiclick worker start`."""
+    """A running `aaiclick worker start`."""
 
-    def __init__(self, process: Hatched | subprocess.Popen[str]) -> None:
+    def __init__(self, process: ForkedProcess | subprocess.Popen[str]) -> None:
         self.process = process
 
     def children(self) -> list[psutil.Process]:
@@ -90,11 +90,11 @@ class Worker:
         return self.wait()
 
 
-class Bench:
-    """This test's database, a directory of tasks, and workers on them."""
+class WorkerEnvironment:
+    """Database, directory with tasks, and workers of a test."""
 
-    def __init__(self, target, directory: Path, environment: dict[str, str]) -> None:
-        self.target = target
+    def __init__(self, endpoint, directory: Path, environment: dict[str, str]) -> None:
+        self.endpoint = endpoint
         self.directory = directory
         self.environment = environment
         self.workers: list[Worker] = []
@@ -103,11 +103,11 @@ class Bench:
         arguments = ["worker", "start", "--processes", "1", "--grace-seconds", "0.5", *options]
         how = {"env": self.environment | variables, "cwd": self.directory, "stderr": subprocess.PIPE}
         if forked:
-            process = HATCHERY.start(arguments, **how)
+            process = FORK_SERVER.start(arguments, **how)
         else:
             process = subprocess.Popen([sys.executable, "-m", "aaiclick", *arguments], text=True, **how)
         assert process.stderr is not None
-        assert "Worker of" in process.stderr.readline()
+        assert "Worker started" in process.stderr.readline()
         self.workers.append(Worker(process))
         return self.workers[-1]
 
@@ -121,12 +121,12 @@ class Bench:
         self, count: int, function: str, kwargs: str = "{}", org_id=DEFAULT_ORG_ID, **options
     ) -> list[int]:
         name = f"users_tasks.{function}"
-        made = [
+        tasks = [
             NewTask(id=get_snowflake_id(), type=name, entrypoint=name, kwargs=kwargs, **options) for _ in range(count)
         ]
-        connection = await connect(self.target)
+        connection = await connect(self.endpoint)
         try:
-            return await enqueue_tasks(connection, made, org_id)
+            return await enqueue_tasks(connection, tasks, org_id)
         finally:
             await connection.close()
 
@@ -134,44 +134,44 @@ class Bench:
         return (await self.rows("SELECT * FROM tasks WHERE id = $1", task_id))[0]
 
     async def rows(self, statement: str, *arguments) -> list[asyncpg.Record]:
-        connection = await connect(self.target)
+        connection = await connect(self.endpoint)
         try:
             return await connection.fetch(statement, *arguments)
         finally:
             await connection.close()
 
-    async def until(
-        self, task_id: int, wanted: Callable[[asyncpg.Record], bool], seconds: float = 100
+    async def wait_until(
+        self, task_id: int, condition: Callable[[asyncpg.Record], bool], seconds: float = 100
     ) -> asyncpg.Record:
-        """Look until a task is as wanted."""
-        return (await self.until_all([task_id], wanted, seconds))[0]
+        """Wait until a condition holds for a task."""
+        return (await self.wait_until_all([task_id], condition, seconds))[0]
 
-    async def until_all(
-        self, ids: list[int], wanted: Callable[[asyncpg.Record], bool], seconds: float = 100
+    async def wait_until_all(
+        self, ids: list[int], condition: Callable[[asyncpg.Record], bool], seconds: float = 100
     ) -> list[asyncpg.Record]:
-        """Look until all of these tasks are as wanted at once."""
-        connection = await connect(self.target)
+        """Wait until a condition holds for all tasks at once."""
+        connection = await connect(self.endpoint)
         question = "SELECT * FROM tasks WHERE id = ANY ($1::bigint[])"
         try:
             async with asyncio.timeout(seconds):
-                while not all(map(wanted, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110
+                while not all(map(condition, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
                 return rows
         finally:
             await connection.close()
 
-    async def all_completed(self, ids: list[int], seconds: float = 100) -> None:
-        """And nobody was charged a failure."""
-        rows = await self.until_all(ids, lambda row: row["status"] == "COMPLETED", seconds)
+    async def assert_all_completed(self, ids: list[int], seconds: float = 100) -> None:
+        """Wait until all tasks have completed, and check that none was charged."""
+        rows = await self.wait_until_all(ids, lambda row: row["status"] == "COMPLETED", seconds)
         assert {row["failures"] for row in rows} == {0}
 
 
 @pytest.fixture
-def bench(way, aaiclick_postgres, tmp_path):
+def worker_env(gateway, aaiclick_postgres, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    made = Bench(aaiclick_postgres, tmp_path, way.environment)
-    yield made
-    for worker in made.workers:
+    env = WorkerEnvironment(aaiclick_postgres, tmp_path, gateway.environment)
+    yield env
+    for worker in env.workers:
         if worker.process.poll() is None:
             for child in [*psutil.Process(worker.process.pid).children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -183,13 +183,13 @@ def bench(way, aaiclick_postgres, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def nursery():
-    made = Nursery()
-    yield made
-    made.close()
+def worker_fork_server():
+    fork_server = WorkerForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture
-def ward(nursery, way, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
+def worker_processes(worker_fork_server, gateway, aaiclick_postgres, aaiclick_clickhouse, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    return nursery.at(way, aaiclick_postgres, aaiclick_clickhouse, tmp_path)
+    return worker_fork_server.at(gateway, aaiclick_postgres, aaiclick_clickhouse, tmp_path)

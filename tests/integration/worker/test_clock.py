@@ -1,4 +1,4 @@
-"""Timestamps are of the database's clock: those of submitters and workers may be wrong."""
+"""Timestamps are of PostgreSQL's clock; clocks of clients and workers may be wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from aaiclick.chaos.servers import set_clock, wrong_clock
+from aaiclick.chaos.servers import make_wrong_clock, set_clock
 
 DAYS = 400
 SUBMIT = """
@@ -32,25 +32,25 @@ COLUMNS = """
 
 
 @pytest.mark.parametrize("days", [DAYS, -DAYS])
-async def test_no_timestamp_is_of_a_process_whose_clock_is_wrong(bench, aaiclick_env, tmp_path, days):
-    variables = wrong_clock(tmp_path, days * 86_400)
-    ((start,),) = await bench.rows("SELECT now()")
-    beside = {**os.environ, **variables}  # `aaiclick_env` leads to the databases, whatever the worker goes by
+async def test_wrong_process_clock_affects_no_timestamp(worker_env, aaiclick_env, tmp_path, days):
+    variables = make_wrong_clock(tmp_path, days * 86_400)
+    ((start,),) = await worker_env.rows("SELECT now()")
+    beside = {**os.environ, **variables}  # direct access to the databases with either gateway
     run = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", SUBMIT], env=beside, capture_output=True, text=True, check=True
     )
     job_id, year = map(int, run.stdout.split())
     assert year != start.year
-    assert bench.start("--drain", forked=False, **variables).wait(60) == 0
-    (job,) = await bench.rows("SELECT * FROM jobs WHERE id = $1", job_id)
-    assert job["status"] == "RUNNING"  # one of its tasks waits for its retry
-    ((end,),) = await bench.rows("SELECT now()")
-    seen = set()
-    for table, column in await bench.rows(COLUMNS):
-        for row in await bench.rows(f'SELECT "{column}" AS at FROM "{table}" WHERE "{column}" IS NOT NULL'):
-            seen.add(f"{table}.{column}")
+    assert worker_env.start("--drain", forked=False, **variables).wait(60) == 0
+    (job,) = await worker_env.rows("SELECT * FROM jobs WHERE id = $1", job_id)
+    assert job["status"] == "RUNNING"  # one of its tasks waits for a retry
+    ((end,),) = await worker_env.rows("SELECT now()")
+    checked = set()
+    for table, column in await worker_env.rows(COLUMNS):
+        for row in await worker_env.rows(f'SELECT "{column}" AS at FROM "{table}" WHERE "{column}" IS NOT NULL'):
+            checked.add(f"{table}.{column}")
             assert abs((row["at"] - end).days) < DAYS / 2, f"{table}.{column}: {row['at']}"
-    assert seen >= {
+    assert checked >= {
         "jobs.created_at", "jobs.started_at", "jobs.deadline_at", "tasks.created_at", "tasks.claimed_at",
         "tasks.started_at", "tasks.completed_at", "tasks.next_retry_at", "task_attempts.ended_at",
         "workers.started_at", "workers.last_heartbeat", "workers.stopped_at",
@@ -71,29 +71,29 @@ async def watch_jumps(path, jumps):
 """
 
 
-async def test_a_clock_that_jumps_ends_no_task_and_loses_no_lease(bench, tmp_path):
-    """Forward and back by hours while tasks run: leases are kept, time limits neither early nor lost."""
-    with (bench.directory / "users_tasks.py").open("a") as file:
+async def test_clock_jump_ends_no_task_and_loses_no_lease(worker_env, tmp_path):
+    """Clock jumps by hours do not affect leases and time limits."""
+    with (worker_env.directory / "users_tasks.py").open("a") as file:
         file.write(JUMPS)
     shifts = [5 * 3600.0, -5 * 3600.0, 0.0, 30 * 86_400.0]
-    variables = wrong_clock(tmp_path, 0.0)
-    watching = await bench.enqueue(
+    variables = make_wrong_clock(tmp_path, 0.0)
+    watching = await worker_env.enqueue(
         "watch_jumps", json.dumps({"path": str(tmp_path), "jumps": len(shifts)}), timeout_seconds=600, max_attempts=1
     )
-    hangs = await bench.enqueue("patient", '{"seconds": 600}', timeout_seconds=20, max_attempts=1)
-    worker = await asyncio.to_thread(bench.start, forked=False, **variables)
+    hangs = await worker_env.enqueue("patient", '{"seconds": 600}', timeout_seconds=20, max_attempts=1)
+    worker = await asyncio.to_thread(worker_env.start, forked=False, **variables)
     for number, shift in enumerate(shifts):
         async with asyncio.timeout(60):
             while not (tmp_path / f"ready {number}").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         set_clock(variables, shift)
-    row = await bench.until(watching, lambda row: row["completed_at"], 60)
+    row = await worker_env.wait_until(watching, lambda row: row["completed_at"], 60)
     assert (row["status"], row["attempt"], row["failures"]) == ("COMPLETED", 1, 0), row["error"]
     assert row["started_at"] <= row["completed_at"]
-    row = await bench.until(hangs, lambda row: row["completed_at"], 60)
+    row = await worker_env.wait_until(hangs, lambda row: row["completed_at"], 60)
     assert (row["status"], row["attempt"]) == ("DEAD_LETTER", 1)
     assert "Timed out after 20 s" in row["error"]
     assert 19.5 <= (row["completed_at"] - row["started_at"]).total_seconds() < 60
-    later = await bench.enqueue("nothing")
-    await bench.all_completed([later])
+    later = await worker_env.enqueue("nothing")
+    await worker_env.assert_all_completed([later])
     assert await asyncio.to_thread(worker.stop) == 0

@@ -1,10 +1,10 @@
-"""Whatever a task raises without a request to end is a charged failure; nothing hangs and nothing runs for ever."""
+"""Every exception of a task is a charged failure; no worker hangs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.integration.transports import AFTER_THE_CLAIM, directly
+from tests.integration.gateways import AFTER_CLAIM, postgres_only
 
 TASKS = """
 import concurrent.futures, contextlib
@@ -73,36 +73,36 @@ NAMES = (
 
 
 @pytest.fixture(autouse=True)
-def own_tasks(bench):
-    with (bench.directory / "users_tasks.py").open("a") as file:
+def own_tasks(worker_env):
+    with (worker_env.directory / "users_tasks.py").open("a") as file:
         file.write(TASKS)
 
 
-@directly(AFTER_THE_CLAIM)
-async def test_every_exception_is_a_charged_failure(bench):
+@postgres_only(AFTER_CLAIM)
+async def test_every_exception_is_a_charged_failure(worker_env):
     ids = {}
     for function in ("raise_it", "raise_in_thread"):
         for name in NAMES:
-            ids[function, name] = await bench.enqueue(function, f'{{"name": "{name}"}}', max_attempts=1)
+            ids[function, name] = await worker_env.enqueue(function, f'{{"name": "{name}"}}', max_attempts=1)
     for function in ("await_cancelled", "cancel_itself"):
-        ids[function, ""] = await bench.enqueue(function, max_attempts=1)
-    others = await bench.enqueue_many(20, "nothing")
-    worker = bench.start()
+        ids[function, ""] = await worker_env.enqueue(function, max_attempts=1)
+    other_ids = await worker_env.enqueue_many(20, "nothing")
+    worker = worker_env.start()
     for case, task_id in ids.items():
         try:
-            row = await bench.until(task_id, lambda row: row["completed_at"])
+            row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
         except TimeoutError:
             pytest.fail(f"{case} does not end")
         assert (row["status"], row["attempt"], row["failures"]) == ("DEAD_LETTER", 1, 1), (case, row["error"])
         assert row["error"], case
-    await bench.all_completed(others)
+    await worker_env.assert_all_completed(other_ids)
     assert worker.stop() == 0
 
 
-async def test_a_cancelled_error_is_charged_and_retried_within_limits(bench):
-    task_id = await bench.enqueue("raise_it", '{"name": "CancelledError"}', max_attempts=2, retry_policy=AT_ONCE)
-    bench.start()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+async def test_a_cancelled_error_is_charged_and_retried_within_limits(worker_env):
+    task_id = await worker_env.enqueue("raise_it", '{"name": "CancelledError"}', max_attempts=2, retry_policy=AT_ONCE)
+    worker_env.start()
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["attempt"], row["failures"]) == ("DEAD_LETTER", 2, 2)
     assert "CancelledError" in row["error"]
 
@@ -110,24 +110,24 @@ async def test_a_cancelled_error_is_charged_and_retried_within_limits(bench):
 AT_ONCE = '{"base_seconds": 0}'
 
 
-@directly(AFTER_THE_CLAIM)
-async def test_generators_and_coroutines_are_results(bench):
+@postgres_only(AFTER_CLAIM)
+async def test_generators_and_coroutines_are_results(worker_env):
     names = ("numbers", "numbers_later", "coroutine_in_thread", "coroutine", "cancel_itself_and_return")
-    ids = {name: await bench.enqueue(name, max_attempts=1) for name in names}
-    broken = [await bench.enqueue(name, max_attempts=1) for name in ("broken_numbers", "future")]
-    bench.start()
+    ids = {name: await worker_env.enqueue(name, max_attempts=1) for name in names}
+    broken = [await worker_env.enqueue(name, max_attempts=1) for name in ("broken_numbers", "future")]
+    worker_env.start()
     for name, task_id in ids.items():
-        row = await bench.until(task_id, lambda row: row["completed_at"])
+        row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
         assert row["status"] == "COMPLETED", (name, row["error"])
     for task_id in broken:
-        row = await bench.until(task_id, lambda row: row["completed_at"])
+        row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
         assert row["status"] in ("DEAD_LETTER", "FAILED")
 
 
-async def test_isolated_tasks_that_cancel_are_charged_alike(bench):
+async def test_isolated_tasks_that_cancel_are_charged(worker_env):
     ids = [
-        await bench.enqueue("raise_it", '{"name": "CancelledError"}', max_attempts=1),
-        await bench.enqueue("raise_in_thread", '{"name": "StopIteration"}', max_attempts=1),
+        await worker_env.enqueue("raise_it", '{"name": "CancelledError"}', max_attempts=1),
+        await worker_env.enqueue("raise_in_thread", '{"name": "StopIteration"}', max_attempts=1),
     ]
-    bench.drain("--isolation", "process")
-    assert {(await bench.task(task_id))["status"] for task_id in ids} == {"DEAD_LETTER"}
+    worker_env.drain("--isolation", "process")
+    assert {(await worker_env.task(task_id))["status"] for task_id in ids} == {"DEAD_LETTER"}

@@ -1,4 +1,4 @@
-"""An outage of the installation's own servers is not charged to a task; an error of the task's code is."""
+"""Outages of the installation's servers are not charged to tasks; errors of their code are."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from aaiclick.chaos.proxy import Proxy
+from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.data import DataContext, open_reference
 from aaiclick.settings import get_settings
-from tests.integration.transports import AFTER_THE_CLAIM, ONE_ORGANISATION, directly
+from tests.integration.gateways import AFTER_CLAIM, ONE_ORGANISATION, postgres_only
 
 TASKS = """
 import pathlib
 from aaiclick.data import DataContext, create_object_from_value, get_data_context
 from aaiclick.errors import UnreachableError
-from aaiclick.targets import ClickHouseTarget
+from aaiclick.endpoints import ClickHouseEndpoint
 
 async def give_when(path, value):
     pathlib.Path(path + ".began").touch()
@@ -51,7 +51,7 @@ def refused(port):
     import socket
     socket.create_connection(("127.0.0.1", port))
 async def foreign_clickhouse(port):
-    async with DataContext(ClickHouseTarget("127.0.0.1", port, "u", "d")): pass
+    async with DataContext(ClickHouseEndpoint("127.0.0.1", port, "u", "d")): pass
 async def own_memory():
     await get_data_context().client.run(
         "SELECT groupArray(number) FROM numbers(10000000) FORMAT Null", settings={"max_memory_usage": 1000000})
@@ -71,9 +71,9 @@ def closed_port() -> int:
 
 
 class Network:
-    """The way to ClickHouse, which can be cut."""
+    """A proxy for ClickHouse that can be cut."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: TcpProxy) -> None:
         self.proxy = proxy
         self._upstream = proxy.upstream
 
@@ -87,7 +87,7 @@ class Network:
 
 @pytest.fixture
 async def network(aaiclick_env, aaiclick_clickhouse, monkeypatch):
-    proxy = Proxy((aaiclick_clickhouse.host, aaiclick_clickhouse.port))
+    proxy = TcpProxy((aaiclick_clickhouse.host, aaiclick_clickhouse.port))
     await proxy.start()
     monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", replace(aaiclick_clickhouse, port=proxy.port).url)
     get_settings.cache_clear()
@@ -96,17 +96,19 @@ async def network(aaiclick_env, aaiclick_clickhouse, monkeypatch):
 
 
 @pytest.fixture
-def outage_tasks(bench):
-    with (bench.directory / "users_tasks.py").open("a") as file:
+def outage_tasks(worker_env):
+    with (worker_env.directory / "users_tasks.py").open("a") as file:
         file.write(TASKS)
 
 
 pytestmark = pytest.mark.usefixtures("network", "outage_tasks")
-"""`network` is set up before `way` reads the settings."""
+"""`network` must be set up before `gateway` reads the settings."""
 
 
-async def attempts(bench, task_id: int) -> list[tuple[str, bool]]:
-    rows = await bench.rows("SELECT outcome, charged FROM task_attempts WHERE task_id = $1 ORDER BY attempt", task_id)
+async def attempts(worker_env, task_id: int) -> list[tuple[str, bool]]:
+    rows = await worker_env.rows(
+        "SELECT outcome, charged FROM task_attempts WHERE task_id = $1 ORDER BY attempt", task_id
+    )
     return [(row["outcome"], row["charged"]) for row in rows]
 
 
@@ -116,121 +118,121 @@ async def until_exists(path, seconds: float = 30) -> None:
             await asyncio.sleep(0.02)
 
 
-async def until_released(bench, task_id: int) -> None:
-    await bench.until(task_id, lambda row: row["next_retry_at"] is not None)
+async def until_released(worker_env, task_id: int) -> None:
+    await worker_env.wait_until(task_id, lambda row: row["next_retry_at"] is not None)
 
 
 @pytest.mark.parametrize("value", [7, {"a": [1, 2]}, [1, "x", None], "text"], ids=repr)
-async def test_result_is_published_when_clickhouse_is_back(network, bench, value):
-    go = bench.directory / "go"
-    task_id = await bench.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    await until_exists(bench.directory / "go.began")
+async def test_result_is_published_when_clickhouse_is_back(network, worker_env, value):
+    go = worker_env.directory / "go"
+    task_id = await worker_env.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    await until_exists(worker_env.directory / "go.began")
     network.cut()
     go.touch()
-    log = bench.directory / "logs" / f"{task_id}.log"
+    log = worker_env.directory / "logs" / f"{task_id}.log"
     async with asyncio.timeout(30):
-        while not (log.exists() and "The result is published when this is over" in log.read_text()):  # noqa: ASYNC110
+        while not (log.exists() and "Waiting to publish the result" in log.read_text()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     network.restore()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["attempt"], row["failures"]) == ("COMPLETED", 1, 0), row["error"]
 
 
-@directly(AFTER_THE_CLAIM)
-async def test_a_generator_is_not_published_twice(network, bench):
-    """It is consumed by the first try: the attempt is released, and the next one makes all rows."""
-    go = bench.directory / "go"
-    task_id = await bench.enqueue("give_rows_when", json.dumps({"path": str(go)}), max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    await until_exists(bench.directory / "go.began")
+@postgres_only(AFTER_CLAIM)
+async def test_a_generator_is_not_published_twice(network, worker_env):
+    """The first attempt consumes it and is released; the next one produces all rows."""
+    go = worker_env.directory / "go"
+    task_id = await worker_env.enqueue("give_rows_when", json.dumps({"path": str(go)}), max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    await until_exists(worker_env.directory / "go.began")
     network.cut()
     go.touch()
-    await until_released(bench, task_id)
+    await until_released(worker_env, task_id)
     network.restore()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
     async with DataContext():
         assert await (await open_reference(json.loads(row["result"]))).data() == {"x": [1, 2, 3]}
 
 
 @pytest.mark.parametrize("function", ["store", "store_in_a_group", "store_and_wrap"])
-async def test_an_outage_in_the_code_of_a_task_is_not_charged(network, bench, function):
+async def test_an_outage_in_the_code_of_a_task_is_not_charged(network, worker_env, function):
     network.cut()
-    task_id = await bench.enqueue(function, max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    await until_released(bench, task_id)
-    row = await bench.task(task_id)
+    task_id = await worker_env.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    await until_released(worker_env, task_id)
+    row = await worker_env.task(task_id)
     assert "Released, not charged: " in row["error"]
     assert "does not answer" in row["error"]
     network.restore()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
 
 
-async def test_an_outage_while_inputs_are_loaded_is_not_charged(network, bench):
-    made = await bench.enqueue("echo", json.dumps({"word": [1, 2, 3]}))
-    worker = await asyncio.to_thread(bench.start)
-    row = await bench.until(made, lambda row: row["completed_at"])
+async def test_an_outage_while_inputs_are_loaded_is_not_charged(network, worker_env):
+    producer = await worker_env.enqueue("echo", json.dumps({"word": [1, 2, 3]}))
+    worker = await asyncio.to_thread(worker_env.start)
+    row = await worker_env.wait_until(producer, lambda row: row["completed_at"])
     await asyncio.to_thread(worker.stop)
     network.cut()
-    task_id = await bench.enqueue("read", json.dumps({"rows": json.loads(row["result"])}), max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    await until_released(bench, task_id)
+    task_id = await worker_env.enqueue("read", json.dumps({"rows": json.loads(row["result"])}), max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    await until_released(worker_env, task_id)
     network.restore()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
 
 
-@directly(AFTER_THE_CLAIM)
-async def test_an_isolated_task_is_released_alike(network, bench):
+@postgres_only(AFTER_CLAIM)
+async def test_isolated_task_is_released_during_an_outage(network, worker_env):
     network.cut()
-    task_id = await bench.enqueue("store", max_attempts=1)
-    await asyncio.to_thread(bench.start, "--isolation", "process")
-    await until_released(bench, task_id)
+    task_id = await worker_env.enqueue("store", max_attempts=1)
+    await asyncio.to_thread(worker_env.start, "--isolation", "process")
+    await until_released(worker_env, task_id)
     network.restore()
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
 
 
-async def test_an_unreachable_service_of_the_task_itself_is_charged(bench):
+async def test_an_unreachable_service_of_the_task_itself_is_charged(worker_env):
     port = json.dumps({"port": closed_port()})
-    ids = [await bench.enqueue(name, port, max_attempts=1) for name in ("refused", "foreign_clickhouse")]
-    await asyncio.to_thread(bench.start)
+    ids = [await worker_env.enqueue(name, port, max_attempts=1) for name in ("refused", "foreign_clickhouse")]
+    await asyncio.to_thread(worker_env.start)
     for task_id in ids:
-        row = await bench.until(task_id, lambda row: row["completed_at"])
+        row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
         assert (row["status"], row["attempt"], row["failures"]) == ("DEAD_LETTER", 1, 1)
-        assert await attempts(bench, task_id) == [("FAILED", True)]
+        assert await attempts(worker_env, task_id) == [("FAILED", True)]
 
 
 @pytest.mark.parametrize("function", ["hold_session", "hold_connection"])
-@directly(ONE_ORGANISATION)
-async def test_a_lost_postgres_connection_is_an_outage(bench, function):
-    task_id = await bench.enqueue(function, max_attempts=1)
-    await asyncio.to_thread(bench.start)
+@postgres_only(ONE_ORGANISATION)
+async def test_a_lost_postgres_connection_is_an_outage(worker_env, function):
+    task_id = await worker_env.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
     terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     async with asyncio.timeout(30):
-        while not await bench.rows(terminate):  # noqa: ASYNC110
+        while not await worker_env.rows(terminate):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
-    assert await attempts(bench, task_id) == [("RELEASED", False)]
+    assert await attempts(worker_env, task_id) == [("RELEASED", False)]
 
 
 @pytest.mark.parametrize("function", ["too_many_queries", "shared_memory"])
-@directly(AFTER_THE_CLAIM)
-async def test_an_overloaded_clickhouse_is_not_charged(bench, function):
-    task_id = await bench.enqueue(function, max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    await until_released(bench, task_id)
-    assert ("RELEASED", False) in await attempts(bench, task_id)
+@postgres_only(AFTER_CLAIM)
+async def test_an_overloaded_clickhouse_is_not_charged(worker_env, function):
+    task_id = await worker_env.enqueue(function, max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    await until_released(worker_env, task_id)
+    assert ("RELEASED", False) in await attempts(worker_env, task_id)
 
 
-@directly(AFTER_THE_CLAIM)
-async def test_the_memory_limit_of_one_query_is_charged(bench):
-    task_id = await bench.enqueue("own_memory", max_attempts=1)
-    await asyncio.to_thread(bench.start)
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+@postgres_only(AFTER_CLAIM)
+async def test_the_memory_limit_of_one_query_is_charged(worker_env):
+    task_id = await worker_env.enqueue("own_memory", max_attempts=1)
+    await asyncio.to_thread(worker_env.start)
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert row["status"] == "DEAD_LETTER"
     assert "emory limit" in row["error"]
 
@@ -240,14 +242,14 @@ async def test_the_memory_limit_of_one_query_is_charged(bench):
     [({"password": "wrong"}, "refused the user or password"), ({"database": "no_such"}, "'no_such' at")],
     ids=["password", "database"],
 )
-@directly(AFTER_THE_CLAIM)
-async def test_a_wrong_clickhouse_configuration_is_not_charged(bench, aaiclick_clickhouse, change, message):
-    task_id = await bench.enqueue("store", max_attempts=1)
+@postgres_only(AFTER_CLAIM)
+async def test_a_wrong_clickhouse_configuration_is_not_charged(worker_env, aaiclick_clickhouse, change, message):
+    task_id = await worker_env.enqueue("store", max_attempts=1)
     url = replace(aaiclick_clickhouse, **change).url
-    worker = await asyncio.to_thread(bench.start, AAICLICK_CLICKHOUSE_URL=url)
-    await until_released(bench, task_id)
-    assert message in (await bench.task(task_id))["error"]
+    worker = await asyncio.to_thread(worker_env.start, AAICLICK_CLICKHOUSE_URL=url)
+    await until_released(worker_env, task_id)
+    assert message in (await worker_env.task(task_id))["error"]
     await asyncio.to_thread(worker.stop)
-    await asyncio.to_thread(bench.start)
-    row = await bench.until(task_id, lambda row: row["completed_at"])
+    await asyncio.to_thread(worker_env.start)
+    row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]

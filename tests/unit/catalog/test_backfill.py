@@ -1,4 +1,4 @@
-"""Which times and partitions lie in a range."""
+"""Times and partitions of a backfill range."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aaiclick.catalog.backfill import MOST, partitions_between, times_between
+from aaiclick.catalog.backfill import MAX_RUNS, filter_partitions, list_times_between
 from aaiclick.errors import LimitError, RequestError
-from aaiclick.orchestration.schedule import parse_schedule
+from aaiclick.orchestration.cron import parse_schedule
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 
@@ -16,51 +16,51 @@ NOW = datetime(2026, 4, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("first", "last", "days"),
     [
-        ("2026-03-27", "2026-03-30", ["27T05", "28T05", "29T04", "30T04"]),  # summer begins in Berlin
+        ("2026-03-27", "2026-03-30", ["27T05", "28T05", "29T04", "30T04"]),  # daylight saving time begins in Berlin
         ("2026-03-27T06:00", "2026-03-27T06:00", ["27T05"]),
         ("2026-03-27T05:00Z", "2026-03-27T05:00Z", ["27T05"]),
         ("2026-03-27T06:01", "2026-03-28T05:59", []),
-        ("2026-03-31", "2026-04-09", ["31T04"]),  # what is to come is left to the schedule
+        ("2026-03-31", "2026-04-09", ["31T04"]),  # future runs are left to the schedule
         ("2026-03-31", "9999-12-31", ["31T04"]),
     ],
 )
-def test_times_are_those_of_the_schedule_in_its_zone_with_both_ends(first, last, days):
-    found = times_between(parse_schedule("0 6 * * *", "Europe/Berlin"), first, last, NOW)
-    assert [each.isoformat() for each in found] == [f"2026-03-{day}:00:00+00:00" for day in days]
+def test_times_of_schedule_include_both_bounds(first, last, days):
+    times = list_times_between(parse_schedule("0 6 * * *", "Europe/Berlin"), first, last, NOW)
+    assert [time_.isoformat() for time_ in times] == [f"2026-03-{day}:00:00+00:00" for day in days]
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-02-30", "2026-01-01T25:00", "9" * 500])
-def test_what_is_no_time_is_refused(text):
+def test_invalid_time_is_refused(text):
     with pytest.raises(RequestError, match="neither a day nor a time"):
-        times_between(parse_schedule("0 6 * * *"), text, "2026-01-01", NOW)
+        list_times_between(parse_schedule("0 6 * * *"), text, "2026-01-01", NOW)
 
 
 @pytest.mark.parametrize("first", ["0001-01-01", "0001-01-01T00:00", "0001-01-01T00:00+14:00"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
-def test_a_range_begins_where_times_do(first, zone):
-    with pytest.raises(RequestError, match=r"too long ago|beyond the times"):
-        times_between(parse_schedule("0 6 * * *", zone), first, "2026-01-01", NOW)
+def test_range_start_out_of_bounds_is_refused(first, zone):
+    with pytest.raises(RequestError, match=r"too early|out of range"):
+        list_times_between(parse_schedule("0 6 * * *", zone), first, "2026-01-01", NOW)
 
 
 def test_a_range_that_ends_before_it_begins_is_refused():
     with pytest.raises(RequestError, match=r"ends \('2026-03-30'\) before it begins \('2026-03-31'\)"):
-        times_between(parse_schedule("0 6 * * *"), "2026-03-31", "2026-03-30", NOW)
+        list_times_between(parse_schedule("0 6 * * *"), "2026-03-31", "2026-03-30", NOW)
     for first, last in (("b", "a"), ("10", "9")):
         with pytest.raises(RequestError, match="before it begins"):
-            partitions_between({"1"}, first, last)
+            filter_partitions({"1"}, first, last)
 
 
-def test_a_range_has_a_bound():
+def test_backfill_range_is_limited():
     schedule = parse_schedule("* * * * *")
-    assert len(times_between(schedule, "2026-01-01T00:01", "2026-01-01T16:40", NOW)) == MOST
+    assert len(list_times_between(schedule, "2026-01-01T00:01", "2026-01-01T16:40", NOW)) == MAX_RUNS
     with pytest.raises(LimitError, match="more than 1000 runs"):
-        times_between(schedule, "2026-01-01T00:00", "2026-01-01T16:40", NOW)
+        list_times_between(schedule, "2026-01-01T00:00", "2026-01-01T16:40", NOW)
     with pytest.raises(LimitError):
-        partitions_between({str(n) for n in range(MOST + 1)}, "0", str(MOST))
+        filter_partitions({str(n) for n in range(MAX_RUNS + 1)}, "0", str(MAX_RUNS))
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "found"),
+    ("first", "last", "expected"),
     [
         ("2026-01-02", "2026-01-03", ["2026-01-02", "2026-01-03"]),
         ("2026-01", "2026-01-02", ["2026-01-01", "2026-01-02"]),
@@ -68,6 +68,6 @@ def test_a_range_has_a_bound():
         ("-5", "2", ["-1", "2"]),
     ],
 )
-def test_partitions_are_compared_as_numbers_if_they_are_some(first, last, found):
+def test_integer_partitions_are_compared_as_numbers(first, last, expected):
     keys = {"2026-01-01", "2026-01-02", "2026-01-03", "-1", "2", "9", "10", "100", "\\N"}
-    assert partitions_between(keys, first, last) == found
+    assert filter_partitions(keys, first, last) == expected

@@ -1,4 +1,4 @@
-"""What the documentation of DAGs says is true of the model."""
+"""The documentation of DAG files matches the model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from aaiclick.catalog.dags.load import load_dag_file
-from aaiclick.catalog.dags.model import Dag, Defaults, JobSpec
-from aaiclick.catalog.operators.built_in import BUILT_IN
+from aaiclick.catalog.dags.model import Dag, Defaults, DefinitionSpec
+from aaiclick.catalog.operators.config import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs" / "dags.md").read_text(encoding="utf-8")
@@ -21,16 +21,16 @@ def named(section):
 
 def test_every_key_is_documented_and_no_other():
     assert named("The file") == set(Dag.model_fields)
-    assert named("A job") == set(JobSpec.model_fields)
+    assert named("A definition") == set(DefinitionSpec.model_fields)
     assert set(Defaults.model_fields) <= set(re.findall(r"`(\w+)`", DOCUMENT.split("| `defaults` |")[1].split("\n")[0]))
 
 
 def test_every_operator_and_its_settings_are_documented():
-    assert named("Operators") == {each.name for each in BUILT_IN}
-    for each in BUILT_IN:
-        line = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| `{each.name}` |"))
-        if not each.preset:
-            assert set(each.config.model_fields) <= set(re.findall(r"`(\w+)`", line)), each.name
+    assert named("Operators") == {operator.name for operator in BUILT_IN}
+    for operator in BUILT_IN:
+        line = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| `{operator.name}` |"))
+        if not operator.preset:
+            assert set(operator.config.model_fields) <= set(re.findall(r"`(\w+)`", line)), operator.name
 
 
 def test_the_example_loads():

@@ -1,22 +1,24 @@
-"""Limits of queries and conditions: what would take long is refused, with the reason."""
+"""Limits of queries and conditions."""
 
 from __future__ import annotations
 
 import pytest
 
 from aaiclick.catalog.errors import QueryRefusedError
-from aaiclick.catalog.queries.lineage import trace
-from aaiclick.catalog.queries.parse import MAX_DEPTH, datasets_read
-from aaiclick.data.errors import WhereError, nearest
+from aaiclick.catalog.queries.column_lineage import trace_query
+from aaiclick.catalog.queries.select_parser import MAX_DEPTH, find_datasets_read
+from aaiclick.data.errors import WhereError, suggest_name
+from aaiclick.data.expressions.where_parser import parse_where
 from aaiclick.data.types import parse_type
-from aaiclick.data.where import parse_where
 
 SCHEMA = {"d": ["a", "b", "c"]}
 SELECTS = {
     "nested subqueries": ("SELECT * FROM " + "(SELECT * FROM " * 40 + "d" + " CROSS JOIN d AS b)" * 40, "deeply"),
     "doubling names": (
         "WITH t0 AS (SELECT a FROM d), "
-        + ", ".join(f"t{each} AS (SELECT * FROM t{each - 1} AS x CROSS JOIN t{each - 1} AS y)" for each in range(1, 40))
+        + ", ".join(
+            f"t{number} AS (SELECT * FROM t{number - 1} AS x CROSS JOIN t{number - 1} AS y)" for number in range(1, 40)
+        )
         + " SELECT * FROM t39",
         "columns|large",
     ),
@@ -36,42 +38,44 @@ SELECTS = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), SELECTS.values(), ids=SELECTS)
-def test_a_query_past_a_limit_is_refused(text: str, words: str) -> None:
-    with pytest.raises(QueryRefusedError, match=words):
-        trace(text, SCHEMA)
+@pytest.mark.parametrize(("text", "message"), SELECTS.values(), ids=SELECTS)
+def test_a_query_past_a_limit_is_refused(text: str, message: str) -> None:
+    with pytest.raises(QueryRefusedError, match=message):
+        trace_query(text, SCHEMA)
 
 
-def test_a_query_of_too_many_steps_is_refused() -> None:
-    """No relation of it has too many columns; together they have."""
-    names = ", ".join(f"a AS c{each}" for each in range(3000))
-    tables = ", ".join(f"t{each} AS (SELECT * FROM t{each - 1})" for each in range(1, 100))
+def test_query_with_too_many_steps_is_refused() -> None:
+    """Each relation is within the limit, all together are not."""
+    names = ", ".join(f"a AS c{number}" for number in range(3000))
+    tables = ", ".join(f"t{number} AS (SELECT * FROM t{number - 1})" for number in range(1, 100))
     with pytest.raises(QueryRefusedError, match="too large to analyse"):
-        trace(f"WITH t0 AS (SELECT {names} FROM d), {tables} SELECT * FROM t99", SCHEMA)
+        trace_query(f"WITH t0 AS (SELECT {names} FROM d), {tables} SELECT * FROM t99", SCHEMA)
 
 
 def test_queries_within_the_limits_are_read() -> None:
     depth = MAX_DEPTH // 3
-    assert datasets_read("SELECT " + "(" * depth + "a" + ")" * depth + " FROM d") == {"d"}
-    assert datasets_read("SELECT arrayMap(x -> arrayMap(y -> x + y, [1]), [2]) AS z FROM d") == {"d"}
-    assert datasets_read("SELECT date(a) AS x, toDate('2024-01-01') AS y FROM d WHERE a > date '2024-01-01'") == {"d"}
+    assert find_datasets_read("SELECT " + "(" * depth + "a" + ")" * depth + " FROM d") == {"d"}
+    assert find_datasets_read("SELECT arrayMap(x -> arrayMap(y -> x + y, [1]), [2]) AS z FROM d") == {"d"}
+    assert find_datasets_read("SELECT date(a) AS x, toDate('2024-01-01') AS y FROM d WHERE a > date '2024-01-01'") == {
+        "d"
+    }
     many = ",".join(map(str, range(9000)))
-    assert datasets_read(f"SELECT a FROM d WHERE a IN ({many})") == {"d"}
-    joined = "SELECT d.a FROM d" + "".join(f" JOIN d AS d{each} ON d{each}.a = d.a" for each in range(100))
-    assert trace(joined, SCHEMA).datasets == {"d"}
+    assert find_datasets_read(f"SELECT a FROM d WHERE a IN ({many})") == {"d"}
+    joined = "SELECT d.a FROM d" + "".join(f" JOIN d AS d{number} ON d{number}.a = d.a" for number in range(100))
+    assert trace_query(joined, SCHEMA).datasets == {"d"}
 
 
 def test_a_pattern_of_columns_takes_linear_time() -> None:
-    """Python's own expressions would not end with this one."""
+    """Backtracking regular expressions take exponential time for this pattern."""
     schema = {"d": ["a" * 5000 + "b", "aaa"]}
-    found = trace("SELECT COLUMNS('^(a+)+$') FROM d", schema)
-    assert list(found.columns) == ["aaa"]
+    lineage = trace_query("SELECT COLUMNS('^(a+)+$') FROM d", schema)
+    assert list(lineage.columns) == ["aaa"]
     with pytest.raises(QueryRefusedError, match="pattern"):
-        trace("SELECT COLUMNS('(') FROM d", schema)
+        trace_query("SELECT COLUMNS('(') FROM d", schema)
 
 
 def test_repeated_names_are_numbered() -> None:
-    assert list(trace("SELECT a, a, a_2, a FROM d", {"d": ["a", "a_2"]}).columns) == ["a", "a_2", "a_2_2", "a_3"]
+    assert list(trace_query("SELECT a, a, a_2, a FROM d", {"d": ["a", "a_2"]}).columns) == ["a", "a_2", "a_2_2", "a_3"]
 
 
 WHERE = {"a": parse_type("Int64"), "date": parse_type("Date32"), "s": parse_type("String")}
@@ -111,7 +115,7 @@ def test_plain_conditions_are_read(text: str) -> None:
     assert parse_where(text, WHERE).type.is_bool
 
 
-def test_very_long_names_are_not_compared() -> None:
-    assert "Did you mean" not in nearest("a" * 100_000, ["a" * 99_999])
-    assert len(nearest("b", ["a" * 100_000])) < 1000
-    assert nearest("colunm", ["column"]) == "Did you mean 'column'?"
+def test_very_long_names_get_no_suggestion() -> None:
+    assert "Did you mean" not in suggest_name("a" * 100_000, ["a" * 99_999])
+    assert len(suggest_name("b", ["a" * 100_000])) < 1000
+    assert suggest_name("colunm", ["column"]) == "Did you mean 'column'?"

@@ -1,4 +1,4 @@
-"""Schedules through time zones, changes of daylight saving time and outages."""
+"""Schedules in time zones with daylight saving time, and after outages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aaiclick.errors import ScheduleError
-from aaiclick.orchestration.schedule import due, may_start, parse_schedule
+from aaiclick.orchestration.cron import find_due_runs, may_start, parse_schedule
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
 FIXED = [
@@ -19,7 +19,7 @@ FIXED = [
     "5 0 * * SUN",
 ]  # fmt: skip
 ROLLING = ["*/15 * * * *", "0 * * * *", "*/7 1-3 * * *", "* 2 * * *", "20 */2 * * *"]
-# A year that holds two changes in every zone above, and its ends.
+# A year with two changes of daylight saving time in every zone above.
 moments = st.integers(0, 2 * 365 * 86400).map(lambda n: datetime(2025, 1, 1, tzinfo=UTC) + timedelta(seconds=n))
 schedules = st.builds(parse_schedule, st.sampled_from(FIXED + ROLLING), st.sampled_from(ZONES))
 
@@ -35,15 +35,15 @@ def until(schedule, start, end):
 def berlin(expression, start, count):
     schedule = parse_schedule(expression, "Europe/Berlin")
     first = datetime.fromisoformat(start).replace(tzinfo=ZoneInfo("Europe/Berlin"))
-    return [f"{each.astimezone(schedule.zone):%d %H:%M%z}" for each in schedule.next_runs(first, count)]
+    return [f"{run_time.astimezone(schedule.zone):%d %H:%M%z}" for run_time in schedule.next_runs(first, count)]
 
 
-def test_a_time_in_the_hour_that_is_left_out_runs_once_right_after_it():
+def test_skipped_local_time_runs_once_right_after_the_gap():
     assert berlin("30 2 * * *", "2026-03-28 00:00", 3) == ["28 02:30+0100", "29 03:00+0200", "30 02:30+0200"]
     assert berlin("0,30 2 * * *", "2026-03-29 00:00", 2) == ["29 03:00+0200", "30 02:00+0200"]
 
 
-def test_a_time_in_the_hour_that_comes_twice_runs_the_first_time():
+def test_ambiguous_local_time_runs_once_at_first_occurrence():
     assert berlin("30 2 * * *", "2026-10-24 12:00", 2) == ["25 02:30+0200", "26 02:30+0100"]
 
 
@@ -56,7 +56,7 @@ def test_a_rolling_schedule_follows_real_time_through_both_changes():
 
 @given(schedules, moments)
 @settings(max_examples=100, deadline=None)
-def test_runs_rise_and_are_after_the_moment_one_looks_from(schedule, moment):
+def test_runs_are_ascending_and_in_the_future(schedule, moment):
     runs = schedule.next_runs(moment, 20)
     assert runs[0] > moment
     assert all(before < after for before, after in pairwise(runs))
@@ -64,28 +64,28 @@ def test_runs_rise_and_are_after_the_moment_one_looks_from(schedule, moment):
 
 @given(schedules, moments, st.timedeltas(timedelta(0), timedelta(days=2)))
 @settings(max_examples=100, deadline=None)
-def test_the_sequence_does_not_depend_on_where_one_starts_to_look(schedule, moment, later):
-    seen = [each for each in until(schedule, moment, moment + timedelta(days=3)) if each > moment + later]
-    assert schedule.next_runs(moment + later, len(seen)) == seen
+def test_runs_do_not_depend_on_start_time(schedule, moment, later):
+    runs = [run_time for run_time in until(schedule, moment, moment + timedelta(days=3)) if run_time > moment + later]
+    assert schedule.next_runs(moment + later, len(runs)) == runs
 
 
 @given(st.builds(parse_schedule, st.sampled_from(FIXED), st.sampled_from(ZONES)), moments)
 @settings(max_examples=100, deadline=None)
 def test_no_nominal_local_time_of_a_fixed_schedule_runs_twice(schedule, moment):
-    times = [local(schedule, each) for each in schedule.next_runs(moment, 40)]
+    times = [local(schedule, run_time) for run_time in schedule.next_runs(moment, 40)]
     assert len(set(times)) == len(times)
 
 
 @given(st.builds(parse_schedule, st.just("30 2 * * *"), st.sampled_from(ZONES)), moments)
 @settings(max_examples=100, deadline=None)
 def test_a_daily_schedule_runs_on_every_day(schedule, moment):
-    days = [local(schedule, each).date() for each in schedule.next_runs(moment, 40)]
+    days = [local(schedule, run_time).date() for run_time in schedule.next_runs(moment, 40)]
     assert [(after - before).days for before, after in pairwise(days)] == [1] * 39
 
 
 @given(st.builds(parse_schedule, st.sampled_from(["*/15 * * * *", "0 * * * *"]), st.sampled_from(ZONES)), moments)
 @settings(max_examples=100, deadline=None)
-def test_a_rolling_schedule_has_no_hole(schedule, moment):
+def test_rolling_schedule_has_no_gap(schedule, moment):
     step = timedelta(minutes=15 if schedule.expression.startswith("*/15") else 60)
     gaps = {after - before for before, after in pairwise(schedule.next_runs(moment, 100))}
     # Lord Howe moves its clocks by half an hour: "on the hour" then means 30 or 90 minutes once.
@@ -94,13 +94,13 @@ def test_a_rolling_schedule_has_no_hole(schedule, moment):
 
 @given(schedules, moments, st.timedeltas(timedelta(0), timedelta(days=3)), st.sampled_from(["skip", "one", "all"]))
 @settings(max_examples=100, deadline=None)
-def test_looking_again_starts_nothing_twice_and_loses_nothing(schedule, last, gap, missed):
+def test_repeated_checks_lose_and_repeat_no_run(schedule, last, gap, missed):
     now = last + gap
-    first = due(schedule, last, now, missed=missed, max_missed=10_000)
+    first = find_due_runs(schedule, last, now, missed=missed, max_missed=10_000)
     everything = until(schedule, last, now)
-    assert len(first.runs) + first.given_up == len(everything)
+    assert len(first.runs) + first.skipped == len(everything)
     assert list(first.runs) == everything[len(everything) - len(first.runs) :]
-    assert not due(schedule, first.handled or last, now, missed=missed).runs
+    assert not find_due_runs(schedule, first.handled or last, now, missed=missed).runs
     assert first.next_run == schedule.next_run(now)
     if missed == "all":
         assert list(first.runs) == everything
@@ -121,22 +121,28 @@ def at(text):
     ],
 )
 def test_missed_runs_follow_their_policy_within_the_bound(missed, now, runs, given_up):
-    answer = due(parse_schedule("0 * * * *"), at("2026-01-01 00:00"), at(now), missed=missed, max_missed=3)
+    answer = find_due_runs(parse_schedule("0 * * * *"), at("2026-01-01 00:00"), at(now), missed=missed, max_missed=3)
     if missed != "all":
-        answer = due(parse_schedule("0 * * * *"), at("2026-01-01 00:00"), at(now), missed=missed)
-    assert [f"{each:%H:%M}" for each in answer.runs] == runs
-    assert answer.given_up == given_up
+        answer = find_due_runs(parse_schedule("0 * * * *"), at("2026-01-01 00:00"), at(now), missed=missed)
+    assert [f"{run_time:%H:%M}" for run_time in answer.runs] == runs
+    assert answer.skipped == given_up
 
 
 def test_a_long_outage_of_a_busy_schedule_is_bounded():
-    answer = due(parse_schedule("* * * * *"), at("2000-01-01"), at("2026-01-01"), missed="all", max_missed=5)
-    assert [f"{each:%d %H:%M}" for each in answer.runs] == ["31 23:56", "31 23:57", "31 23:58", "31 23:59", "01 00:00"]
-    assert answer.given_up == 1
-    assert answer.at_least
+    answer = find_due_runs(parse_schedule("* * * * *"), at("2000-01-01"), at("2026-01-01"), missed="all", max_missed=5)
+    assert [f"{run_time:%d %H:%M}" for run_time in answer.runs] == [
+        "31 23:56",
+        "31 23:57",
+        "31 23:58",
+        "31 23:59",
+        "01 00:00",
+    ]
+    assert answer.skipped == 1
+    assert answer.has_older
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
         ("0 0 31 2 *", "cannot be read|never fires"),
         ("* * * *", "4 fields"),
@@ -152,8 +158,8 @@ def test_a_long_outage_of_a_busy_schedule_is_bounded():
         ("1" * 300 + " * * * *", "fields"),
     ],
 )
-def test_what_cannot_be_a_schedule_is_refused(expression, said):
-    with pytest.raises(ScheduleError, match=said):
+def test_invalid_schedule_is_refused(expression, message):
+    with pytest.raises(ScheduleError, match=message):
         parse_schedule(expression)
 
 
@@ -165,7 +171,7 @@ def test_an_unknown_zone_is_refused(zone):
 
 @given(st.text(alphabet="0123456789*/-,L#W SUNMO?@", max_size=30))
 @settings(max_examples=300, deadline=None)
-def test_any_text_is_a_schedule_or_a_refusal(text):
+def test_arbitrary_text_parses_or_is_refused(text):
     try:
         schedule = parse_schedule(text)
     except ScheduleError:
@@ -173,7 +179,7 @@ def test_any_text_is_a_schedule_or_a_refusal(text):
     assert schedule.next_run(at("2026-01-01")) is not None
 
 
-def test_a_run_waits_for_the_one_before_unless_asked():
+def test_run_waits_for_previous_unless_overlap():
     assert may_start(0, overlap=False)
     assert not may_start(1, overlap=False)
     assert may_start(3, overlap=True)

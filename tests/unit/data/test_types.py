@@ -1,4 +1,4 @@
-"""Types as values."""
+"""Parsing, formatting and supertypes of ClickHouse types."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_type_is_read_and_written(text):
-    kind = parse_type(text)
-    assert parse_type(str(kind)) == kind
-    assert str(kind) == text
+def test_types_round_trip_as_text(text):
+    dtype = parse_type(text)
+    assert parse_type(str(dtype)) == dtype
+    assert str(dtype) == text
 
 
-def test_storage_words_are_forgotten():
+def test_storage_options_are_dropped():
     assert str(parse_type("LowCardinality(Nullable(String))")) == "Nullable(String)"
     assert str(parse_type("Decimal64(3)")) == "Decimal(18, 3)"
 
 
-def test_unknown_types_are_kept_but_not_accepted_from_users():
+def test_unknown_types_are_parsed_but_not_accepted_from_users():
     assert str(parse_type("AggregateFunction(sum, Int8)")).startswith("AggregateFunction")
     for text in ("Nope", "Int64; DROP", "Array(Nope)", "Int64)", ""):
         with pytest.raises(DataTypeError):
@@ -56,7 +56,7 @@ def test_unknown_types_are_kept_but_not_accepted_from_users():
         ("String", "Int64", None),
     ],
 )
-def test_the_type_that_holds_both(left, right, both):
+def test_supertype_of_two_types(left, right, both):
     for one, other in ((left, right), (right, left)):
-        found = supertype(parse_type(one), parse_type(other))
-        assert (None if found is None else str(found)) == both
+        result = supertype(parse_type(one), parse_type(other))
+        assert (None if result is None else str(result)) == both

@@ -1,4 +1,4 @@
-"""What a task may be given, and with which options."""
+"""Arguments and options of tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from aaiclick.errors import SubmitError
 from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Task, create_job, create_task, get_job, task
-from aaiclick.orchestration.arguments import found_in, serialise
-from aaiclick.orchestration.factories import make_item
-from aaiclick.orchestration.planning import make_plan
+from aaiclick.orchestration.api import make_item
+from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
+from aaiclick.orchestration.submit_plan import make_plan
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,21 @@ from aaiclick.orchestration.planning import make_plan
         {"object_type": "task", "task_id": "5"}, "x" * (65 << 20),
     ],
 )  # fmt: skip
-def test_what_is_no_argument_is_refused_by_name(value):
+def test_invalid_argument_is_refused_by_name(value):
     with pytest.raises(SubmitError, match=r"argument 'x'|of plain values"):
-        serialise({"x": value}, "Task 'load'")
+        serialise_arguments({"x": value}, "Task 'load'")
 
 
 @pytest.mark.parametrize("value", [[1, None, True], ["é", "a"], [1.5, "x"], {"a": [[1], {"b": "\U0001f600"}]}])
 def test_plain_values_are_arguments(value):
     import json
 
-    assert json.loads(serialise({"x": value}, "")[0]) == {"x": value}
+    assert json.loads(serialise_arguments({"x": value}, "")[0]) == {"x": value}
 
 
-def test_tasks_are_found_wherever_they_are():
+def test_nested_tasks_in_arguments_are_found():
     inner = create_task("m.f")
-    assert list(found_in({"a": [1, [inner]], "b": (inner,), "c": [1] * 1000}, Task)) == [inner, inner]
+    assert list(iter_instances({"a": [1, [inner]], "b": (inner,), "c": [1] * 1000}, Task)) == [inner, inner]
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_tasks_are_found_wherever_they_are():
         {"concurrency_limit": 0},
     ],
 )  # fmt: skip
-def test_options_that_no_task_can_have_are_refused(options):
+def test_invalid_task_options_are_refused(options):
     with pytest.raises(SubmitError):
         make_plan([create_task("m.f", None, **options)])
 
 
-def test_a_task_cannot_be_retried_less_than_never():
+def test_negative_retries_are_refused():
     @task(retries=-1)
     def never() -> None: ...
 
@@ -60,7 +60,7 @@ def test_a_task_cannot_be_retried_less_than_never():
         make_plan([never.task()])
 
 
-def test_items_of_queues_are_judged_alike():
+def test_queue_items_are_validated_like_tasks():
     with pytest.raises(SubmitError, match="tried -1 times"):
         make_item(
             "t", {}, priority=0, idempotency_key=None, run_at=None, max_attempts=-1, queue="q", concurrency_key=None
@@ -73,7 +73,7 @@ async def test_a_job_is_made_of_tasks(entry):
         await create_job("x", entry)
 
 
-async def test_a_job_has_a_time_limit_above_zero():
+async def test_job_timeout_must_be_positive():
     with pytest.raises(SubmitError, match="timeout_seconds nan"):
         await create_job("x", "m.f", timeout_seconds=math.nan)
 
@@ -91,7 +91,7 @@ def takes_numbers(rows: int) -> int:
         ((get_job, create_task("m.f")), {"no_such": 1}),
     ],
 )
-def test_a_map_is_judged_before_it_is_submitted(arguments, options):
-    with pytest.raises(Exception, match=r"chunks|works on Objects|cannot be called") as caught:
+def test_map_is_validated_before_submission(arguments, options):
+    with pytest.raises(Exception, match=r"chunks|takes Objects|cannot be called") as caught:
         map_rows(*arguments, **options)
     assert caught.value.remedy

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from aaiclick.orchestration.health import answer_within
+from aaiclick.orchestration.health import run_with_timeout
 
 
-async def test_a_check_that_does_not_end_when_cancelled_is_left_behind() -> None:
+async def test_check_that_ignores_cancellation_is_abandoned() -> None:
     server_resumes = asyncio.Event()
     ended = asyncio.Event()
 
@@ -19,16 +19,16 @@ async def test_a_check_that_does_not_end_when_cancelled_is_left_behind() -> None
             ended.set()
 
     with pytest.raises(TimeoutError):
-        await answer_within(0.01, query())
+        await run_with_timeout(0.01, query())
     assert not ended.is_set()
     server_resumes.set()
     await ended.wait()
 
 
-async def test_a_result_and_an_error_in_time_are_passed_on() -> None:
+async def test_result_and_error_in_time_are_returned() -> None:
     async def fail() -> None:
         raise OSError("refused")
 
-    assert await answer_within(60, asyncio.sleep(0, "done")) == "done"
+    assert await run_with_timeout(60, asyncio.sleep(0, "done")) == "done"
     with pytest.raises(OSError, match="refused"):
-        await answer_within(60, fail())
+        await run_with_timeout(60, fail())

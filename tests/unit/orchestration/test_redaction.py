@@ -1,4 +1,4 @@
-"""Values of secrets are replaced, however they are spelled."""
+"""Redaction of secrets, also in their encoded forms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from aaiclick.orchestration.redaction import MASK, Redactor
-from aaiclick.orchestration.retry import fingerprint
-from aaiclick.orchestration.worker.logs import PIECE_CHARACTERS, TaskLog, _current, captured_output, set_log
+from aaiclick.orchestration.retry_policy import error_fingerprint
+from aaiclick.orchestration.worker.logs import CHUNK_CHARACTERS, TaskLog, _current, captured_output, set_log
 
 SECRET = "p@ss word/ü\n'\"+"
 
@@ -37,7 +37,7 @@ def test_lines_of_a_value_are_replaced_one_by_one():
     assert redactor.redact("line: MIIEabcd.") == f"line: {MASK}."
 
 
-def test_a_long_value_that_a_message_shortens_is_replaced():
+def test_shortened_long_value_is_replaced():
     value = "first-part-of-a-token-and-the-last-part-of-it"
     redactor = Redactor([value])
     for shown in (value[:20], value[-20:], f"{value!r:.30}", f"{value[:25]}...{value[-15:]}"):
@@ -48,19 +48,19 @@ def test_a_long_value_that_a_message_shortens_is_replaced():
     assert redactor.redact(value[:15] * 3) == MASK * 3
 
 
-def test_very_short_parts_do_not_blank_all_text():
+def test_very_short_values_are_not_replaced():
     assert Redactor(["ab\nlong enough"]).redact("a table of cables") == "a table of cables"
 
 
-def test_a_longer_value_is_replaced_before_one_that_it_contains():
+def test_longer_values_are_replaced_first():
     assert Redactor(["sesame", "sesame-street"]).redact("sesame-street") == MASK
 
 
-def test_the_log_of_a_task_has_no_secret_of_it(tmp_path):
+def test_task_log_is_redacted(tmp_path):
     log = TaskLog(tmp_path / "7.log", 1)
     log.write("canary before it is a secret\n")
     log.redactor.add("hidden-canary")
-    log.write("x" * (PIECE_CHARACTERS - 5) + "hidden-canary" + "\n")
+    log.write("x" * (CHUNK_CHARACTERS - 5) + "hidden-canary" + "\n")
     log.close()
     text = (tmp_path / "7.log").read_text()
     assert "hidden-canary" not in text
@@ -68,7 +68,7 @@ def test_the_log_of_a_task_has_no_secret_of_it(tmp_path):
     assert "before it is a secret" in text
 
 
-def test_output_after_the_attempt_has_no_secret_of_it(tmp_path, capsys):
+def test_output_after_the_attempt_is_redacted(tmp_path, capsys):
     log = TaskLog(tmp_path / "7.log", 1)
     log.redactor.add("hidden-canary")
     with captured_output():
@@ -81,5 +81,5 @@ def test_output_after_the_attempt_has_no_secret_of_it(tmp_path, capsys):
 
 def test_a_fingerprint_does_not_depend_on_a_secret():
     redact = Redactor(["alpha-secret", "omega-secret"]).redact
-    first, second = (fingerprint(ValueError(f"bad {word}"), redact) for word in ("alpha-secret", "omega-secret"))
+    first, second = (error_fingerprint(ValueError(f"bad {word}"), redact) for word in ("alpha-secret", "omega-secret"))
     assert first == second

@@ -1,4 +1,4 @@
-"""What `aaiclick migrate` says without asking a database."""
+"""Output of `aaiclick migrate` without a database."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from aaiclick import store
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
-from aaiclick.store.migrate import run
+from aaiclick.store.migrate import run_migrate_command
 from aaiclick.store.migrations import HEAD
-from aaiclick.targets import PostgresTarget
 
 
-def nowhere() -> PostgresTarget:
+def no_database() -> PostgresEndpoint:
     raise AssertionError("this command needs no database")
 
 
-def test_the_head_we_name_is_the_head_alembic_finds() -> None:
+def test_head_equals_alembics_head() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(store.__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
@@ -31,39 +31,39 @@ def test_the_head_we_name_is_the_head_alembic_finds() -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["history"], "<base> -> 0001 (head), The first schema\n"),
+        (["history"], "<base> -> 0001 (head), The first schema.\n"),
         (["heads"], "0001 (head)\n"),
         (["branches"], ""),
     ],
 )
 def test_listings(argv: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(argv, nowhere, nowhere) == 0
+    assert run_migrate_command(argv, no_database, no_database) == 0
     assert capsys.readouterr().out == expected
 
 
 def test_show_describes_a_revision(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", "0001"], nowhere, nowhere) == 0
+    assert run_migrate_command(["show", "0001"], no_database, no_database) == 0
     assert "The first schema" in capsys.readouterr().out
 
 
-def test_an_unknown_revision_is_an_error_of_ours() -> None:
+def test_unknown_revision_is_a_schema_error() -> None:
     with pytest.raises(SchemaError, match="nonsense") as caught:
-        run(["show", "nonsense"], nowhere, nowhere)
+        run_migrate_command(["show", "nonsense"], no_database, no_database)
     assert "aaiclick migrate history" in caught.value.remedy
 
 
-def test_a_wrong_word_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sideways"], nowhere, nowhere) == 2
+def test_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_migrate_command(["sideways"], no_database, no_database) == 2
     assert "usage: aaiclick migrate" in capsys.readouterr().err
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"], nowhere, nowhere) == 0
+    assert run_migrate_command(["--help"], no_database, no_database) == 0
     output = capsys.readouterr().out
     for command in ("upgrade", "downgrade", "current", "history", "stamp", "check", "heads", "branches", "show"):
         assert command in output
 
 
-def test_asking_for_the_revision_does_not_import_alembic() -> None:
+def test_migrate_does_not_import_alembic() -> None:
     program = "import sys; import aaiclick.store.migrate; assert not {'alembic', 'sqlmodel'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

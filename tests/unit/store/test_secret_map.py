@@ -8,17 +8,17 @@ import os
 import pytest
 from pydantic import ValidationError
 
+from aaiclick.endpoints import MappedSecret, origin_of, parse_secret_host
 from aaiclick.errors import SecretError
 from aaiclick.settings import Settings
-from aaiclick.store.secret_map import MAX_BYTES, mapped_secrets, read_mapped_secret
-from aaiclick.targets import MappedSecret, origin_of, parse_secret_host
+from aaiclick.store.tenancy.secret_map import MAX_BYTES, load_mapped_secrets, read_mapped_secret
 
 
 def settings(home, entries) -> Settings:
     return Settings(AAICLICK_HOME=home, AAICLICK_SECRETS_MAP=json.dumps(entries))
 
 
-def test_variables_and_files_are_read_for_the_organisation_that_is_named(tmp_path, monkeypatch):
+def test_variables_and_files_are_read_for_their_organisation(tmp_path, monkeypatch):
     monkeypatch.setenv("ACME_TOKEN", "sesame")
     (tmp_path / "token").write_text("open\n")
     chosen = settings(
@@ -29,13 +29,13 @@ def test_variables_and_files_are_read_for_the_organisation_that_is_named(tmp_pat
             "beta/token": "env:ABSENT",
         },
     )
-    acme = mapped_secrets("acme", chosen)
+    acme = load_mapped_secrets("acme", chosen)
     assert [read_mapped_secret(acme[name], chosen) for name in ("token", "other")] == ["sesame", "open"]
     assert acme["other"].host == "https://api.example.com"
     with pytest.raises(SecretError, match="cannot be read") as caught:
-        read_mapped_secret(mapped_secrets("beta", chosen)["token"], chosen)
+        read_mapped_secret(load_mapped_secrets("beta", chosen)["token"], chosen)
     assert "ABSENT" not in str(caught.value)
-    assert mapped_secrets("gamma", chosen) == {}
+    assert load_mapped_secrets("gamma", chosen) == {}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_variables_and_files_are_read_for_the_organisation_that_is_named(tmp_pat
         {"from": "env:X", "port": 1},
     ],
 )  # fmt: skip
-def test_what_holds_passwords_of_the_installation_is_refused(tmp_path, reference):
+def test_sources_of_installation_passwords_are_refused(tmp_path, reference):
     with pytest.raises(ValidationError):
         settings(tmp_path, {"acme/token": reference})
 
@@ -59,7 +59,7 @@ def test_an_entry_names_an_organisation_and_a_secret(tmp_path, key):
         settings(tmp_path, {key: "env:X"})
 
 
-def test_a_file_below_the_home_is_refused_also_behind_a_symbolic_link(tmp_path):
+def test_file_below_the_home_is_refused_behind_a_symlink(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "secrets.json").write_text("password")
@@ -77,7 +77,7 @@ def test_a_file_below_the_home_is_refused_also_behind_a_symbolic_link(tmp_path):
         read_mapped_secret(chosen.secrets_map[0], chosen)
 
 
-def test_what_is_no_plain_file_is_refused(tmp_path):
+def test_only_regular_files_are_read(tmp_path):
     environ = tmp_path / "environ"
     environ.symlink_to("/proc/self/environ")
     large = tmp_path / "large"
@@ -102,14 +102,14 @@ def test_what_is_no_plain_file_is_refused(tmp_path):
         ("https://[2001:DB8::1]/", "https://[2001:db8::1]"),
     ],
 )
-def test_a_host_is_kept_as_an_origin(text, origin):
+def test_host_is_normalised_to_an_origin(text, origin):
     assert parse_secret_host(text) == origin
 
 
 @pytest.mark.parametrize(
     "text", ["", "a b/c", "https://a@b", "a.example/path", "a.example?x", "ftp://a", "https://", "a:99999", "bücher.de"]
 )
-def test_what_is_no_host_is_refused(text):
+def test_invalid_host_is_refused(text):
     with pytest.raises(ValueError, match="write a host"):
         parse_secret_host(text)
 
@@ -129,5 +129,5 @@ def test_what_is_no_host_is_refused(text):
         ("https://a:b", None),
     ],
 )
-def test_the_origin_of_a_url(url, origin):
+def test_origin_of_a_url(url, origin):
     assert origin_of(url) == origin

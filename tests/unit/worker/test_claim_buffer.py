@@ -1,11 +1,11 @@
-"""The order in which claims of a worker process begin."""
+"""ClaimBuffer: order and age of claims."""
 
 from __future__ import annotations
 
 from uuid import uuid4
 
 from aaiclick.orchestration.worker.claim_buffer import ClaimBuffer
-from aaiclick.store.leases import Claim, Lease
+from aaiclick.store.engine.leases import Claim, Lease
 
 
 def claim(task_id: int, priority: int) -> Claim:
@@ -21,7 +21,7 @@ def test_claims_are_popped_by_priority_then_arrival() -> None:
     assert [buffer.pop().lease.task_id for _ in range(6)] == [5, 1, 4, 0, 2, 3]
 
 
-def test_one_claim_that_waits_too_long_makes_the_buffer_stale() -> None:
+def test_old_claim_makes_the_buffer_stale() -> None:
     buffer = ClaimBuffer()
     assert not buffer.is_stale(before=100.0)
     buffer.push(claim(1, 0), now=1.0)

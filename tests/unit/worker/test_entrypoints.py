@@ -1,4 +1,4 @@
-"""An entrypoint comes from a database or a request: it can name only code that the worker's operator meant to run."""
+"""Entrypoints: only code that the worker's operator allowed can be resolved."""
 
 import importlib
 import subprocess
@@ -17,7 +17,7 @@ REFUSED = "is in no module of your own|cannot be imported|cannot be run"
 
 @pytest.fixture(autouse=True)
 def _forget_modules(tmp_path):
-    """Modules that a test made."""
+    """Remove modules that a test created."""
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -57,7 +57,7 @@ def load(directory: Path, entrypoint: str):
 
 
 def plant(directory: Path, name: str = "planted") -> None:
-    """A module whose import leaves a trace."""
+    """Write a module that records its import."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.py").write_text("import sys\nsys.planted_ran = True\ndef work(): return 'planted'\n")
 
@@ -89,9 +89,9 @@ def test_functions_of_own_modules_are_found(project, name, value):
     assert load(project, f"users_code:{name}")() == value
 
 
-def test_a_job_is_resolved_to_what_adds_its_tasks(project):
+def test_job_function_resolves_to_a_function_that_adds_tasks(project):
     built = load(project, "users_code.built")()
-    assert built.__name__ == "_added"
+    assert built.__name__ == "_add_to_running_job"
     built.close()
 
 
@@ -100,7 +100,7 @@ def test_a_job_is_resolved_to_what_adds_its_tasks(project):
     ["system", "shell", "nested", "echo", "partial", "work_too", "cached", "wrapped", "marked", "append", "task"],
 )
 @pytest.mark.parametrize("named", [(), ("users_code",)])
-def test_attributes_imported_from_elsewhere_are_refused(project, name, named):
+def test_imported_attributes_are_refused(project, name, named):
     with pytest.raises(EntrypointError, match=r"it is imported there|is not a function"):
         Entrypoints(named, directory=project).load(f"users_code.{name}", shared=False)
 
@@ -152,7 +152,7 @@ def test_packages_and_namespace_packages_below_the_directory_are_own_code(projec
         "antigravity.fly", "__hello__.main", "site.main", "_posixsubprocess.fork_exec", "ctypes.CDLL",
         "idlelib.run.main",
         "click.echo", "rich.print", "pytest.main", "pip.main", "_pytest.config.main", "aaiclick.local.stop_stack",
-        "aaiclick.orchestration.worker.main._exit", "aaiclick.operators.steps.seal",
+        "aaiclick.orchestration.worker.main._exit", "aaiclick.operators.chunk_tasks.seal",
         "__main__._exit", "__main__.main", "__main__:os",
     ],
 )  # fmt: skip
@@ -245,7 +245,7 @@ def test_modules_in_archives_are_refused(project, trace, monkeypatch):
     assert not trace()
 
 
-def test_modules_of_a_relative_path_are_judged_by_where_they_are(project, trace, tmp_path, monkeypatch):
+def test_relative_paths_are_resolved(project, trace, tmp_path, monkeypatch):
     plant(tmp_path / "elsewhere")
     monkeypatch.chdir(project)
     monkeypatch.syspath_prepend("../elsewhere")
@@ -253,7 +253,7 @@ def test_modules_of_a_relative_path_are_judged_by_where_they_are(project, trace,
     assert not trace()
 
 
-def test_a_package_elsewhere_is_not_imported_for_a_module_below_the_directory(project, trace, tmp_path, monkeypatch):
+def test_outside_package_is_not_imported_for_a_module_inside(project, trace, tmp_path, monkeypatch):
     """Importing a submodule runs its package first."""
     package = tmp_path / "elsewhere" / "outer"
     package.mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_a_package_elsewhere_is_not_imported_for_a_module_below_the_directory(pr
     assert not trace()
 
 
-def test_a_module_that_replaces_itself_is_judged_by_what_it_became(project):
+def test_module_that_replaces_itself_is_checked_again(project):
     (project / "users_swap.py").write_text("import pty, sys\nsys.modules[__name__] = pty\n")
     try:
         with pytest.raises(EntrypointError, match="is in no module of your own"):
@@ -304,7 +304,7 @@ def test_main_cannot_be_named(project):
         Entrypoints(("__main__",), directory=project).load("__main__.main", shared=False)
 
 
-def test_a_second_organisation_closes_what_ran_before(project):
+def test_second_organisation_disallows_cached_functions(project):
     entrypoints = Entrypoints(("click",), directory=project, in_process=True)
     function = importlib.import_module("users_code").helped
     path = create_task(function).entrypoint
@@ -365,7 +365,7 @@ def test_functions_of_this_process_run_in_this_process_only(tmp_path):
 @pytest.mark.parametrize(
     "entrypoint", [f"{module}.{name}" for module, names in OWN_TASKS.items() for name in sorted(names)]
 )
-def test_tasks_of_aaiclick_itself_are_there_and_run_for_everybody(entrypoint):
+def test_builtin_tasks_are_always_allowed(entrypoint):
     function = Entrypoints(("nothing",)).load(entrypoint, shared=True)
     assert f"{function.__module__}.{function.__qualname__}" == entrypoint
 

@@ -1,4 +1,4 @@
-"""Every task's output lands in its own log: from coroutines, threads, pools and logging, all at once."""
+"""Task logs: output of coroutines, threads, pools and logging goes to the log of its task."""
 
 import asyncio
 import logging
@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aaiclick.orchestration.worker import logs
-from aaiclick.orchestration.worker.logs import Excerpt, TaskLog, captured_output, set_log
+from aaiclick.orchestration.worker.logs import LogExcerpt, TaskLog, captured_output, set_log
 
 
 async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
-    """One task of several that talk across each other."""
+    """One of several tasks with interleaved output."""
     log = TaskLog(directory / f"{number}.log", 1)
     set_log(log)
     for line in range(3):
@@ -34,14 +34,14 @@ async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
 async def test_concurrent_tasks_do_not_mix(tmp_path):
     turn = asyncio.Barrier(5)
     with captured_output():
-        made = await asyncio.gather(*(asyncio.create_task(speak(tmp_path, number, turn)) for number in range(5)))
-    for number, log in enumerate(made):
+        logs = await asyncio.gather(*(asyncio.create_task(speak(tmp_path, number, turn)) for number in range(5)))
+    for number, log in enumerate(logs):
         lines = log.path.read_text().splitlines()[1:]
         assert len(lines) == 18
         assert all(f" {number} " in line for line in lines)
 
 
-def test_output_outside_a_task_goes_where_it_always_went(capsys):
+def test_output_outside_of_tasks_is_unchanged(capsys):
     with captured_output():
         print("outside")
     assert capsys.readouterr().out == "outside\n"
@@ -64,7 +64,7 @@ def test_a_log_is_capped_and_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_attempts_share_a_file_and_can_be_told_apart(tmp_path, size):
+def test_attempts_share_a_file_with_headings(tmp_path, size):
     for attempt in (1, 2, 3):
         log = TaskLog(tmp_path / "7.log", attempt)
         log.write(f"this is {attempt}\n")
@@ -72,8 +72,11 @@ def test_attempts_share_a_file_and_can_be_told_apart(tmp_path, size):
     log = (tmp_path / "7.log").read_text() + "=== attempt what?"
 
     def read(attempt: int | None) -> str:
-        excerpt = Excerpt(attempt)
-        return "".join(excerpt.feed(log[start : start + size]) for start in range(0, len(log), size)) + excerpt.rest()
+        excerpt = LogExcerpt(attempt)
+        return (
+            "".join(excerpt.feed(log[start : start + size]) for start in range(0, len(log), size))
+            + excerpt.unfinished_line()
+        )
 
     assert read(None) == log
     assert read(2).splitlines()[1:] == ["this is 2"]
@@ -88,14 +91,14 @@ def test_anything_can_be_printed(tmp_path):
     assert "ünïcödé ☃ \\udc80 \x00" in log.path.read_text()
 
 
-def test_streams_are_put_back():
+def test_streams_are_restored():
     before = (sys.stdout, threading.Thread.start, ThreadPoolExecutor.submit)
     with captured_output():
         assert sys.stdout is not before[0]
     assert (sys.stdout, threading.Thread.start, ThreadPoolExecutor.submit) == before
 
 
-def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path):
+def test_full_disk_only_truncates_the_log(tmp_path):
     log = TaskLog(tmp_path / "1.log", 1)
     log.path.symlink_to("/dev/full")
     for _ in range(3):
@@ -103,14 +106,14 @@ def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path):
     log.close()
 
 
-def test_a_directory_that_was_removed_comes_back(tmp_path):
+def test_removed_log_directory_is_created_again(tmp_path):
     log = TaskLog(tmp_path / "gone" / "1.log", 1)
     log.write("said")
     log.close()
     assert "said" in log.path.read_text()
 
 
-def test_a_place_that_is_no_directory_costs_the_log_and_nothing_else(tmp_path):
+def test_invalid_log_directory_only_loses_the_log(tmp_path):
     (tmp_path / "file").touch()
     log = TaskLog(tmp_path / "file" / "1.log", 1)
     log.write("said")
@@ -125,12 +128,12 @@ def test_text_is_in_the_file_before_a_line_ends(tmp_path):
     log.close()
 
 
-def test_an_attempt_begins_on_its_own_line_after_a_torn_one(tmp_path):
+def test_attempt_heading_starts_a_new_line(tmp_path):
     torn = TaskLog(tmp_path / "1.log", 1)
     torn.write("torn")
     following = TaskLog(tmp_path / "1.log", 2)
     following.write("second\n")
-    excerpt = Excerpt(2)
+    excerpt = LogExcerpt(2)
     assert excerpt.feed(torn.path.read_text()).splitlines()[1:] == ["second"]
     torn.close()
     following.close()
@@ -148,7 +151,7 @@ def test_output_after_the_end_of_an_attempt_is_not_in_its_log(tmp_path, capsys):
     assert capsys.readouterr().out == "after\n"
 
 
-def test_records_of_libraries_are_not_in_the_log_unless_the_task_asks(tmp_path):
+def test_library_records_are_logged_only_on_request(tmp_path):
     log = TaskLog(tmp_path / "1.log", 1)
     library = logging.getLogger("sqlglot")
     with captured_output():

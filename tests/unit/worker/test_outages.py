@@ -1,4 +1,4 @@
-"""Which exceptions report an outage of the worker's own servers, and how long publishing is tried."""
+"""find_outage, and the pauses between attempts to publish a result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOT_REPORTED = {
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_an_outage_of_the_own_servers_is_found(name: str) -> None:
+def test_outage_of_own_servers_is_found(name: str) -> None:
     assert isinstance(find_outage(REPORTED[name], [OWN]), AaiclickError)
 
 
@@ -64,7 +64,7 @@ def test_an_exception_that_was_handled_is_no_outage() -> None:
 
 
 def test_an_error_keeps_its_endpoint_through_pickle() -> None:
-    assert pickle.loads(pickle.dumps(OUTAGE)).endpoint == OWN
+    assert pickle.loads(pickle.dumps(OUTAGE)).address == OWN
 
 
 def test_publishing_is_tried_for_a_minute_or_as_long_as_the_task_ran() -> None:

@@ -1,13 +1,33 @@
-"""One module per subject; `ALL` is every page there is."""
+"""Page handlers, one module per subject.
+
+- `sign_in`: sign-in and sign-out, and the theme setting
+- `overview`: current metrics, charts, running and failed jobs
+- `search`: search by id or name
+- `jobs`: job list, bulk cancel and retry
+- `job`: a job: graph, timeline, tasks, log, events and actions
+- `task`: a task: error, log, attempts, arguments and result
+- `queues`: depth, throughput, limits, pause and resume of queues
+- `dead_letters`: dead letters grouped by error, and failed events
+- `workers`: workers and their tasks in progress
+- `schedules`: sources with their next and last runs
+- `dags`: DAG list, graph, versions, runs and rollback
+- `dag_actions`: fire a source, pause, resume and backfill
+- `datasets`: dataset list, preview, versions and lineage
+- `objects`: Object list, columns and rows
+- `admin`: API keys, secrets, users, organisations and the audit log
+- `live`: server-sent events with the ids of changed jobs
+
+Next: aaiclick.operations for changes, aaiclick.store.ui for queries, aaiclick.server.ui.templating for the response.
+"""
 
 from __future__ import annotations
 
 from aaiclick.server.ui.pages import (
     admin,
+    dag_actions,
     dags,
     datasets,
     dead_letters,
-    flows,
     job,
     jobs,
     live,
@@ -21,7 +41,7 @@ from aaiclick.server.ui.pages import (
     workers,
 )
 
-ALL = (
+ALL_PAGES = (
     overview.pages,
     jobs.pages,
     job.pages,
@@ -30,7 +50,7 @@ ALL = (
     dead_letters.pages,
     workers.pages,
     dags.pages,
-    flows.pages,
+    dag_actions.pages,
     datasets.pages,
     schedules.pages,
     objects.pages,

@@ -1,4 +1,4 @@
-"""Datasets: what is published, where it comes from and where it goes. One sees what one's roles may read."""
+"""Dataset pages: list, preview, versions and lineage, limited to datasets that the caller's roles may read."""
 
 from __future__ import annotations
 
@@ -7,101 +7,107 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from aaiclick.catalog.datasets import layout_of, preview
-from aaiclick.data.client import connect as connect_clickhouse
+from aaiclick.catalog.datasets import parse_layout, preview_rows
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
-from aaiclick.server.permissions import Permission
-from aaiclick.server.routes.common import reading
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.server.ui.svg.flow import Flow, Node, draw_flow
-from aaiclick.server.ui.words import look
-from aaiclick.store import ui_dags
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.ui.filters import css_class
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
+from aaiclick.store.ui import dag_queries
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 pages = Pages()
 
-ROWS = 20
-LISTED = 100
+PREVIEW_ROWS = 20
+MAX_ROWS = 100
 
 
 @pages.get("/datasets", Permission.READER)
-async def index(visit: Visit) -> Response:
-    async with reading(visit.call) as connection:
-        roles = await roles_of(visit, connection)
-        rows = await ui_dags.datasets(connection, visit.who.org_id, roles, limit=LISTED + 1, offset=visit.offset)
-    return visit.page("datasets.html", datasets=rows[:LISTED], more=len(rows) > LISTED)
+async def list_datasets(page: PageRequest) -> Response:
+    async with tenant_connection(page.call) as connection:
+        roles = await load_roles(page, connection)
+        rows = await dag_queries.list_datasets(
+            connection, page.caller.org_id, roles, limit=MAX_ROWS + 1, offset=page.offset
+        )
+    return page.render("datasets.html", datasets=rows[:MAX_ROWS], more=len(rows) > MAX_ROWS)
 
 
 @pages.get("/datasets/{dataset_id:uuid}", Permission.READER)
-async def show(visit: Visit) -> Response:
-    dataset_id: UUID = visit.request.path_params["dataset_id"]
-    org = visit.who.org_id
-    async with reading(visit.call) as connection:
-        roles = await roles_of(visit, connection)
-        seen = {str(row["id"]): row for row in await ui_dags.datasets(connection, org, roles)}
-        dataset = seen.get(str(dataset_id))
+async def show_dataset(page: PageRequest) -> Response:
+    dataset_id: UUID = page.request.path_params["dataset_id"]
+    org = page.caller.org_id
+    async with tenant_connection(page.call) as connection:
+        roles = await load_roles(page, connection)
+        readable = {str(row["id"]): row for row in await dag_queries.list_datasets(connection, org, roles)}
+        dataset = readable.get(str(dataset_id))
         if dataset is None:
-            raise NotFoundError("There is no such dataset, or none that you may read.")
-        versions = await ui_dags.dataset_versions(connection, dataset_id)
-        columns = await ui_dags.column_lineage(connection, dataset_id)
-        makers = await ui_dags.serving_definitions(connection, org)
-    layout = layout_of(dataset)
-    rows = await _first_rows(visit, dataset)
-    return visit.page(
+            raise NotFoundError("Dataset not found, or you may not read it.")
+        versions = await dag_queries.list_dataset_versions(connection, dataset_id)
+        columns = await dag_queries.list_column_lineage(connection, dataset_id)
+        makers = await dag_queries.list_lineage_definitions(connection, org)
+    layout = parse_layout(dataset)
+    rows = await _first_rows(page, dataset)
+    return page.render(
         "dataset.html",
         layout=layout,
         rows=rows,
         dataset=dataset,
         versions=versions,
-        columns=[row for row in columns if str(row["input_id"]) in seen],
-        flow=_lineage(str(dataset_id), seen, makers),
+        columns=[row for row in columns if str(row["input_id"]) in readable],
+        flow=_draw_lineage(str(dataset_id), readable, makers),
     )
 
 
-async def _first_rows(visit: Visit, dataset: asyncpg.Record) -> list[dict[str, Any]]:
-    clickhouse = await connect_clickhouse(await visit.service.clickhouse(visit.who.org_id))
-    return await preview(clickhouse, dataset, ROWS)
+async def _first_rows(page: PageRequest, dataset: asyncpg.Record) -> list[dict[str, object]]:
+    clickhouse = await connect_clickhouse(await page.app_state.clickhouse_endpoint(page.caller.org_id))
+    return await preview_rows(clickhouse, dataset, PREVIEW_ROWS)
 
 
-async def roles_of(visit: Visit, connection: Connection) -> list[str] | None:
-    """None for an admin, who sees all; a user's roles; nothing for anybody else."""
-    if visit.may("admin"):
+async def load_roles(page: PageRequest, connection: Connection) -> list[str] | None:
+    """Return the caller's roles; None for an admin, since admins read every dataset."""
+    if page.has_permission("admin"):
         return None
-    kind, _, who = visit.who.actor.partition(" ")
-    return await ui_dags.roles_of(connection, visit.who.org_id, UUID(who)) if kind == "user" else []
+    actor_kind, _, actor_id = page.caller.name.partition(" ")
+    return (
+        await dag_queries.list_user_roles(connection, page.caller.org_id, UUID(actor_id))
+        if actor_kind == "user"
+        else []
+    )
 
 
-def _lineage(center: str, seen: dict[str, Any], definitions: list[Any]) -> Flow:
-    """Everything that a dataset comes from and everything made of it, as far as one may see it."""
-    into: dict[str, list[Any]] = {}
-    out: dict[str, list[Any]] = {}
+def _draw_lineage(center: str, readable: dict[str, Any], definitions: list[Any]) -> DagDrawing:
+    """Draw everything upstream and downstream of a dataset that the caller may read."""
+    producers: dict[str, list[Any]] = {}
+    consumers: dict[str, list[Any]] = {}
     for row in definitions:
-        for each in row["output_datasets"] or ():
-            into.setdefault(each, []).append(row)
-        for each in row["input_datasets"] or ():
-            out.setdefault(each, []).append(row)
-    nodes: dict[str, Node] = {}
+        for dataset_id in row["output_datasets"] or ():
+            producers.setdefault(dataset_id, []).append(row)
+        for dataset_id in row["input_datasets"] or ():
+            consumers.setdefault(dataset_id, []).append(row)
+    nodes: dict[str, DagNode] = {}
     edges: set[tuple[str, str]] = set()
-    for start, column in ((into, "input_datasets"), (out, "output_datasets")):
-        waiting = [center]
+    for neighbours, column in ((producers, "input_datasets"), (consumers, "output_datasets")):
+        pending = [center]
         reached: set[str] = set()
-        while waiting:
-            at = waiting.pop()
-            if at in reached or at not in seen:
+        while pending:
+            current = pending.pop()
+            if current in reached or current not in readable:
                 continue
-            reached.add(at)
-            name = seen[at]["name"]
-            nodes[at] = Node(name, "dataset", "completed", f"/datasets/{at}", marked=at == center)
-            for row in start.get(at, ()):
+            reached.add(current)
+            name = readable[current]["name"]
+            nodes[current] = DagNode(name, "dataset", "completed", f"/datasets/{current}", marked=current == center)
+            for row in neighbours.get(current, ()):
                 job = f"job {row['id']}"
-                nodes[job] = Node(row["name"], f"{row['operator']} of {row['dag_name']}", look(row["status"]))
-                edges.add((job, at) if start is into else (at, job))
-                for each in row[column] or ():
-                    if each in seen:
-                        edges.add((each, job) if start is into else (job, each))
-                        waiting.append(each)
-    return draw_flow(nodes, edges)
+                nodes[job] = DagNode(row["name"], f"{row['operator']} of {row['dag_name']}", css_class(row["status"]))
+                edges.add((job, current) if neighbours is producers else (current, job))
+                for dataset_id in row[column] or ():
+                    if dataset_id in readable:
+                        edges.add((dataset_id, job) if neighbours is producers else (job, dataset_id))
+                        pending.append(dataset_id)
+    return draw_dag(nodes, edges)

@@ -1,4 +1,4 @@
-"""Dead letters: by what went wrong, started over or given up, one, a group, or all of them."""
+"""Dead letter page: tasks grouped by error, with redrive and discard; failed events with retry."""
 
 from __future__ import annotations
 
@@ -7,81 +7,83 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from aaiclick.api.dead_letters import DeadLetterSelection, OutboxRetryRequest, RedriveRequest
 from aaiclick.errors import RequestError
-from aaiclick.server import shapes
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.routes import dead_letters as api
 from aaiclick.server.routes import outbox
-from aaiclick.server.routes.common import reading
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.ui.routing import PageRequest, Pages
 
 pages = Pages()
 
-SHOWN = 100
+MAX_ROWS = 100
 
 
 @pages.get("/dead-letters", Permission.READER)
-async def index(visit: Visit) -> Response:
-    fingerprint, kind = visit.query("fingerprint") or None, visit.query("type") or None
-    async with reading(visit.call) as connection:
-        who = await reader(visit.call, connection)
-    groups = await visit.house.kept.get(("dead", who), lambda: api.groups(visit.call))
+async def list_dead_letters(page: PageRequest) -> Response:
+    fingerprint, task_type = page.query_param("fingerprint") or None, page.query_param("type") or None
+    async with tenant_connection(page.call) as connection:
+        reader = await dataset_reader(page.call, connection)
+    groups = await page.ui_state.cache.get(("dead", reader), lambda: api.group_dead_letters(page.call))
     letters: Any = None
-    if fingerprint or kind or visit.query("list"):
-        letters = await api.index(visit.call, kind, fingerprint, visit.query("cursor") or None, SHOWN)
+    if fingerprint or task_type or page.query_param("list"):
+        letters = await api.list_dead_letters(
+            page.call, task_type, fingerprint, page.query_param("cursor") or None, MAX_ROWS
+        )
     failed_events: Any = None
-    if visit.may("admin"):
-        failed_events = await outbox.index(visit.call, "Failed", None, SHOWN)
-    return visit.page(
+    if page.has_permission("admin"):
+        failed_events = await outbox.list_outbox_events(page.call, "Failed", None, MAX_ROWS)
+    return page.render(
         "dead_letters.html",
         failed_events=failed_events,
         groups=groups,
         total=sum(group.count for group in groups),
         letters=letters,
         fingerprint=fingerprint,
-        type=kind,
-        first=not visit.query("cursor"),
+        type=task_type,
+        first=not page.query_param("cursor"),
     )
 
 
 @pages.post("/dead-letters/redrive", Permission.WRITER)
-async def redrive(visit: Visit) -> Response:
-    choice = _choice(visit, per_second=visit.sent("per_second").strip() or None)
-    done = await api.redrive(visit.call, shapes.Redrive.model_validate(choice))
-    if not done.count:
-        return visit.back("Nothing was started over: no such dead letter is left.", bad=True)
-    more = " What waited for dead letters comes back with them." if done.count > 1 else ""
-    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.{more}")
+async def redrive_dead_letters(page: PageRequest) -> Response:
+    choice = _parse_selection(page, per_second=page.form_field("per_second").strip() or None)
+    redriven = await api.redrive_dead_letters(page.call, RedriveRequest.model_validate(choice))
+    if not redriven.count:
+        return page.redirect_back("No dead letter was redriven: none matches.", is_error=True)
+    more = " Tasks cancelled because of them run again too." if redriven.count > 1 else ""
+    return page.redirect_back(f"{redriven.count} {'task' if redriven.count == 1 else 'tasks'} redriven.{more}")
 
 
 @pages.post("/dead-letters/discard", Permission.WRITER)
-async def discard(visit: Visit) -> Response:
-    done = await api.discard(visit.call, shapes.Choice.model_validate(_choice(visit)))
-    if not done.count:
-        return visit.back("Nothing was given up: no such dead letter is left.", bad=True)
-    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} given up.")
+async def discard_dead_letters(page: PageRequest) -> Response:
+    discarded = await api.discard_dead_letters(page.call, DeadLetterSelection.model_validate(_parse_selection(page)))
+    if not discarded.count:
+        return page.redirect_back("No dead letter was discarded: none matches.", is_error=True)
+    return page.redirect_back(f"{discarded.count} {'task' if discarded.count == 1 else 'tasks'} discarded.")
 
 
 @pages.post("/dead-letters/events/retry", Permission.ADMIN)
-async def retry_events(visit: Visit) -> Response:
-    ids = visit.form.get("id") or None
-    done = await outbox.retry(visit.call, shapes.OutboxRetry(ids=ids, all=ids is None))
-    if not done.count:
-        return visit.back("No event was retried: none has failed.", bad=True)
-    return visit.back(f"{done.count} {'event' if done.count == 1 else 'events'} routed again.")
+async def retry_events(page: PageRequest) -> Response:
+    ids = page.form.get("id") or None
+    retried = await outbox.retry_outbox_events(page.call, OutboxRetryRequest(ids=ids, all=ids is None))
+    if not retried.count:
+        return page.redirect_back("No event was retried: none has failed.", is_error=True)
+    return page.redirect_back(f"{retried.count} {'event' if retried.count == 1 else 'events'} queued for retry.")
 
 
-def _choice(visit: Visit, **more: Any) -> dict[str, Any]:
+def _parse_selection(page: PageRequest, **more: object) -> dict[str, object]:
     choice = {
-        "ids": visit.form.get("id") or None,
-        "type": visit.sent("type") or None,
-        "fingerprint": visit.sent("fingerprint") or None,
-        "all": visit.sent("all") == "yes",
+        "ids": page.form.get("id") or None,
+        "type": page.form_field("type") or None,
+        "fingerprint": page.form_field("fingerprint") or None,
+        "all": page.form_field("all") == "yes",
         **more,
     }
     try:
-        shapes.Redrive.model_validate(choice)
+        RedriveRequest.model_validate(choice)
     except ValidationError:
-        raise RequestError("Nothing was picked.", remedy="Pick dead letters by the boxes on the left.") from None
+        raise RequestError("Nothing selected.", remedy="Select dead letters with the checkboxes on the left.") from None
     return choice

@@ -1,4 +1,4 @@
-"""One job: its graph, when everything ran, its tasks, what happened, what it says; and what to do with it."""
+"""Job page: graph, timeline, tasks, log, events, and the actions on a job."""
 
 from __future__ import annotations
 
@@ -8,232 +8,259 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, jobs_as_seen, untold, why_as_seen
+from aaiclick.catalog.visibility import (
+    REDACTED_ERROR,
+    explain_waiting,
+    hidden_task_ids,
+    redact_attempts,
+    redact_jobs,
+    redact_tasks,
+)
 from aaiclick.errors import NotFoundError
-from aaiclick.server.logs import read_part
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.routes import jobs as api
-from aaiclick.server.routes.common import note, operating, own_job, reading
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.ui.looking import looking
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.server.ui.svg import gantt, graph
-from aaiclick.server.ui.svg.fold import PARTS, Folded, fold_kinds, fold_tasks, kind_units, part_of
-from aaiclick.server.ui.words import CANCELLATIONS, TASK_STATES, progress
-from aaiclick.store import reads, ui_dags, ui_reads
-from aaiclick.store.ui_again import run_again
-from aaiclick.store.words import Cancellation
+from aaiclick.server.routes.common import get_own_job, owner_transaction, tenant_connection, write_audit
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.task_logs import read_part
+from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
+from aaiclick.server.ui.read_transaction import read_transaction
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.server.ui.svg import gantt, job_graph
+from aaiclick.server.ui.svg.collapse import (
+    PARTS,
+    CollapsedJob,
+    collapse_tasks,
+    collapse_types,
+    task_part,
+    units_by_type,
+)
+from aaiclick.store.engine import queries
+from aaiclick.store.engine.rerun import rerun_job
+from aaiclick.store.enums import Cancellation
+from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.catalog_datasets import Reader
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.catalog.datasets import Reader
+    from aaiclick.store.connections import Connection
 
 pages = Pages()
 
 VIEWS = ("graph", "timeline", "tasks", "log", "events")
-SHOWN = 100
-COMMON = ("PENDING", "CANCELLED", "COMPLETED")
-COUNTED_WITHIN_SECONDS = 0.08
-TALKING = 12
+MAX_TASKS = 100
+COMMON_STATES = ("PENDING", "CANCELLED", "COMPLETED")
+COUNT_TIMEOUT_SECONDS = 0.08
+MAX_LOGS = 12
 TAIL_BYTES = 4_000
 
 
 @pages.get("/jobs/{job_id:int}", Permission.READER)
-async def show(visit: Visit) -> Response:
-    job_id = path_id(visit, "job_id")
-    view = visit.query("view") if visit.query("view") in VIEWS else "graph"
-    async with looking(visit.call) as connection:
-        who = await reader(visit.call, connection)
-        (job,) = await jobs_as_seen(connection, who, [await own_job(visit.call, connection, job_id)])
-        values: dict[str, Any] = {"counts": await _counts(visit, connection, job)}
-        values["dag"] = await ui_dags.dag_of(connection, job["dag_version_id"])
-        values["waits"] = await why_job_waits(connection, who, job)
+async def show_job(page: PageRequest) -> Response:
+    job_id = parse_path_id(page, "job_id")
+    view = page.query_param("view") if page.query_param("view") in VIEWS else "graph"
+    async with read_transaction(page.call) as connection:
+        reader = await dataset_reader(page.call, connection)
+        (job,) = await redact_jobs(connection, reader, [await get_own_job(page.call, connection, job_id)])
+        values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
+        values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])
+        values["waiting_reason"] = await explain_waiting_job(connection, reader, job)
         match view:
             case "tasks":
-                values |= await _tasks(visit, connection, who, job)
+                values |= await _load_tasks(page, connection, reader, job)
             case "events":
-                history = await ui_reads.job_history(connection, job_id)
-                values["attempts"] = await attempts_as_seen(connection, who, history)
+                history = await job_queries.list_failed_attempts(connection, job_id)
+                values["attempts"] = await redact_attempts(connection, reader, history)
             case "log":
-                values["parts"] = await _log(visit, connection, who, job_id)
+                values["parts"] = await _load_logs(page, connection, reader, job_id)
             case _:
-                folded, values["counting"] = await _folded(visit, connection, job)
+                collapsed, values["counting"] = await _collapse_job(page, connection, job)
                 if view == "graph":
-                    values["drawing"] = graph.draw(folded, _ids(visit.query("open")), _ids(visit.query("shut")))
-                    values |= {"opened": visit.query("open"), "shut": visit.query("shut")}
+                    values["drawing"] = job_graph.draw_job(
+                        collapsed, _parse_ids(page.query_param("open")), _parse_ids(page.query_param("shut"))
+                    )
+                    values |= {"opened": page.query_param("open"), "shut": page.query_param("shut")}
                 else:
-                    values["chart"] = gantt.draw(folded, job["completed_at"] or datetime.now(UTC))
-    return visit.page("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
+                    values["chart"] = gantt.draw_gantt(collapsed, job["completed_at"] or datetime.now(UTC))
+    return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 
-async def why_job_waits(connection: Connection, who: Reader, job: Any) -> str:
-    """Why nothing of an unfinished job runs; empty if something does."""
+async def explain_waiting_job(connection: Connection, reader: Reader, job: Any) -> str:
+    """Explain why an unfinished job waits; empty if it runs or has finished."""
     if job["completed_at"] is not None:
         return ""
-    task = await reads.next_task(connection, job["id"])
+    task = await queries.find_next_task(connection, job["id"])
     if task is None:
         return ""
-    return "; ".join(reason.words for reason in await why_as_seen(connection, who, task["id"]))
+    return "; ".join(reason.text for reason in await explain_waiting(connection, reader, task["id"]))
 
 
-async def _counts(visit: Visit, connection: Connection, job: Any) -> dict[str, int]:
-    """Tasks by where they are."""
+async def _count_tasks(page: PageRequest, connection: Connection, job: Any) -> dict[str, int]:
+    """Count a job's tasks by state."""
     counts = dict.fromkeys(PARTS, 0)
-    if job["total_tasks"] <= ui_reads.DETAILED:
-        for kind in await _few_kinds(visit, connection, job):
-            counts[part_of(kind)] += kind["count"]
+    if job["total_tasks"] <= job_queries.MAX_DETAILED_TASKS:
+        for row in await _count_types(page, connection, job):
+            counts[task_part(row)] += row["count"]
         return counts
-    counts["running"] = running = await ui_reads.job_running(connection, job["id"])
-    ended = progress(job)
-    return counts | ended | {"pending": max(0, job["open_tasks"] - running)}
+    counts["running"] = running = await job_queries.count_running_tasks(connection, job["id"])
+    finished = count_progress(job)
+    return counts | finished | {"pending": max(0, job["open_tasks"] - running)}
 
 
-async def _few_kinds(visit: Visit, connection: Connection, job: Any) -> list[Any]:
-    """Of a job that has changed they are counted anew."""
+async def _count_types(page: PageRequest, connection: Connection, job: Any) -> list[Any]:
+    """Count tasks by group, type and state; a changed job is counted again."""
     key = ("units", job["id"], job["updated_at"])
-    return await visit.house.kept.get(key, lambda: ui_reads.job_units(connection, job["id"]), seconds=0.2)
+    return await page.ui_state.cache.get(key, lambda: job_queries.load_job_units(connection, job["id"]), min_ttl=0.2)
 
 
-async def _many_kinds(visit: Visit, connection: Connection, job: Any) -> tuple[list[Any], bool]:
-    """Of a large job: all of them if they are counted soon, else some and the news that the count goes on."""
+async def _count_types_of_large_job(page: PageRequest, connection: Connection, job: Any) -> tuple[list[Any], bool]:
+    """Count the types of a large job; return a sample and True if the count is not finished in time."""
 
-    async def count() -> list[Any]:
-        async with looking(visit.call) as own:
-            return await ui_reads.job_units(own, job["id"])
+    async def count_types() -> list[Any]:
+        async with read_transaction(page.call) as count_connection:
+            return await job_queries.load_job_units(count_connection, job["id"])
 
-    found = await visit.house.kept.soon(("units", job["id"]), count, within=COUNTED_WITHIN_SECONDS)
-    return (await ui_reads.job_units_some(connection, job["id"]), True) if found is None else (found, False)
+    counts = await page.ui_state.cache.get_within(
+        ("units", job["id"]), count_types, timeout_seconds=COUNT_TIMEOUT_SECONDS
+    )
+    return (await job_queries.sample_job_units(connection, job["id"]), True) if counts is None else (counts, False)
 
 
-async def _folded(visit: Visit, connection: Connection, job: Any) -> tuple[Folded, bool]:
-    """What to draw, and whether only a part of it is counted yet."""
+async def _collapse_job(page: PageRequest, connection: Connection, job: Any) -> tuple[CollapsedJob, bool]:
+    """Return the nodes to draw, and whether the count of tasks is still running."""
     job_id = job["id"]
-    groups = await ui_reads.job_groups(connection, job_id)
-    if job["total_tasks"] <= ui_reads.DETAILED:
-        tasks = await ui_reads.job_tasks(connection, job_id)
+    groups = await job_queries.list_graph_groups(connection, job_id)
+    if job["total_tasks"] <= job_queries.MAX_DETAILED_TASKS:
+        tasks = await job_queries.list_graph_tasks(connection, job_id)
         nodes = [row["id"] for row in tasks] + [row["id"] for row in groups]
-        folded = fold_tasks(tasks, groups, await ui_reads.edges_into(connection, nodes))
-        return await _with_dataset_edges(connection, job, folded), False
-    kinds, counting = await _many_kinds(visit, connection, job)
+        collapsed = collapse_tasks(tasks, groups, await job_queries.list_incoming_edges(connection, nodes))
+        return await _with_dataset_edges(connection, job, collapsed), False
+    counts_by_type, counting = await _count_types_of_large_job(page, connection, job)
 
-    async def structure() -> tuple[list[Any], list[tuple[int, int]]]:
-        samples = await ui_reads.unit_samples(connection, job_id, [unit.id for unit in kind_units(kinds)][:500])
+    async def load_edges() -> tuple[list[object], list[tuple[int, int]]]:
+        samples = await job_queries.sample_unit_tasks(
+            connection, job_id, [unit.id for unit in units_by_type(counts_by_type)][:500]
+        )
         nodes = [row["id"] for row in samples] + [row["id"] for row in groups]
-        edges = await ui_reads.edges_into(connection, nodes)
-        known = {row["id"] for row in samples} | {row["id"] for row in groups}
-        others = await ui_reads.tasks_named(connection, [a for a, _ in edges if a not in known])
-        return [*samples, *others], edges
+        edges = await job_queries.list_incoming_edges(connection, nodes)
+        known_ids = {row["id"] for row in samples} | {row["id"] for row in groups}
+        other_tasks = await job_queries.load_task_names(connection, [a for a, _ in edges if a not in known_ids])
+        return [*samples, *other_tasks], edges
 
-    samples, edges = await visit.house.kept.get(("edges", job_id, job["total_tasks"], counting), structure, seconds=5)
-    return await _with_dataset_edges(connection, job, fold_kinds(kinds, samples, groups, edges)), counting
+    samples, edges = await page.ui_state.cache.get(
+        ("edges", job_id, job["total_tasks"], counting), load_edges, min_ttl=5
+    )
+    return await _with_dataset_edges(connection, job, collapse_types(counts_by_type, samples, groups, edges)), counting
 
 
-async def _with_dataset_edges(connection: Connection, job: Any, folded: Folded) -> Folded:
-    """Add an edge from what makes a dataset to what reads it: tasks of a DAG wait for events, not for tasks."""
+async def _with_dataset_edges(connection: Connection, job: Any, collapsed: CollapsedJob) -> CollapsedJob:
+    """Add edges from the producer of a dataset to its consumers; DAG tasks wait for events, not for tasks."""
     if job["dag_version_id"] is not None:
-        folded.edges.update(await ui_reads.dataset_edges(connection, list(folded.units)))
-    return folded
+        collapsed.edges.update(await job_queries.list_dataset_edges(connection, list(collapsed.units)))
+    return collapsed
 
 
-async def _tasks(visit: Visit, connection: Connection, who: Reader, job: Any) -> dict[str, Any]:
-    status = visit.query("status") if visit.query("status") in TASK_STATES else None
-    kind = visit.query("type") or None
-    after = int(visit.query("after")) if _ids(visit.query("after")) else 0
+async def _load_tasks(page: PageRequest, connection: Connection, reader: Reader, job: Any) -> dict[str, object]:
+    status = page.query_param("status") if page.query_param("status") in TASK_STATES else None
+    task_type = page.query_param("type") or None
+    after = int(page.query_param("after")) if _parse_ids(page.query_param("after")) else 0
     rows: list[Any] = []
     if status is None or _may_have(job, status):
-        rows = await ui_reads.tasks_of_job(
-            connection, job["id"], status=status, kind=kind, after=after, limit=SHOWN + 1
+        rows = await job_queries.search_job_tasks(
+            connection, job["id"], status=status, task_type=task_type, after=after, limit=MAX_TASKS + 1
         )
-    more = rows[SHOWN - 1]["id"] if len(rows) > SHOWN else None
-    looked: int | None = None
-    if more is None and (kind or status in COMMON) and job["total_tasks"] > ui_reads.WINDOW:
-        looked = await ui_reads.tasks_window_end(connection, job["id"], after)
-    seen = await as_seen(connection, who, rows[:SHOWN])
+    next_id = rows[MAX_TASKS - 1]["id"] if len(rows) > MAX_TASKS else None
+    window_end: int | None = None
+    if next_id is None and (task_type or status in COMMON_STATES) and job["total_tasks"] > job_queries.SEARCH_WINDOW:
+        window_end = await job_queries.find_task_window_end(connection, job["id"], after)
+    tasks = await redact_tasks(connection, reader, rows[:MAX_TASKS])
     return {
-        "tasks": seen, "status": status, "type": kind, "more": more or looked, "looked": looked,
-        "first": after == 0, "window": ui_reads.WINDOW,
+        "tasks": tasks, "status": status, "type": task_type, "more": next_id or window_end,
+        "is_partial": window_end is not None, "first": after == 0, "window": job_queries.SEARCH_WINDOW,
     }  # fmt: skip
 
 
 def _may_have(job: Any, status: str) -> bool:
-    """Whether a job can have tasks in a state, by its own counts."""
-    ended = progress(job)
+    """Whether a job can have tasks in a state, according to the job's counters."""
+    finished = count_progress(job)
     match status:
         case "FAILED":
-            return bool(job["failed_tasks"] or job["open_tasks"])  # what is to be retried has failed too
+            return bool(job["failed_tasks"] or job["open_tasks"])  # tasks waiting for a retry are FAILED too
         case "DEAD_LETTER":
             return bool(job["failed_tasks"])
         case "CANCELLED":
             return bool(job["cancelled_tasks"])
         case "COMPLETED":
-            return bool(ended["completed"])
+            return bool(finished["completed"])
         case _:
             return bool(job["open_tasks"])
 
 
-async def _log(visit: Visit, connection: Connection, who: Reader, job_id: int) -> list[tuple[Any, str]]:
-    """The ends of the logs of those that speak or spoke last."""
-    rows = await ui_reads.talking_tasks(connection, job_id, TALKING)
-    shown = sorted(rows[:TALKING], key=lambda row: (row["started_at"] is None, row["started_at"] or 0, row["id"]))
-    hidden = await untold(connection, who, (row["id"] for row in shown))
+async def _load_logs(
+    page: PageRequest, connection: Connection, reader: Reader, job_id: int
+) -> list[tuple[object, str]]:
+    """Read the ends of the logs of the running or most recent tasks."""
+    rows = await job_queries.list_tasks_with_logs(connection, job_id, MAX_LOGS)
+    shown = sorted(rows[:MAX_LOGS], key=lambda row: (row["started_at"] is None, row["started_at"] or 0, row["id"]))
+    hidden = await hidden_task_ids(connection, reader, (row["id"] for row in shown))
 
-    async def said(row: Any) -> str:
+    async def read_log(row: Any) -> str:
         if row["id"] in hidden:
-            return WITHHELD
-        return (await read_part(visit.service.settings, row["id"], -TAIL_BYTES, TAIL_BYTES))[0]
+            return REDACTED_ERROR
+        return (await read_part(page.app_state.settings, row["id"], -TAIL_BYTES, TAIL_BYTES))[0]
 
-    parts = await asyncio.gather(*(said(row) for row in shown))
+    parts = await asyncio.gather(*(read_log(row) for row in shown))
     return [(row, text) for row, text in zip(shown, parts, strict=True) if text]
 
 
 @pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)
-async def cancel(visit: Visit) -> Response:
-    done = await api.cancel(visit.call, path_id(visit, "job_id"))
-    return visit.back(CANCELLATIONS[done.outcome], bad=done.outcome is Cancellation.OVER)
+async def cancel_job(page: PageRequest) -> Response:
+    result = await api.cancel_job(page.call, parse_path_id(page, "job_id"))
+    return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)
 
 
 @pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)
-async def retry(visit: Visit) -> Response:
-    done = await api.retry(visit.call, path_id(visit, "job_id"), cancelled=visit.sent("cancelled") == "yes")
-    if not done.count:
-        return visit.back("Nothing was started over: nothing of it has failed.", bad=True)
-    return visit.back(f"{done.count} {'task' if done.count == 1 else 'tasks'} started over.")
+async def retry_job(page: PageRequest) -> Response:
+    retried = await api.retry_job(
+        page.call, parse_path_id(page, "job_id"), cancelled=page.form_field("cancelled") == "yes"
+    )
+    if not retried.count:
+        return page.redirect_back("Nothing to retry: no task of this job has failed.", is_error=True)
+    return page.redirect_back(f"{retried.count} {'task' if retried.count == 1 else 'tasks'} will be retried.")
 
 
 @pages.post("/jobs/{job_id:int}/pause", Permission.WRITER)
-async def pause(visit: Visit) -> Response:
-    job_id = path_id(visit, "job_id")
-    await api.pause(visit.call, job_id)
-    return visit.back("Paused: nothing more of it begins.", undo=f"/jobs/{job_id}/resume")
+async def pause_job(page: PageRequest) -> Response:
+    job_id = parse_path_id(page, "job_id")
+    await api.pause_job(page.call, job_id)
+    return page.redirect_back("Job paused. Running tasks continue.", undo=f"/jobs/{job_id}/resume")
 
 
 @pages.post("/jobs/{job_id:int}/resume", Permission.WRITER)
-async def resume(visit: Visit) -> Response:
-    job_id = path_id(visit, "job_id")
-    await api.resume(visit.call, job_id)
-    return visit.back("It goes on.", undo=f"/jobs/{job_id}/pause")
+async def resume_job(page: PageRequest) -> Response:
+    job_id = parse_path_id(page, "job_id")
+    await api.resume_job(page.call, job_id)
+    return page.redirect_back("Job resumed.", undo=f"/jobs/{job_id}/pause")
 
 
 @pages.post("/jobs/{job_id:int}/again", Permission.WRITER)
-async def again(visit: Visit) -> Response:
-    """Submit what was submitted then once more, as a new job."""
-    job_id = path_id(visit, "job_id")
-    async with reading(visit.call) as connection:
-        job = await own_job(visit.call, connection, job_id)
-    async with operating(visit.call) as connection:
-        new_id = await run_again(connection, job)
-        await note(visit.call, connection, "job.create", new_id, {"name": job["name"], "again": str(job_id)})
-    return visit.go(f"/jobs/{new_id}", f"Runs again as job {new_id}.")
+async def run_job_again(page: PageRequest) -> Response:
+    """Submit the same workflow and arguments as a new job."""
+    job_id = parse_path_id(page, "job_id")
+    async with tenant_connection(page.call) as connection:
+        job = await get_own_job(page.call, connection, job_id)
+    async with owner_transaction(page.call) as connection:
+        new_id = await rerun_job(connection, job)
+        await write_audit(page.call, connection, "job.create", new_id, {"name": job["name"], "again": str(job_id)})
+    return page.redirect(f"/jobs/{new_id}", f"Started job {new_id}.")
 
 
-def path_id(visit: Visit, name: str) -> int:
-    """An id in the address; one that cannot be is nobody's."""
-    value = int(visit.request.path_params[name])
-    if not 0 < value <= reads.LAST_ID:
-        raise NotFoundError("There is nothing with this id.")
+def parse_path_id(page: PageRequest, name: str) -> int:
+    """Parse an id in the URL; raises NotFoundError if it is out of range."""
+    value = int(page.request.path_params[name])
+    if not 0 < value <= queries.LAST_ID:
+        raise NotFoundError("Nothing found with this id.")
     return value
 
 
-def _ids(text: str) -> frozenset[int]:
+def _parse_ids(text: str) -> frozenset[int]:
     parts = [part for part in text.split(",") if part.isdecimal() and part.isascii() and len(part) < 20]
-    return frozenset(int(part) for part in parts[:200] if int(part) <= reads.LAST_ID)
+    return frozenset(int(part) for part in parts[:200] if int(part) <= queries.LAST_ID)

@@ -1,4 +1,4 @@
-"""The page that is left open all day: what runs, what waits, what fails, and how that was in the last hour or day."""
+"""Overview page: current metrics, charts of the last hour or day, running and failed jobs."""
 
 from __future__ import annotations
 
@@ -6,62 +6,67 @@ from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
 
-from aaiclick.server.permissions import Permission
-from aaiclick.server.ui.history import rates
-from aaiclick.server.ui.looking import looking
-from aaiclick.server.ui.routing import Pages, Visit
+from aaiclick.operations.actor import Permission
+from aaiclick.server.ui.metrics_sampler import completion_rates
+from aaiclick.server.ui.read_transaction import read_transaction
+from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import charts
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
-from aaiclick.store import reads, ui_reads
+from aaiclick.store.engine import queries
+from aaiclick.store.ui import job_queries
 
 pages = Pages()
 
 SPANS = {"hour": (timedelta(hours=1), 60), "day": (timedelta(days=1), 96)}
-LISTED = 8
+MAX_JOBS = 8
 
 
 @pages.get("/", Permission.READER)
-async def show(visit: Visit) -> Response:
-    chosen = visit.query("span") if visit.query("span") in SPANS else "hour"
-    span, steps = SPANS[chosen]
-    org, kept = visit.who.org_id, visit.house.kept
-    samples = await visit.house.history.of(org, span)
+async def show_overview(page: PageRequest) -> Response:
+    span_name = page.query_param("span") if page.query_param("span") in SPANS else "hour"
+    span, steps = SPANS[span_name]
+    org, cache = page.caller.org_id, page.ui_state.cache
+    samples = await page.ui_state.history.get_samples(org, span)
     end = datetime.now(UTC)
     start = end - span
-    async with looking(visit.call) as connection:
-        now = await kept.get(("now", org), lambda: ui_reads.figures_now(connection, org))
+    async with read_transaction(page.call) as connection:
+        now = await cache.get(("now", org), lambda: job_queries.load_org_counts(connection, org))
         step = int(span.total_seconds() * 1000 / steps) << TIMESTAMP_SHIFT
-        recent = await kept.get(
-            ("recent", org, chosen), lambda: ui_reads.recent_jobs(connection, org, _first_id(start), step), seconds=2
+        recent = await cache.get(
+            ("recent", org, span_name),
+            lambda: job_queries.count_recent_jobs(connection, org, _first_id(start), step),
+            min_ttl=2,
         )
-        speed = await kept.get(("speed", org), lambda: ui_reads.job_speed(connection, org), seconds=2)
-        failed = await kept.get(
+        speed = await cache.get(("speed", org), lambda: job_queries.load_job_latencies(connection, org), min_ttl=2)
+        failed = await cache.get(
             ("failed", org),
-            lambda: ui_reads.jobs_gone_wrong(connection, org, status="FAILED", before=reads.LAST_ID, limit=LISTED),
+            lambda: job_queries.list_unsuccessful_jobs(
+                connection, org, status="FAILED", before=queries.LAST_ID, limit=MAX_JOBS
+            ),
         )
-        running = await ui_reads.unfinished_jobs(
-            connection, org, status="RUNNING", words=None, before=reads.LAST_ID, limit=LISTED
+        running = await job_queries.list_unfinished_jobs(
+            connection, org, status="RUNNING", search=None, before=queries.LAST_ID, limit=MAX_JOBS
         )
     counts = {(row["step"], row["status"]): row["count"] for row in recent}
-    seconds = rates(samples)
+    rates = completion_rates(samples)
     last = samples[-60:]
-    return visit.page(
+    return page.render(
         "overview.html",
         figures=now,
-        bound=ui_reads.COUNTED,
+        max_count=job_queries.MAX_COUNT,
         oldest=max(0.0, (now["now"] - now["oldest_at"]).total_seconds()) if now["oldest_at"] else None,
-        rate=seconds[-1][1] if seconds and end - seconds[-1][0] < timedelta(minutes=2) else None,
-        operator=visit.who.is_operator,
+        rate=rates[-1][1] if rates and end - rates[-1][0] < timedelta(minutes=2) else None,
+        operator=page.caller.is_operator,
         sparks={
-            "ready": charts.spark([sample.ready for sample in last]),
-            "running": charts.spark([sample.running for sample in last]),
-            "oldest": charts.spark([sample.oldest_seconds for sample in last]),
-            "dead": charts.spark([sample.dead for sample in last]),
-            "workers": charts.spark([sample.workers for sample in last]),
-            "rate": charts.spark([value for _, value in seconds[-60:]]),
+            "ready": charts.sparkline([sample.ready for sample in last]),
+            "running": charts.sparkline([sample.running for sample in last]),
+            "oldest": charts.sparkline([sample.oldest_seconds for sample in last]),
+            "dead": charts.sparkline([sample.dead for sample in last]),
+            "workers": charts.sparkline([sample.workers for sample in last]),
+            "rate": charts.sparkline([value for _, value in rates[-60:]]),
         },
-        throughput=charts.lines({"c2": seconds}, start, end),
-        depth=charts.lines(
+        throughput=charts.line_chart({"c2": rates}, start, end),
+        depth=charts.line_chart(
             {
                 "c1": [(sample.at, float(sample.ready)) for sample in samples],
                 "c2": [(sample.at, float(sample.running)) for sample in samples],
@@ -70,15 +75,15 @@ async def show(visit: Visit) -> Response:
             end,
             whole=True,
         ),
-        by_time=charts.bars(counts, steps, start, end),
+        by_time=charts.bar_chart(counts, steps, start, end),
         speed=speed,
         failed=failed,
         running=running,
-        span=chosen,
+        span=span_name,
         now=end,
     )
 
 
 def _first_id(at: datetime) -> int:
-    """The least id that can have been made at a moment."""
+    """Return the smallest Snowflake id of a time."""
     return max(0, int(at.timestamp() * 1000) - EPOCH_MS) << TIMESTAMP_SHIFT

@@ -1,4 +1,4 @@
-"""Queues: what waits in them, how much of them may run, pause and resume."""
+"""Queue page: depth, throughput, limits, pause and resume; shares of organisations for operators."""
 
 from __future__ import annotations
 
@@ -8,96 +8,98 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from aaiclick.api.workers import LimitsRequest
 from aaiclick.errors import RequestError
-from aaiclick.server import shapes
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.routes import queues as api
-from aaiclick.server.routes.common import reading
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.store import ui_reads
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.store.ui import job_queries
 
 if TYPE_CHECKING:
     import asyncpg
 
 pages = Pages()
 
-LISTED = 100
+MAX_QUEUES = 100
 
 
 @pages.get("/queues", Permission.READER)
-async def index(visit: Visit) -> Response:
-    org, after = visit.who.org_id, visit.query("after").replace("\x00", "")
-    async with reading(visit.call) as connection:
-        rows = await visit.house.kept.get(
-            ("queues", org, after), lambda: ui_reads.queues_of(connection, org, after=after, limit=LISTED + 1)
+async def list_queues(page: PageRequest) -> Response:
+    org, after = page.caller.org_id, page.query_param("after").replace("\x00", "")
+    async with tenant_connection(page.call) as connection:
+        rows = await page.ui_state.cache.get(
+            ("queues", org, after), lambda: job_queries.list_queues(connection, org, after=after, limit=MAX_QUEUES + 1)
         )
-    shown = rows[:LISTED]
-    return visit.page(
+    shown = rows[:MAX_QUEUES]
+    return page.render(
         "queues.html",
         queues=shown,
-        following=shown[-1]["name"] if len(rows) > LISTED else None,
-        bound=ui_reads.COUNTED,
+        next_name=shown[-1]["name"] if len(rows) > MAX_QUEUES else None,
+        max_count=job_queries.MAX_COUNT,
         now=datetime.now(UTC),
-        change=visit.query("change"),
-        shares=await _shares(visit) if visit.may("operator") else None,
-        bound_each=ui_reads.COUNTED_EACH,
-        minutes=ui_reads.RATE_MINUTES,
+        change=page.query_param("change"),
+        shares=await _org_shares(page) if page.has_permission("operator") else None,
+        max_count_per_org=job_queries.MAX_COUNT_PER_ORG,
+        minutes=job_queries.RATE_MINUTES,
     )
 
 
-async def _shares(visit: Visit) -> list[dict[str, Any]]:
-    """Every organisation with its part of what runs, and the part that is its due while it has something waiting."""
+async def _org_shares(page: PageRequest) -> list[dict[str, Any]]:
+    """Return each organisation with its share of running tasks and its fair share by weight."""
 
-    async def ask() -> list[asyncpg.Record]:
-        async with visit.service.owner() as connection:
-            return await ui_reads.org_shares(connection)
+    async def load_shares() -> list[asyncpg.Record]:
+        async with page.app_state.owner_connection() as connection:
+            return await job_queries.list_org_shares(connection)
 
-    rows = await visit.house.kept.get("shares", ask, seconds=1)
+    rows = await page.ui_state.cache.get("shares", load_shares, min_ttl=1)
     running = sum(row["running"] for row in rows)
-    weights = sum(row["weight"] for row in rows if _takes_turns(row))
+    weights = sum(row["weight"] for row in rows if _is_scheduled(row))
     return [
         dict(row)
         | {
-            "part": row["running"] / running if running else None,
-            "due": row["weight"] / weights if _takes_turns(row) else None,
+            "share": row["running"] / running if running else None,
+            "fair_share": row["weight"] / weights if _is_scheduled(row) else None,
         }
         for row in rows
     ]
 
 
-def _takes_turns(row: asyncpg.Record) -> bool:
+def _is_scheduled(row: asyncpg.Record) -> bool:
     return bool(row["ready"]) and row["paused_at"] is None
 
 
 @pages.post("/queues/pause", Permission.WRITER)
-async def pause(visit: Visit) -> Response:
-    name = _name(visit)
-    await api.pause(visit.call, name)
-    return visit.back(f"Queue {name} is paused.", undo="/queues/resume", name=name)
+async def pause_queue(page: PageRequest) -> Response:
+    name = _queue_name(page)
+    await api.pause_queue(page.call, name)
+    return page.redirect_back(f"Queue {name} paused.", undo="/queues/resume", name=name)
 
 
 @pages.post("/queues/resume", Permission.WRITER)
-async def resume(visit: Visit) -> Response:
-    name = _name(visit)
-    await api.resume(visit.call, name)
-    return visit.back(f"Queue {name} goes on.", undo="/queues/pause", name=name)
+async def resume_queue(page: PageRequest) -> Response:
+    name = _queue_name(page)
+    await api.resume_queue(page.call, name)
+    return page.redirect_back(f"Queue {name} resumed.", undo="/queues/pause", name=name)
 
 
 @pages.post("/queues/limits", Permission.WRITER)
-async def limit(visit: Visit) -> Response:
-    name = _name(visit)
-    fields = {field: visit.sent(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")}
+async def set_queue_limits(page: PageRequest) -> Response:
+    name = _queue_name(page)
+    fields = {
+        field: page.form_field(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")
+    }
     try:
-        body = shapes.LimitsIn.model_validate({**fields, "weight": visit.sent("weight").strip() or 1})
+        body = LimitsRequest.model_validate({**fields, "weight": page.form_field("weight").strip() or 1})
     except ValidationError as error:
         first = error.errors()[0]
         raise RequestError(f"{first['loc'][-1]}: {first['msg']}.", remedy="Go back and correct it.") from None
-    await api.limit(visit.call, name, body)
-    return visit.go("/queues", f"Limits of the queue {name} are set.")
+    await api.set_queue_limits(page.call, name, body)
+    return page.redirect("/queues", f"Limits of queue {name} updated.")
 
 
-def _name(visit: Visit) -> str:
-    name = visit.sent("name")
+def _queue_name(page: PageRequest) -> str:
+    name = page.form_field("name")
     if not 0 < len(name) <= 200 or "\x00" in name:
-        raise RequestError("This is no name of a queue.")
+        raise RequestError("Invalid queue name.")
     return name

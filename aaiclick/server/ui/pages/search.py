@@ -1,4 +1,4 @@
-"""Go anywhere: by id, by name, by page. The palette asks here too."""
+"""Search by id or name, also used by the command palette."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from aaiclick.server.permissions import Permission
-from aaiclick.server.ui.looking import looking
-from aaiclick.server.ui.pages.datasets import roles_of
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.server.ui.words import job_state, task_name, task_state
-from aaiclick.store import reads, ui_dags, ui_reads
+from aaiclick.operations.actor import Permission
+from aaiclick.server.ui.filters import job_state, task_name, task_state
+from aaiclick.server.ui.pages.datasets import load_roles
+from aaiclick.server.ui.read_transaction import read_transaction
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.store.engine import queries
+from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.engine import Connection
+    from aaiclick.store.connections import Connection
 
 pages = Pages()
 
-SHOWN = 12
-PLACES = (
+MAX_RESULTS = 12
+SEARCHABLE_PAGES = (
     ("/", "Overview"),
     ("/jobs", "Jobs"),
     ("/jobs?status=RUNNING", "Running jobs"),
@@ -36,48 +37,55 @@ PLACES = (
 
 
 @pages.get("/search", Permission.READER)
-async def search(visit: Visit) -> Response:
-    words = visit.query("q").strip()
-    found = await _find(visit, words)
-    return visit.page("search.html", words=words, found=found)
+async def show_results(page: PageRequest) -> Response:
+    search_text = page.query_param("q").strip()
+    results = await _find_results(page, search_text)
+    return page.render("search.html", search_text=search_text, results=results)
 
 
-async def _find(visit: Visit, words: str) -> list[dict[str, Any]]:
-    """{href, name, kind, state} of what fits."""
-    org = visit.who.org_id
-    places = [*PLACES, ("/admin", "Admin")] if visit.may("admin") else PLACES
-    found = [
+async def _find_results(page: PageRequest, search_text: str) -> list[dict[str, Any]]:
+    """Return the matching pages, jobs, tasks, workers, DAGs and datasets."""
+    org = page.caller.org_id
+    searchable_pages = [*SEARCHABLE_PAGES, ("/admin", "Admin")] if page.has_permission("admin") else SEARCHABLE_PAGES
+    results = [
         {"href": href, "name": name, "kind": "Page", "state": None}
-        for href, name in places
-        if words.lower() in name.lower()
+        for href, name in searchable_pages
+        if search_text.lower() in name.lower()
     ]
-    async with looking(visit.call) as connection:
-        if words.isdecimal() and words.isascii() and len(words) < 20:
-            job = await reads.get_job(connection, int(words))
-            task = await reads.get_task(connection, int(words))
-            worker = await reads.worker_of(connection, org, int(words))
+    async with read_transaction(page.call) as connection:
+        if search_text.isdecimal() and search_text.isascii() and len(search_text) < 20:
+            job = await queries.get_job(connection, int(search_text))
+            task = await queries.get_task(connection, int(search_text))
+            worker = await queries.get_worker_for_org(connection, org, int(search_text))
             if job is not None and job["org_id"] == org:
-                found.insert(0, _job(job))
+                results.insert(0, _job_result(job))
             if task is not None and task["org_id"] == org:
-                found.insert(0, {
+                results.insert(0, {
                     "href": f"/tasks/{task['id']}", "name": task_name(task["type"]), "kind": f"Task {task['id']}",
                     "state": task_state(task),
                 })  # fmt: skip
             if worker is not None:
-                found.insert(0, {"href": f"/workers/{words}", "name": f"Worker {words}", "kind": "", "state": None})
-        if words:
-            found += await _named(visit, connection, words)
-        jobs = await ui_reads.find_jobs(
-            connection, org, status=None, words=words, before=reads.LAST_ID, limit=SHOWN if words else 5
+                results.insert(
+                    0, {"href": f"/workers/{search_text}", "name": f"Worker {search_text}", "kind": "", "state": None}
+                )
+        if search_text:
+            results += await _find_by_name(page, connection, search_text)
+        jobs = await job_queries.find_jobs(
+            connection,
+            org,
+            status=None,
+            search=search_text,
+            before=queries.LAST_ID,
+            limit=MAX_RESULTS if search_text else 5,
         )
-    return [*found[:SHOWN], *(_job(job) for job in jobs)]
+    return [*results[:MAX_RESULTS], *(_job_result(job) for job in jobs)]
 
 
-async def _named(visit: Visit, connection: Connection, words: str) -> list[dict[str, Any]]:
-    """DAGs, and those datasets that the caller may read."""
-    org, roles = visit.who.org_id, await roles_of(visit, connection)
-    dags = await ui_dags.find_dags(connection, org, words, SHOWN)
-    datasets = await ui_dags.find_datasets(connection, org, roles, words, SHOWN)
+async def _find_by_name(page: PageRequest, connection: Connection, search_text: str) -> list[dict[str, Any]]:
+    """Find DAGs and readable datasets by name."""
+    org, roles = page.caller.org_id, await load_roles(page, connection)
+    dags = await dag_queries.find_dags(connection, org, search_text, MAX_RESULTS)
+    datasets = await dag_queries.find_datasets(connection, org, roles, search_text, MAX_RESULTS)
     return [
         *({"href": f"/dags/{quote(name, safe='')}", "name": name, "kind": "DAG", "state": None} for name in dags),
         *(
@@ -87,5 +95,5 @@ async def _named(visit: Visit, connection: Connection, words: str) -> list[dict[
     ]
 
 
-def _job(job: Any) -> dict[str, Any]:
+def _job_result(job: Any) -> dict[str, Any]:
     return {"href": f"/jobs/{job['id']}", "name": job["name"], "kind": f"Job {job['id']}", "state": job_state(job)}

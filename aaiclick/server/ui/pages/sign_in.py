@@ -1,4 +1,4 @@
-"""Signing in and out, and the theme."""
+"""Sign-in and sign-out pages, and the theme setting."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from http import HTTPStatus
 from starlette.responses import RedirectResponse, Response
 
 from aaiclick.errors import UnauthorisedError, UnreachableError
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.problems import CredentialError, request_id_of
 from aaiclick.server.ui import sessions
-from aaiclick.server.ui.code_flow import CodeFlow, Errand
-from aaiclick.server.ui.routing import THEMES, NoSuchPageError, Pages, Visit, local
+from aaiclick.server.ui.oidc_login import AuthorizationCodeFlow, LoginState
+from aaiclick.server.ui.routing import THEMES, PageNotFoundError, PageRequest, Pages, local_url
 
 log = logging.getLogger("aaiclick.server")
 
 pages = Pages()
 
-YEAR = 365 * 86_400
-ERRAND = "aaiclick_errand"
-ERRAND_SECONDS = 600
-AGAIN = "Sign in again. If it happens again, ask who runs this service."
+THEME_SECONDS = 365 * 86_400
+LOGIN_COOKIE = "aaiclick_login"
+LOGIN_SECONDS = 600
+RETRY_REMEDY = "Sign in again. If it fails again, contact your administrator."
 
 
 class SignInError(UnauthorisedError):
-    """Nobody was signed in by the identity provider; the page says why."""
+    """The login at the identity provider failed."""
 
     def __init__(self, what: str, *, remedy: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED) -> None:
         super().__init__(what, remedy=remedy)
@@ -33,136 +33,138 @@ class SignInError(UnauthorisedError):
 
 
 @pages.get("/sign-in", Permission.PUBLIC)
-async def ask(visit: Visit) -> Response:
-    if visit.principal is not None:
-        return visit.go("/")
-    return _form(visit, visit.query("next", "/"))
+async def show_form(page: PageRequest) -> Response:
+    if page.actor is not None:
+        return page.redirect("/")
+    return _render_form(page, page.query_param("next", "/"))
 
 
 @pages.post("/sign-in", Permission.PUBLIC)
-async def sign_in(visit: Visit) -> Response:
-    credential = visit.sent("credential").strip()
+async def sign_in(page: PageRequest) -> Response:
+    credential = page.form_field("credential").strip()
     try:
-        token = await sessions.sign_in(visit.house, credential, request_id_of(visit.request))
+        token = await sessions.sign_in(page.ui_state, credential, request_id_of(page.request))
     except CredentialError as error:
-        return _form(visit, visit.sent("next", "/"), wrong=f"{error.what} {error.remedy}")
-    response = visit.go(local(visit.sent("next", "/")))
-    sessions.set_token(visit.request, response, token)
+        return _render_form(page, page.form_field("next", "/"), error=f"{error.what} {error.remedy}")
+    response = page.redirect(local_url(page.form_field("next", "/")))
+    sessions.set_session_cookie(page.request, response, token)
     return response
 
 
-def _form(visit: Visit, place: str, wrong: str = "") -> Response:
-    status = HTTPStatus.UNAUTHORIZED if wrong else HTTPStatus.OK
-    flow, tokens = visit.house.code_flow, visit.service.identity.provider is not None
-    provider = None if flow is None else flow.name
-    return visit.page("sign_in.html", status, next=local(place), wrong=wrong, tokens=tokens, provider=provider)
+def _render_form(page: PageRequest, return_url: str, error: str = "") -> Response:
+    status = HTTPStatus.UNAUTHORIZED if error else HTTPStatus.OK
+    flow, tokens = page.ui_state.code_flow, page.app_state.authenticator.provider is not None
+    provider = None if flow is None else flow.provider_name
+    return page.render(
+        "sign_in.html", status, next=local_url(return_url), error=error, tokens=tokens, provider=provider
+    )
 
 
 @pages.get("/sign-in/provider", Permission.PUBLIC)
-async def leave(visit: Visit) -> Response:
-    """Send the browser to the identity provider."""
-    if visit.principal is not None:
-        return visit.go(visit.query("next", "/"))
-    errand = Errand.new(local(visit.query("next", "/")))
+async def start_login(page: PageRequest) -> Response:
+    """Redirect the browser to the identity provider."""
+    if page.actor is not None:
+        return page.redirect(page.query_param("next", "/"))
+    login = LoginState.create(local_url(page.query_param("next", "/")))
     try:
-        address = await _flow(visit).address(errand, _callback(visit))
+        address = await _require_code_flow(page).authorization_url(login, _callback_url(page))
     except UnreachableError as error:
-        return _failed(visit, _silent(error))
+        return _render_failure(page, _provider_unreachable(error))
     response = RedirectResponse(address, HTTPStatus.SEE_OTHER)
     response.set_cookie(
-        ERRAND,
-        str(errand),
-        max_age=ERRAND_SECONDS,
+        LOGIN_COOKIE,
+        str(login),
+        max_age=LOGIN_SECONDS,
         path="/sign-in",
         httponly=True,
         samesite="lax",
-        secure=visit.request.url.scheme == "https",
+        secure=page.request.url.scheme == "https",
     )
     return response
 
 
 @pages.get("/sign-in/callback", Permission.PUBLIC)
-async def come_back(visit: Visit) -> Response:
-    """Take the identity provider's answer, once, from the browser that asked for it."""
+async def finish_login(page: PageRequest) -> Response:
+    """Handle the identity provider's redirect; the login cookie is valid once."""
     try:
-        token, place = await _answer(visit)
+        token, return_url = await _create_session(page)
     except SignInError as error:
-        response = _failed(visit, error)
+        response = _render_failure(page, error)
     else:
-        response = visit.go(place)
-        sessions.set_token(visit.request, response, token)
-    response.delete_cookie(ERRAND, path="/sign-in")
+        response = page.redirect(return_url)
+        sessions.set_session_cookie(page.request, response, token)
+    response.delete_cookie(LOGIN_COOKIE, path="/sign-in")
     return response
 
 
-async def _answer(visit: Visit) -> tuple[str, str]:
-    """A new session, and where to go."""
-    flow, errand = _flow(visit), Errand.read(visit.request.cookies.get(ERRAND, ""))
-    if errand is None or not errand.is_answered_by(visit.query("state")):
+async def _create_session(page: PageRequest) -> tuple[str, str]:
+    """Check the provider's response; return the session token and the URL to return to."""
+    flow, login = _require_code_flow(page), LoginState.parse_cookie(page.request.cookies.get(LOGIN_COOKIE, ""))
+    if login is None or not login.matches_state(page.query_param("state")):
         raise SignInError(
-            "This answer is not to a question of this browser.",
-            remedy="It was opened too late, twice, or in another window. Sign in again.",
+            "This sign-in was not started in this browser, or it has expired.",
+            remedy="Sign in again.",
         )
-    issuer = visit.request.query_params.get("iss")
+    issuer = page.request.query_params.get("iss")
     if issuer is not None and not flow.provider.is_issuer(issuer):
-        raise SignInError("Another identity provider answered than the one that was asked.", remedy=AGAIN)
-    if not visit.query("code"):
-        refused = visit.query("error") == "access_denied"
-        what = "The identity provider did not let you in." if refused else "The identity provider reports an error."
-        raise SignInError(what, remedy="Sign in there with another account, or ask who runs it.")
+        raise SignInError("The response came from an unexpected identity provider.", remedy=RETRY_REMEDY)
+    if not page.query_param("code"):
+        is_denied = page.query_param("error") == "access_denied"
+        what = "The identity provider denied access." if is_denied else "The identity provider returned an error."
+        raise SignInError(what, remedy="Try another account, or contact the provider's administrator.")
     try:
-        subject = await flow.subject(errand, visit.request.query_params["code"], _callback(visit))
+        subject = await flow.fetch_subject(login, page.request.query_params["code"], _callback_url(page))
     except UnreachableError as error:
-        raise _silent(error) from error
+        raise _provider_unreachable(error) from error
     if subject is None:
-        raise SignInError("The identity provider's answer does not hold.", remedy=AGAIN)
-    token = await sessions.sign_in_subject(visit.house, subject, request_id_of(visit.request))
+        raise SignInError("The identity provider returned an invalid token.", remedy=RETRY_REMEDY)
+    token = await sessions.sign_in_subject(page.ui_state, subject, request_id_of(page.request))
     if token is None:
         raise SignInError(
-            f"You are {subject!r} to the identity provider, and nobody here.",
-            remedy="Ask an admin to add you with this subject: Admin, Users.",
+            f"No user with the subject {subject!r} exists.",
+            remedy="Ask an admin to add this subject under Admin, Users.",
         )
-    return token, local(errand.place)
+    return token, local_url(login.return_url)
 
 
-def _failed(visit: Visit, error: SignInError) -> Response:
-    return visit.page("sign_in_failed.html", error.status, what=error.what, remedy=error.remedy)
+def _render_failure(page: PageRequest, error: SignInError) -> Response:
+    return page.render("sign_in_failed.html", error.status, what=error.what, remedy=error.remedy)
 
 
-def _flow(visit: Visit) -> CodeFlow:
-    if visit.house.code_flow is None:
-        raise NoSuchPageError(
-            "Nobody signs in by an identity provider here.", remedy="AAICLICK_OIDC_CLIENT_ID makes the server do so."
+def _require_code_flow(page: PageRequest) -> AuthorizationCodeFlow:
+    if page.ui_state.code_flow is None:
+        raise PageNotFoundError(
+            "Sign-in with an identity provider is not configured.", remedy="Set AAICLICK_OIDC_CLIENT_ID on the server."
         )
-    return visit.house.code_flow
+    return page.ui_state.code_flow
 
 
-def _callback(visit: Visit) -> str:
-    """Where the provider sends the browser back to; it knows this address and takes no other."""
-    ours = visit.service.settings.server_public_url or str(visit.request.base_url).rstrip("/")
-    return f"{ours}/sign-in/callback"
+def _callback_url(page: PageRequest) -> str:
+    """Return the redirect URI, which must be registered at the provider."""
+    base_url = page.app_state.settings.server_public_url or str(page.request.base_url).rstrip("/")
+    return f"{base_url}/sign-in/callback"
 
 
-def _silent(error: UnreachableError) -> SignInError:
-    log.warning("nobody can sign in: %s", error.what)
+def _provider_unreachable(error: UnreachableError) -> SignInError:
+    log.warning("sign-in with the identity provider failed: %s", error.what)
     return SignInError(
-        "The identity provider does not answer.",
-        remedy="Try again in a moment; an API key works meanwhile.",
+        "The identity provider is unreachable.",
+        remedy="Try again in a moment, or sign in with an API key.",
         status=HTTPStatus.SERVICE_UNAVAILABLE,
     )
 
 
 @pages.post("/sign-out", Permission.PUBLIC)
-async def sign_out(visit: Visit) -> Response:
-    await sessions.sign_out(visit.service, visit.request)
-    response = visit.go("/sign-in")
+async def sign_out(page: PageRequest) -> Response:
+    await sessions.sign_out(page.app_state, page.request)
+    response = page.redirect("/sign-in")
     response.delete_cookie(sessions.COOKIE)
     return response
 
 
 @pages.post("/theme", Permission.PUBLIC)
-async def theme(visit: Visit) -> Response:
-    chosen = visit.sent("theme")
-    response = visit.go(visit.sent("back", "/"))
-    response.set_cookie("aaiclick_theme", chosen if chosen in THEMES else "auto", max_age=YEAR, samesite="lax")
+async def set_theme(page: PageRequest) -> Response:
+    chosen = page.form_field("theme")
+    response = page.redirect(page.form_field("back", "/"))
+    response.set_cookie("aaiclick_theme", chosen if chosen in THEMES else "auto", max_age=THEME_SECONDS, samesite="lax")
     return response

@@ -1,4 +1,4 @@
-"""One task: what went wrong first, then its attempts, what it says, why it waits, what it got and gave."""
+"""Task page: error, log, attempts, arguments, result and neighbours."""
 
 from __future__ import annotations
 
@@ -9,67 +9,68 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from aaiclick.catalog.readable import WITHHELD, as_seen, attempts_as_seen, untold, why_as_seen
-from aaiclick.data import inspect
+from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
+from aaiclick.data.runtime import inspect
 from aaiclick.errors import AaiclickError
-from aaiclick.server.logs import read_part
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.routes import tasks as api
-from aaiclick.server.routes.common import own_task, reading
-from aaiclick.server.routes.datasets import reader
-from aaiclick.server.ui.pages.job import path_id
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.server.ui.words import CANCELLATIONS
-from aaiclick.store import reads, ui_reads
-from aaiclick.store.words import Cancellation
+from aaiclick.server.routes.common import get_own_task, tenant_connection
+from aaiclick.server.routes.datasets import dataset_reader
+from aaiclick.server.task_logs import read_part
+from aaiclick.server.ui.filters import CANCELLATIONS
+from aaiclick.server.ui.pages.job import parse_path_id
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.store.engine import queries
+from aaiclick.store.enums import Cancellation
+from aaiclick.store.ui import job_queries
 
 pages = Pages()
 
 TAIL_BYTES = 64_000
-PREVIEWED = 3
-ROWS = 10
+MAX_PREVIEWS = 3
+PREVIEW_ROWS = 10
 PREVIEW_SECONDS = 3.0
-LISTED = 200
+MAX_ROWS = 200
 
 
 @pages.get("/tasks/{task_id:int}", Permission.READER)
-async def show(visit: Visit) -> Response:
-    task_id = path_id(visit, "task_id")
-    async with reading(visit.call) as connection:
-        task = await own_task(visit.call, connection, task_id)
-        who = await reader(visit.call, connection)
-        (seen,) = await as_seen(connection, who, [task])
-        hidden = bool(await untold(connection, who, [task_id]))
-        job = None if task["job_id"] is None else await reads.get_job(connection, task["job_id"])
-        attempts = await attempts_as_seen(connection, who, await reads.task_attempts(connection, task_id))
-        reasons = await why_as_seen(connection, who, task_id) if task["completed_at"] is None else []
-        near = await ui_reads.neighbours(connection, task_id)
+async def show_task(page: PageRequest) -> Response:
+    task_id = parse_path_id(page, "task_id")
+    async with tenant_connection(page.call) as connection:
+        task = await get_own_task(page.call, connection, task_id)
+        reader = await dataset_reader(page.call, connection)
+        (redacted,) = await redact_tasks(connection, reader, [task])
+        hidden = bool(await hidden_task_ids(connection, reader, [task_id]))
+        job = None if task["job_id"] is None else await queries.get_job(connection, task["job_id"])
+        attempts = await redact_attempts(connection, reader, await queries.list_task_attempts(connection, task_id))
+        reasons = await explain_waiting(connection, reader, task_id) if task["completed_at"] is None else []
+        neighbours = await job_queries.list_neighbours(connection, task_id)
     text, end = "", 0
     if not hidden:
-        text, end = await read_part(visit.service.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
-    given = json.loads(seen["kwargs"])
-    result = None if seen["result"] is None else json.loads(seen["result"])
-    previews = await _previews(visit, {"result": result, **given})
-    return visit.page(
+        text, end = await read_part(page.app_state.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
+    kwargs = json.loads(redacted["kwargs"])
+    result = None if redacted["result"] is None else json.loads(redacted["result"])
+    previews = await _load_previews(page, {"result": result, **kwargs})
+    return page.render(
         "task.html",
-        task=seen,
-        withheld=WITHHELD if hidden else None,
+        task=redacted,
+        withheld=REDACTED_ERROR if hidden else None,
         job=job,
         attempts=sorted(attempts, key=lambda row: -row["attempt"]),
         reasons=reasons,
-        up=[row for row in near if row["up"]],
-        down=[row for row in near if not row["up"]],
+        up=[row for row in neighbours if row["up"]],
+        down=[row for row in neighbours if not row["up"]],
         log=text,
         log_cut=end > TAIL_BYTES,
-        kwargs=given,
+        kwargs=kwargs,
         result=result,
         previews=previews,
         now=datetime.now(UTC),
     )
 
 
-async def _previews(visit: Visit, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first rows of Objects among these values. One that is gone, or a ClickHouse that is away, says so."""
+async def _load_previews(page: PageRequest, values: dict[str, object]) -> list[dict[str, object]]:
+    """Load the first rows of the Objects among these values; errors are shown in place of the rows."""
     tables = {
         name: str(cast("dict[str, Any]", value).get("table_id"))
         for name, value in values.items()
@@ -77,53 +78,55 @@ async def _previews(visit: Visit, values: dict[str, Any]) -> list[dict[str, Any]
     }
     if not tables:
         return []
-    kept, org = visit.house.kept, visit.who.org_id
+    cache, org = page.ui_state.cache, page.caller.org_id
     return await asyncio.gather(
         *(
-            kept.get(("rows", org, name, table), lambda name=name, table=table: _preview(visit, name, table), seconds=5)
-            for name, table in list(tables.items())[:PREVIEWED]
+            cache.get(
+                ("rows", org, name, table), lambda name=name, table=table: _load_preview(page, name, table), min_ttl=5
+            )
+            for name, table in list(tables.items())[:MAX_PREVIEWS]
         )
     )
 
 
-async def _preview(visit: Visit, name: str, table: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": name, "table": table, "rows": [], "problem": None}
+async def _load_preview(page: PageRequest, name: str, table: str) -> dict[str, object]:
+    preview: dict[str, object] = {"name": name, "table": table, "rows": [], "problem": None}
     try:
         async with asyncio.timeout(PREVIEW_SECONDS):
-            target = await visit.service.clickhouse(visit.who.org_id)
-            found["rows"] = await inspect.preview_object(target, table, limit=ROWS)
+            endpoint = await page.app_state.clickhouse_endpoint(page.caller.org_id)
+            preview["rows"] = await inspect.preview_object(endpoint, table, limit=PREVIEW_ROWS)
     except TimeoutError:
-        found["problem"] = "ClickHouse needs too long to answer."
+        preview["problem"] = "ClickHouse did not respond in time."
     except AaiclickError as error:
-        found["problem"] = error.what
-    return found
+        preview["problem"] = error.what
+    return preview
 
 
 @pages.get("/tasks/{task_id:int}/log", Permission.READER)
-async def follow(visit: Visit) -> Response:
-    """The log as it is written."""
-    return await api.follow(visit.call, path_id(visit, "task_id"))
+async def follow_log(page: PageRequest) -> Response:
+    """Stream the task's log."""
+    return await api.follow_task_log(page.call, parse_path_id(page, "task_id"))
 
 
 @pages.get("/tasks/{task_id:int}/clear", Permission.WRITER)
-async def ask_clear(visit: Visit) -> Response:
-    """What would run again."""
-    task_id = path_id(visit, "task_id")
-    async with reading(visit.call) as connection:
-        task = await own_task(visit.call, connection, task_id)
-        ids = await ui_reads.downstream(connection, task_id)
-        rows = await ui_reads.tasks_named(connection, ids[:LISTED])
-    return visit.page("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
+async def confirm_clear(page: PageRequest) -> Response:
+    """Show which tasks would run again and ask for confirmation."""
+    task_id = parse_path_id(page, "task_id")
+    async with tenant_connection(page.call) as connection:
+        task = await get_own_task(page.call, connection, task_id)
+        ids = await job_queries.list_downstream_tasks(connection, task_id)
+        rows = await job_queries.load_task_names(connection, ids[:MAX_ROWS])
+    return page.render("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
 
 
 @pages.post("/tasks/{task_id:int}/clear", Permission.WRITER)
-async def clear(visit: Visit) -> Response:
-    task_id = path_id(visit, "task_id")
-    done = await api.clear(visit.call, task_id)
-    return visit.go(f"/tasks/{task_id}", f"{done.count} {'task runs' if done.count == 1 else 'tasks run'} again.")
+async def clear_task(page: PageRequest) -> Response:
+    task_id = parse_path_id(page, "task_id")
+    cleared = await api.clear_task(page.call, task_id)
+    return page.redirect(f"/tasks/{task_id}", f"{cleared.count} {'task' if cleared.count == 1 else 'tasks'} cleared.")
 
 
 @pages.post("/tasks/{task_id:int}/cancel", Permission.WRITER)
-async def cancel(visit: Visit) -> Response:
-    done = await api.cancel(visit.call, path_id(visit, "task_id"))
-    return visit.back(CANCELLATIONS[done.outcome], bad=done.outcome is Cancellation.OVER)
+async def cancel_task(page: PageRequest) -> Response:
+    result = await api.cancel_task(page.call, parse_path_id(page, "task_id"))
+    return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)

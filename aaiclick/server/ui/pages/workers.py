@@ -1,4 +1,4 @@
-"""Workers: who is there, what they have in hand, and how to send one home."""
+"""Worker pages: list, tasks in progress, drain."""
 
 from __future__ import annotations
 
@@ -6,54 +6,57 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from aaiclick.server.permissions import Permission
+from aaiclick.operations.actor import Permission
 from aaiclick.server.routes import workers as api
-from aaiclick.server.routes.common import reading
-from aaiclick.server.ui.pages.job import path_id
-from aaiclick.server.ui.routing import Pages, Visit
-from aaiclick.store import reads, ui_reads
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.ui.pages.job import parse_path_id
+from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.store.engine import queries
+from aaiclick.store.ui import job_queries
 
 pages = Pages()
 
-LISTED = 100
-QUIET_SECONDS = 90
+MAX_WORKERS = 100
+LATE_HEARTBEAT_SECONDS = 90
 
 
 @pages.get("/workers", Permission.READER)
-async def index(visit: Visit) -> Response:
-    stopped = visit.query("stopped") == "yes"
-    org = visit.who.org_id
-    async with reading(visit.call) as connection:
-        found = await ui_reads.workers(connection, org, stopped=stopped, limit=LISTED + 1, offset=visit.offset)
-        busy = await ui_reads.workers_busy(connection, org)
-    rows = found[:LISTED]
-    workers = [api.shown(visit.call, row) for row in rows]
+async def list_workers(page: PageRequest) -> Response:
+    stopped = page.query_param("stopped") == "yes"
+    org = page.caller.org_id
+    async with tenant_connection(page.call) as connection:
+        worker_rows = await job_queries.list_org_workers(
+            connection, org, stopped=stopped, limit=MAX_WORKERS + 1, offset=page.offset
+        )
+        busy = await job_queries.count_tasks_by_worker(connection, org)
+    rows = worker_rows[:MAX_WORKERS]
+    workers = [api.to_worker(page.call, row) for row in rows]
     draining = {str(row["id"]) for row in rows if row["drain_requested_at"] is not None and row["stopped_at"] is None}
-    return visit.page(
+    return page.render(
         "workers.html",
         workers=workers,
-        more=len(found) > LISTED,
+        more=len(worker_rows) > MAX_WORKERS,
         draining=draining,
         busy={str(worker): count for worker, count in busy.items()},
         stopped=stopped,
         now=datetime.now(UTC),
-        quiet=QUIET_SECONDS,
+        late_seconds=LATE_HEARTBEAT_SECONDS,
     )
 
 
 @pages.get("/workers/{worker_id:int}", Permission.READER)
-async def show(visit: Visit) -> Response:
-    worker_id = path_id(visit, "worker_id")
-    worker = await api.show(visit.call, worker_id)
-    async with reading(visit.call) as connection:
-        tasks = await ui_reads.worker_tasks(connection, worker_id)
-        row = await reads.worker_of(connection, visit.who.org_id, worker_id)
+async def show_worker(page: PageRequest) -> Response:
+    worker_id = parse_path_id(page, "worker_id")
+    worker = await api.get_worker(page.call, worker_id)
+    async with tenant_connection(page.call) as connection:
+        tasks = await job_queries.list_worker_tasks(connection, worker_id)
+        row = await queries.get_worker_for_org(connection, page.caller.org_id, worker_id)
     draining = row is not None and row["drain_requested_at"] is not None and row["stopped_at"] is None
-    return visit.page("worker.html", worker=worker, tasks=tasks, draining=draining, now=datetime.now(UTC))
+    return page.render("worker.html", worker=worker, tasks=tasks, draining=draining, now=datetime.now(UTC))
 
 
 @pages.post("/workers/{worker_id:int}/drain", Permission.OPERATOR)
-async def drain(visit: Visit) -> Response:
-    """Have a worker finish what it runs and end."""
-    await api.drain(visit.call, path_id(visit, "worker_id"))
-    return visit.back("It finishes what it runs, then it ends.")
+async def drain_worker(page: PageRequest) -> Response:
+    """Ask a worker to finish its tasks and stop."""
+    await api.drain_worker(page.call, parse_path_id(page, "worker_id"))
+    return page.redirect_back("Worker is draining. It finishes its tasks, then stops.")

@@ -1,11 +1,11 @@
-// Everything here makes pages more pleasant; none of it is needed to use them.
+// Progressive enhancement: all pages work without scripts.
 import { startLive } from "./live.js";
 import { startPalette } from "./palette.js";
 import { startGraphs } from "./graph.js";
 import { startKeys } from "./keys.js";
 import { startLogs } from "./log.js";
 import { startTimes } from "./times.js";
-import { startCopies, startSelections, startToasts, startConfirmations, startMenu } from "./small.js";
+import { startCopies, startSelections, startToasts, startConfirmations, startMenu } from "./interactions.js";
 
 document.documentElement.classList.add("scripted");
 startTimes();

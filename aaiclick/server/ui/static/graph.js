@@ -1,33 +1,32 @@
-// Zoom and pan of a graph: the drawing is made by the server, only its frame moves.
-function start(canvas) {
+// Zoom and pan of a graph. The server renders the SVG; scripts change only its viewBox.
+function startGraph(canvas) {
   const svg = canvas.querySelector("svg.graph"), scroll = canvas.querySelector(".scroll");
   const full = svg.viewBox.baseVal, view = { x: full.x, y: full.y, scale: 1 };
   canvas.classList.add("zoom");
-  let wide = full.width, tall = full.height, touched = false;
+  let graphWidth = full.width, graphHeight = full.height, touched = false;
   const size = () => ({ width: scroll.clientWidth, height: scroll.clientHeight });
 
-  // Words stay words: what does not fit is a drag, an arrow key or a push of "fit" away, and a shade says that it is
-  // there. In a narrow window the whole comes first, as far as it can be made out.
-  const least = () => (size().width < 600 ? 0.4 : 0.7);
+  // Smallest initial scale, so that text stays readable; a shade marks a graph that continues beyond the frame.
+  const minScale = () => (size().width < 600 ? 0.4 : 0.7);
 
   const frame = () => {
     const { width, height } = size();
-    const scale = Math.max(least(), Math.min(1, width / wide));
-    canvas.style.setProperty("--tall", `${Math.min(innerHeight * 0.68, Math.max(140, tall * scale))}px`);
+    const scale = Math.max(minScale(), Math.min(1, width / graphWidth));
+    canvas.style.setProperty("--graph-height", `${Math.min(innerHeight * 0.68, Math.max(140, graphHeight * scale))}px`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
   };
   const draw = () => {
     const { width, height } = size();
     svg.setAttribute("viewBox", `${view.x} ${view.y} ${width / view.scale} ${height / view.scale}`);
-    canvas.classList.toggle("more", view.x + width / view.scale < wide - 1);
+    canvas.classList.toggle("more", view.x + width / view.scale < graphWidth - 1);
   };
   const fit = (smallest) => {
     frame();
     const { width, height } = size();
-    view.scale = Math.max(smallest, Math.min(1.15, width / wide, height / tall));
-    view.x = Math.min(0, (wide - width / view.scale) / 2);
-    view.y = Math.min(0, (tall - height / view.scale) / 2);
+    view.scale = Math.max(smallest, Math.min(1.15, width / graphWidth, height / graphHeight));
+    view.x = Math.min(0, (graphWidth - width / view.scale) / 2);
+    view.y = Math.min(0, (graphHeight - height / view.scale) / 2);
     touched = false;
     frame();
     draw();
@@ -48,10 +47,10 @@ function start(canvas) {
     draw();
   };
   scroll.addEventListener("keydown", (event) => {
-    const way = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] }[event.key];
-    if (!way || event.altKey || event.ctrlKey || event.metaKey) return;
+    const step = { ArrowLeft: [-80, 0], ArrowRight: [80, 0], ArrowUp: [0, -80], ArrowDown: [0, 80] }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    move(...way);
+    move(...step);
   });
   scroll.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey && (event.shiftKey || event.deltaX)) {
@@ -60,35 +59,35 @@ function start(canvas) {
     }
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    const place = scroll.getBoundingClientRect();
-    zoom(Math.exp(-event.deltaY / 300), event.clientX - place.left, event.clientY - place.top);
+    const bounds = scroll.getBoundingClientRect();
+    zoom(Math.exp(-event.deltaY / 300), event.clientX - bounds.left, event.clientY - bounds.top);
   }, { passive: false });
-  let held = null;
-  scroll.addEventListener("pointerdown", (event) => { held = { x: event.clientX, y: event.clientY, from: { ...view }, moved: false }; });
+  let drag = null;
+  scroll.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, y: event.clientY, from: { ...view }, moved: false }; });
   addEventListener("pointermove", (event) => {
-    if (!held) return;
-    const dx = event.clientX - held.x, dy = event.clientY - held.y;
-    if (Math.abs(dx) + Math.abs(dy) > 4) held.moved = touched = true;
-    view.x = held.from.x - dx / view.scale;
-    view.y = held.from.y - dy / view.scale;
+    if (!drag) return;
+    const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
+    if (Math.abs(dx) + Math.abs(dy) > 4) drag.moved = touched = true;
+    view.x = drag.from.x - dx / view.scale;
+    view.y = drag.from.y - dy / view.scale;
     draw();
   });
-  addEventListener("pointerup", () => { if (held) setTimeout(() => { held = null; }, 0); });
-  scroll.addEventListener("click", (event) => { if (held?.moved) event.preventDefault(); }, true);
+  addEventListener("pointerup", () => { if (drag) setTimeout(() => { drag = null; }, 0); });
+  scroll.addEventListener("click", (event) => { if (drag?.moved) event.preventDefault(); }, true);
   scroll.addEventListener("dragstart", (event) => event.preventDefault());
-  for (const [name, does] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", () => fit(0.05)]]) {
-    document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", does);
+  for (const [name, action] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", () => fit(0.05)]]) {
+    document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", action);
   }
-  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(least()); });
+  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(minScale()); });
   document.addEventListener("refreshed", () => {
-    wide = Number(svg.dataset.wide) || wide;
-    tall = Number(svg.dataset.tall) || tall;
+    graphWidth = Number(svg.dataset.width) || graphWidth;
+    graphHeight = Number(svg.dataset.height) || graphHeight;
     frame();
     draw();
   });
-  fit(least());
+  fit(minScale());
 }
 
 export function startGraphs() {
-  for (const canvas of document.querySelectorAll("[data-graph]")) start(canvas);
+  for (const canvas of document.querySelectorAll("[data-graph]")) startGraph(canvas);
 }

@@ -1,103 +1,103 @@
-// Pages stay fresh: when the server says that something changed, the page is asked for again and what differs is put in
-// place. How often, the server says (X-Pace): all open pages together take a small share of its time.
-// An answer may be a moment old (X-Again says until when): then the page asks once more, lest the last news be missed.
-// A list (data-list) changes its rows where they stand; new ones wait behind a pill until they are asked for.
+// Live updates: on a change event the page is fetched again and its regions are patched in place.
+// X-Refresh-Interval limits how often, so that all open pages together use little of the server's time.
+// X-Stale-Seconds is set if the response used cached values; the page is then fetched once more after they expire.
+// In a list (data-region="list") existing rows are patched; new rows are shown on a click on the "n new" button.
 import { morph } from "./morph.js";
-import { count } from "./times.js";
+import { updateTimes } from "./times.js";
 
-let pace = 1, timer = 0, wanted = "", busy = false, last = 0, later = 0;
+let interval = 1, timer = 0, pendingReason = "", busy = false, lastRefresh = 0, staleTimer = 0;
 
-function state(on) {
+function showConnection(on) {
   for (const element of document.querySelectorAll("[data-live-state]")) {
     element.dataset.on = on;
     element.lastElementChild.textContent = on === "yes" ? "Live" : "Reconnecting";
   }
 }
 
-function concerns(jobs) {
-  const only = document.body.querySelector("[data-job]")?.dataset.job;
-  return !only || jobs === null || jobs.includes(only);
+function concernsPage(jobs) {
+  const jobId = document.body.querySelector("[data-job]")?.dataset.job;
+  return !jobId || jobs === null || jobs.includes(jobId);
 }
 
-export function refreshSoon(why = "news") {
-  wanted = wanted || why;
+export function scheduleRefresh(reason = "change") {
+  pendingReason = pendingReason || reason;
   if (timer || busy || document.hidden) return;
-  timer = setTimeout(refresh, Math.max(0, last + pace * 1000 - Date.now()));
+  timer = setTimeout(refresh, Math.max(0, lastRefresh + interval * 1000 - Date.now()));
 }
 
 async function refresh() {
   timer = 0;
-  if (!wanted || busy || document.hidden) return;
-  const because = wanted;
-  wanted = "";
+  if (!pendingReason || busy || document.hidden) return;
+  const reason = pendingReason;
+  pendingReason = "";
   busy = true;
   try {
     const response = await fetch(location.href, { headers: { "X-Refresh": "1" }, redirect: "manual" });
-    pace = Number(response.headers.get("X-Pace")) || pace;
-    if (because === "news") askAgain(Number(response.headers.get("X-Again")));
-    if (response.ok) apply(new DOMParser().parseFromString(await response.text(), "text/html"));
+    interval = Number(response.headers.get("X-Refresh-Interval")) || interval;
+    if (reason === "change") refreshWhenStale(Number(response.headers.get("X-Stale-Seconds")));
+    if (response.ok) applyRegions(new DOMParser().parseFromString(await response.text(), "text/html"));
   } catch {
-    // the server is away: the stream says when it is back
+    // the server is unreachable; the event stream reconnects
   } finally {
     busy = false;
-    last = Date.now();
-    if (wanted) refreshSoon(wanted);
-    again();
+    lastRefresh = Date.now();
+    if (pendingReason) scheduleRefresh(pendingReason);
+    schedulePolling();
   }
 }
 
-function askAgain(seconds) {
-  clearTimeout(later);
-  if (seconds > 0) later = setTimeout(() => refreshSoon("again"), seconds * 1000 + 100);
+function refreshWhenStale(seconds) {
+  clearTimeout(staleTimer);
+  if (seconds > 0) staleTimer = setTimeout(() => scheduleRefresh("poll"), seconds * 1000 + 100);
 }
 
-export function apply(fresh) {
+export function applyRegions(fresh) {
   for (const region of document.querySelectorAll("[data-region]")) {
     const next = fresh.getElementById(region.id);
     if (!next) continue;
-    if (region.dataset.region === "list") list(region, next);
+    if (region.dataset.region === "list") patchList(region, next);
     else morph(region, next);
   }
-  count();
+  updateTimes();
   document.dispatchEvent(new CustomEvent("refreshed"));
 }
 
-function list(old, fresh) {
+function patchList(old, fresh) {
   const rows = new Map([...old.querySelectorAll("tr[data-key]")].map((row) => [row.dataset.key, row]));
   if (!rows.size) return morph(old, fresh);
-  let news = 0;
+  let newRows = 0;
   for (const row of fresh.querySelectorAll("tr[data-key]")) {
-    const known = rows.get(row.dataset.key);
-    if (known) morph(known, row);
-    else news += 1;
+    const oldRow = rows.get(row.dataset.key);
+    if (oldRow) morph(oldRow, row);
+    else newRows += 1;
   }
   const pill = document.querySelector("[data-news]");
   if (pill) {
-    pill.hidden = news === 0;
-    pill.textContent = news === 1 ? "1 new" : `${news} new`;
-    pill.onclick = () => { morph(old, fresh); pill.hidden = true; count(); };
+    pill.hidden = newRows === 0;
+    pill.textContent = newRows === 1 ? "1 new" : `${newRows} new`;
+    pill.onclick = () => { morph(old, fresh); pill.hidden = true; updateTimes(); };
   }
 }
 
-let beat = 0;
-function again() {
-  clearTimeout(beat);
+let pollTimer = 0;
+function schedulePolling() {
+  clearTimeout(pollTimer);
   const active = document.querySelector("[data-active]");
-  if (active) beat = setTimeout(() => refreshSoon("again"), Math.max(2, pace) * 1000);
+  if (active) pollTimer = setTimeout(() => scheduleRefresh("poll"), Math.max(2, interval) * 1000);
 }
 
 export function startLive() {
-  const where = document.body.dataset.live;
-  pace = Number(document.body.dataset.pace) || 1;
-  last = Date.now();
-  if (!where || !document.querySelector("[data-region]")) return;
-  const source = new EventSource(where);
-  source.addEventListener("ready", () => state("yes"));
-  source.addEventListener("reset", () => { state("yes"); refreshSoon(); });
-  source.addEventListener("changed", (event) => { state("yes"); if (concerns(JSON.parse(event.data).jobs)) refreshSoon(); });
-  source.onerror = () => state("no");
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && wanted) refreshSoon(wanted); });
+  const url = document.body.dataset.live;
+  interval = Number(document.body.dataset.refreshInterval) || 1;
+  lastRefresh = Date.now();
+  if (!url || !document.querySelector("[data-region]")) return;
+  const source = new EventSource(url);
+  source.addEventListener("ready", () => showConnection("yes"));
+  source.addEventListener("reset", () => { showConnection("yes"); scheduleRefresh(); });
+  source.addEventListener("changed", (event) => { showConnection("yes"); if (concernsPage(JSON.parse(event.data).jobs)) scheduleRefresh(); });
+  source.onerror = () => showConnection("no");
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && pendingReason) scheduleRefresh(pendingReason); });
   addEventListener("pagehide", () => source.close());
-  askAgain(Number(document.body.dataset.again));
-  again();
+  refreshWhenStale(Number(document.body.dataset.staleSeconds));
+  schedulePolling();
 }

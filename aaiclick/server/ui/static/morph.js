@@ -1,27 +1,27 @@
-// Makes an element like another one by changing as little as possible: what stays the same stays the same node, so
-// focus, selection, scrolling and half-filled forms survive.
+// Patches an element to match another one. Unchanged nodes stay in place, so focus, selection, scroll position and
+// form input survive.
 
-function key(node) {
+function nodeKey(node) {
   return node.nodeType === 1 ? node.id || node.dataset?.key || "" : "";
 }
 
-function same(old, fresh) {
-  return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && key(old) === key(fresh);
+function isSameNode(old, fresh) {
+  return old.nodeType === fresh.nodeType && old.nodeName === fresh.nodeName && nodeKey(old) === nodeKey(fresh);
 }
 
-const KEPT = { DETAILS: ["open"], INPUT: ["value", "checked"], DIALOG: ["open"] };
+const USER_ATTRIBUTES = { DETAILS: ["open"], INPUT: ["value", "checked"], DIALOG: ["open"] };
 
-const OURS = ["focused", "zoom"]; // classes that scripts give
+const SCRIPT_CLASSES = ["focused", "zoom"]; // set by scripts
 
-function attributes(old, fresh) {
-  const kept = ["style", ...(old.classList.contains("graph") ? ["viewBox", "width", "height"] : KEPT[old.nodeName] || [])];
-  const given = OURS.filter((name) => old.classList.contains(name));
-  if (given.length) fresh.classList.add(...given);
+function morphAttributes(old, fresh) {
+  const preserved = ["style", ...(old.classList.contains("graph") ? ["viewBox", "width", "height"] : USER_ATTRIBUTES[old.nodeName] || [])];
+  const classes = SCRIPT_CLASSES.filter((name) => old.classList.contains(name));
+  if (classes.length) fresh.classList.add(...classes);
   for (const { name, value } of fresh.attributes) {
-    if (!kept.includes(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (!preserved.includes(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !kept.includes(name) && !name.startsWith("data-own")) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !preserved.includes(name)) old.removeAttribute(name);
   }
 }
 
@@ -30,35 +30,35 @@ export function morph(old, fresh) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;
   }
-  if (old.hasAttribute("data-mine")) return; // a script of ours fills it
+  if (old.hasAttribute("data-script-content")) return; // filled by a script
   if (old.nodeName === "TIME" && old.getAttribute("datetime") === fresh.getAttribute("datetime")) return;
   if (old.dataset?.since && old.dataset.since === fresh.dataset?.since) return;
   if (document.activeElement === old && (old.nodeName === "INPUT" || old.nodeName === "TEXTAREA" || old.nodeName === "SELECT")) return;
-  attributes(old, fresh);
-  children(old, fresh);
+  morphAttributes(old, fresh);
+  morphChildren(old, fresh);
 }
 
-function children(old, fresh) {
-  const named = new Map();
-  for (const child of old.childNodes) if (key(child)) named.set(key(child), child);
-  let place = old.firstChild;
-  for (const wanted of [...fresh.childNodes]) {
-    const name = key(wanted);
-    let found = name ? named.get(name) : null;
-    if (found && found.nodeName !== wanted.nodeName) found = null;
-    if (!found && place && !key(place) && !name && same(place, wanted)) found = place;
-    if (found) {
-      if (found !== place) old.insertBefore(found, place);
-      else place = place.nextSibling;
-      named.delete(name);
-      morph(found, wanted);
+function morphChildren(old, fresh) {
+  const byKey = new Map();
+  for (const child of old.childNodes) if (nodeKey(child)) byKey.set(nodeKey(child), child);
+  let cursor = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    const key = nodeKey(child);
+    let match = key ? byKey.get(key) : null;
+    if (match && match.nodeName !== child.nodeName) match = null;
+    if (!match && cursor && !nodeKey(cursor) && !key && isSameNode(cursor, child)) match = cursor;
+    if (match) {
+      if (match !== cursor) old.insertBefore(match, cursor);
+      else cursor = cursor.nextSibling;
+      byKey.delete(key);
+      morph(match, child);
     } else {
-      old.insertBefore(document.importNode(wanted, true), place);
+      old.insertBefore(document.importNode(child, true), cursor);
     }
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
+  while (cursor) {
+    const next = cursor.nextSibling;
+    cursor.remove();
+    cursor = next;
   }
 }

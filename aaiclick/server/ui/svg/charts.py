@@ -1,4 +1,4 @@
-"""Lines and bars over time, as paths."""
+"""Line charts, stacked bar charts and sparklines over time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aaiclick.server.ui.words import number
+from aaiclick.server.ui.filters import format_number
 
 WIDTH = 640.0
 HEIGHT = 190.0
 LEFT = 40.0
 BOTTOM = 22.0
 TOP = 8.0
-STACK = ("COMPLETED", "RUNNING", "PENDING", "CANCELLED", "FAILED")
+STACKED_STATES = ("COMPLETED", "RUNNING", "PENDING", "CANCELLED", "FAILED")
 
 
 @dataclass
 class Line:
-    look: str
+    css_class: str
     path: str
     area: str
 
 
 @dataclass
 class Chart:
-    """A frame with ticks, and lines or bars in it."""
+    """Axis ticks with lines or bars."""
 
     lines: list[Line] = field(default_factory=list[Line])
     bars: list[tuple[float, float, float, float, str]] = field(
@@ -40,63 +40,71 @@ class Chart:
 Series = Sequence[tuple[datetime, float | None]]
 
 
-def lines(series: Mapping[str, Series], start: datetime, end: datetime, *, whole: bool = False) -> Chart:
-    """One line per series; None breaks it. `whole`: there are no halves of what is counted."""
-    most = max((value for points in series.values() for _, value in points if value is not None), default=0.0)
-    top = nice(most, whole=whole)
-    chart = _frame(start, end, top)
+def line_chart(series: Mapping[str, Series], start: datetime, end: datetime, *, whole: bool = False) -> Chart:
+    """Draw one line per series; None interrupts it. `whole` restricts the axis to whole numbers."""
+    max_value = max((value for points in series.values() for _, value in points if value is not None), default=0.0)
+    top = round_up_axis(max_value, whole=whole)
+    chart = _empty_chart(start, end, top)
     chart.empty = not any(points for points in series.values())
-    for look, points in series.items():
-        chart.lines.append(_line(look, points, start, end, top))
+    for css_class, points in series.items():
+        chart.lines.append(_draw_line(css_class, points, start, end, top))
     return chart
 
 
-def _line(look: str, points: Series, start: datetime, end: datetime, top: float) -> Line:
+def _draw_line(css_class: str, points: Series, start: datetime, end: datetime, top: float) -> Line:
     path: list[str] = []
     area: list[str] = []
-    run: list[tuple[float, float]] = []
+    segment: list[tuple[float, float]] = []
 
-    def finish() -> None:
-        if not run:
+    def end_segment() -> None:
+        if not segment:
             return
-        text = "L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+        text = "L".join(f"{x:.1f} {y:.1f}" for x, y in segment)
         path.append(f"M{text}")
-        area.append(f"M{run[0][0]:.1f} {HEIGHT - BOTTOM:.1f}L{text}L{run[-1][0]:.1f} {HEIGHT - BOTTOM:.1f}Z")
-        run.clear()
+        area.append(f"M{segment[0][0]:.1f} {HEIGHT - BOTTOM:.1f}L{text}L{segment[-1][0]:.1f} {HEIGHT - BOTTOM:.1f}Z")
+        segment.clear()
 
     for at, value in points:
         if value is None:
-            finish()
+            end_segment()
         elif at >= start:
-            run.append((_x(at, start, end), _y(value, top)))
-    finish()
-    return Line(look, "".join(path), "".join(area))
+            segment.append((_x_position(at, start, end), _y_position(value, top)))
+    end_segment()
+    return Line(css_class, "".join(path), "".join(area))
 
 
-def bars(counts: Mapping[tuple[int, str], int], steps: int, start: datetime, end: datetime) -> Chart:
-    """Stacked by status; `counts` is by step and status."""
-    totals = [sum(counts.get((step, status), 0) for status in STACK) for step in range(steps)]
-    top = nice(max(totals, default=0), whole=True)
-    chart = _frame(start, end, top)
+def bar_chart(counts: Mapping[tuple[int, str], int], steps: int, start: datetime, end: datetime) -> Chart:
+    """Draw bars stacked by status; `counts` is keyed by step and status."""
+    totals = [sum(counts.get((step, status), 0) for status in STACKED_STATES) for step in range(steps)]
+    top = round_up_axis(max(totals, default=0), whole=True)
+    chart = _empty_chart(start, end, top)
     chart.empty = not any(totals)
-    wide = (WIDTH - LEFT) / steps
+    step_width = (WIDTH - LEFT) / steps
     for step in range(steps):
-        below = 0.0
-        for status in STACK:
+        stacked = 0.0
+        for status in STACKED_STATES:
             count = counts.get((step, status), 0)
             if count:
-                y = _y(below + count, top)
-                chart.bars.append((LEFT + step * wide + 0.5, y, max(1.0, wide - 1.2), _y(below, top) - y, status))
-                below += count
+                y = _y_position(stacked + count, top)
+                chart.bars.append(
+                    (
+                        LEFT + step * step_width + 0.5,
+                        y,
+                        max(1.0, step_width - 1.2),
+                        _y_position(stacked, top) - y,
+                        status,
+                    )
+                )
+                stacked += count
     return chart
 
 
-def spark(values: Sequence[float | None], width: float = 120.0, height: float = 26.0) -> tuple[str, str]:
-    """(line, area) of a small drawing without a frame."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+def sparkline(values: Sequence[float | None], width: float = 120.0, height: float = 26.0) -> tuple[str, str]:
+    """Return the SVG paths (line, area) of a sparkline."""
+    present = [value for value in values if value is not None]
+    if len(present) < 2:
         return "", ""
-    top = max(max(known), 1.0)
+    top = max(max(present), 1.0)
     step = width / (len(values) - 1)
     points = [
         (index * step, height - 2 - value / top * (height - 5))
@@ -107,8 +115,8 @@ def spark(values: Sequence[float | None], width: float = 120.0, height: float = 
     return f"M{text}", f"M{points[0][0]:.1f} {height}L{text}L{points[-1][0]:.1f} {height}Z"
 
 
-def nice(value: float, *, whole: bool = False) -> float:
-    """A round number that is no less; a whole one has a whole half."""
+def round_up_axis(value: float, *, whole: bool = False) -> float:
+    """Round up to a value for the axis; with `whole`, half of it is a whole number too."""
     if whole and value <= 10:
         return float(next(top for top in (2, 4, 6, 8, 10) if top >= value))
     if value <= 1:
@@ -117,25 +125,25 @@ def nice(value: float, *, whole: bool = False) -> float:
     return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= value)
 
 
-def _frame(start: datetime, end: datetime, top: float) -> Chart:
+def _empty_chart(start: datetime, end: datetime, top: float) -> Chart:
     chart = Chart()
-    chart.ys = [(_y(top * part / 4, top), number(top * part / 4)) for part in (0, 2, 4)]
+    chart.ys = [(_y_position(top * part / 4, top), format_number(top * part / 4)) for part in (0, 2, 4)]
     span = end - start
     for part in range(5):
         at = start + span * part / 4
-        words = "now" if part == 4 else f"−{_span(span * (4 - part) / 4)}"
-        chart.xs.append((_x(at, start, end), words))
+        label = "now" if part == 4 else f"−{_format_span(span * (4 - part) / 4)}"
+        chart.xs.append((_x_position(at, start, end), label))
     return chart
 
 
-def _span(span: timedelta) -> str:
+def _format_span(span: timedelta) -> str:
     minutes = span.total_seconds() / 60
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
 
 
-def _x(at: datetime, start: datetime, end: datetime) -> float:
+def _x_position(at: datetime, start: datetime, end: datetime) -> float:
     return LEFT + (WIDTH - LEFT) * (at - start).total_seconds() / max(0.001, (end - start).total_seconds())
 
 
-def _y(value: float, top: float) -> float:
+def _y_position(value: float, top: float) -> float:
     return TOP + (HEIGHT - BOTTOM - TOP) * (1 - min(1.0, value / top))

@@ -1,6 +1,6 @@
-"""The first schema
+"""The first schema.
 
-The statements stand in `0001_initial.sql`, where SQL is easiest to read.
+The statements are in `0001_initial.sql`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from alembic import op
 
-from aaiclick.store.migrations import remember_digest
+from aaiclick.store.migrations import comment_digest_sql
 
 revision = "0001"
 down_revision = None
@@ -18,7 +18,7 @@ depends_on = None
 
 TABLES = """
     metric_counts,
-    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, loose_files,
+    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, orphan_files,
     dispatches, outbox,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
@@ -36,15 +36,15 @@ def upgrade() -> None:
     script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in script.split(";\n\n"):
         op.execute(statement.rstrip().removesuffix(";"))
-    op.execute(remember_digest())
+    op.execute(comment_digest_sql())
 
 
 def downgrade() -> None:
     op.execute(f"DROP TABLE {TABLES}")
     op.execute(
-        "DROP FUNCTION aaiclick_touch(), aaiclick_forget_dependencies(), aaiclick_count_references(), "
-        "aaiclick_org_id(), aaiclick_keep_counts(), aaiclick_keep_reopened(), aaiclick_bucket(float8), "
-        "aaiclick_follow_source(), aaiclick_set_source_status(uuid, bigint, timestamptz)"
+        "DROP FUNCTION aaiclick_touch(), aaiclick_delete_dependencies(), aaiclick_count_references(), "
+        "aaiclick_org_id(), aaiclick_add_metric_counts(), aaiclick_add_reopened_counts(), aaiclick_bucket(float8), "
+        "aaiclick_update_source_status(), aaiclick_set_source_status(uuid, bigint, timestamptz)"
     )
     op.execute("DROP SEQUENCE leader_terms, dataset_tickets")
     op.execute(f"DROP TYPE {TYPES}")

@@ -1,4 +1,4 @@
--- The first schema. Statements are separated by an empty line; docs/schema.md explains the shape of the hot tables.
+-- The first schema. Statements are separated by an empty line; docs/internals/schema.md explains the design of the hot tables.
 
 CREATE TYPE job_status AS ENUM ('PENDING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED');
 
@@ -22,7 +22,7 @@ CREATE SEQUENCE leader_terms;
 
 CREATE SEQUENCE dataset_tickets;
 
--- Whose work it is
+-- Organisations and users
 CREATE TABLE orgs (
     id uuid NOT NULL DEFAULT gen_random_uuid(),
     name text NOT NULL,
@@ -226,7 +226,7 @@ CREATE TABLE dag_versions (
     created_at timestamptz NOT NULL DEFAULT now(),
     ready_at timestamptz,
     fill_job_id bigint,
-    filled_beside uuid,
+    serving_at_fill uuid,
     deploy_ticket bigint NOT NULL DEFAULT 0,
     CONSTRAINT dag_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dag_versions_org_id_dag_name_yaml_hash_key UNIQUE (org_id, dag_name, yaml_hash),
@@ -353,7 +353,7 @@ CREATE TABLE dataset_versions (
 CREATE UNIQUE INDEX dataset_versions_identity
     ON dataset_versions (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]'));
 
-CREATE INDEX dataset_versions_made_for ON dataset_versions (dag_version_id);
+CREATE INDEX dataset_versions_dag_version ON dataset_versions (dag_version_id);
 
 CREATE TABLE dataset_partitions (
     dataset_version uuid NOT NULL,
@@ -387,7 +387,7 @@ CREATE INDEX dag_version_datasets_dataset ON dag_version_datasets (dataset_uuid)
 
 CREATE INDEX dag_version_datasets_version ON dag_version_datasets (dataset_version);
 
--- Work
+-- Jobs and tasks
 CREATE TABLE jobs (
     id bigint NOT NULL,
     org_id uuid NOT NULL,
@@ -436,7 +436,7 @@ CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND 
 
 CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
 
-CREATE INDEX jobs_gone_wrong ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
+CREATE INDEX jobs_unsuccessful ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
 
 CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
@@ -481,7 +481,7 @@ CREATE TABLE tasks (
     max_attempts integer NOT NULL DEFAULT 4,
     unmet integer NOT NULL DEFAULT 0,
     priority smallint NOT NULL DEFAULT 0,
-    followed boolean NOT NULL DEFAULT false,
+    has_dependents boolean NOT NULL DEFAULT false,
     critical boolean NOT NULL DEFAULT true,
     passed_over boolean NOT NULL DEFAULT false,
     readiness task_readiness DEFAULT 'READY',
@@ -603,7 +603,7 @@ CREATE TABLE task_attempts (
     CONSTRAINT task_attempts_released CHECK (outcome <> 'RELEASED' OR NOT charged)
 );
 
--- Who works
+-- Workers
 CREATE TABLE workers (
     id bigint NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
@@ -636,7 +636,7 @@ CREATE UNIQUE INDEX workers_leader ON workers (is_leader) WHERE is_leader;
 
 CREATE INDEX workers_present ON workers (id) WHERE status <> 'STOPPED';
 
--- What tasks leave behind
+-- Records of tasks
 CREATE TABLE outbox (
     id bigint GENERATED ALWAYS AS IDENTITY,
     org_id uuid NOT NULL,
@@ -646,7 +646,6 @@ CREATE TABLE outbox (
     status outbox_status NOT NULL DEFAULT 'Pending',
     attempts integer NOT NULL DEFAULT 0,
     kind text NOT NULL,
-    ordering_key text,
     payload jsonb NOT NULL DEFAULT '{}',
     cursor text,
     processed_at timestamptz,
@@ -654,7 +653,7 @@ CREATE TABLE outbox (
     CONSTRAINT outbox_pkey PRIMARY KEY (id),
     CONSTRAINT outbox_org_id_job_id_fkey FOREIGN KEY (org_id, job_id) REFERENCES jobs (org_id, id) ON DELETE CASCADE,
     CONSTRAINT outbox_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
-    CONSTRAINT outbox_kind CHECK (kind IN ('enqueue_task', 'route_event')),
+    CONSTRAINT outbox_kind CHECK (kind = 'route_event'),
     CONSTRAINT outbox_processed CHECK ((status IN ('Done', 'Failed')) = (processed_at IS NOT NULL)),
     CONSTRAINT outbox_attempts CHECK (attempts >= 0),
     CONSTRAINT outbox_failed CHECK (status <> 'Failed' OR last_error IS NOT NULL)
@@ -678,7 +677,7 @@ CREATE TABLE dispatches (
     CONSTRAINT dispatches_sent CHECK (sent >= 1)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE TABLE loose_files (
+CREATE TABLE orphan_files (
     dataset_version uuid NOT NULL,
     name text NOT NULL,
     org_id uuid NOT NULL,
@@ -688,9 +687,9 @@ CREATE TABLE loose_files (
     attempt integer,
     replaced_at timestamptz,
     deleting_at timestamptz,
-    CONSTRAINT loose_files_pkey PRIMARY KEY (dataset_version, name),
-    CONSTRAINT loose_files_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
-    CONSTRAINT loose_files_writer CHECK ((replaced_at IS NULL) = (task_id IS NOT NULL AND attempt IS NOT NULL))
+    CONSTRAINT orphan_files_pkey PRIMARY KEY (dataset_version, name),
+    CONSTRAINT orphan_files_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT orphan_files_writer CHECK ((replaced_at IS NULL) = (task_id IS NOT NULL AND attempt IS NOT NULL))
 );
 
 CREATE TABLE task_inputs (
@@ -708,13 +707,16 @@ CREATE INDEX task_inputs_version ON task_inputs (input_dataset_uuid, input_parti
 
 CREATE TABLE column_lineage (
     output_dataset_uuid uuid NOT NULL,
+    output_version uuid NOT NULL,
     output_column text NOT NULL,
     input_dataset_uuid uuid NOT NULL,
     input_column text NOT NULL,
     definition_id uuid,
-    CONSTRAINT column_lineage_pkey PRIMARY KEY (output_dataset_uuid, output_column, input_dataset_uuid, input_column),
+    CONSTRAINT column_lineage_pkey PRIMARY KEY (output_version, output_column, input_dataset_uuid, input_column),
     CONSTRAINT column_lineage_output_dataset_uuid_fkey FOREIGN KEY (output_dataset_uuid)
         REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT column_lineage_output_version_fkey FOREIGN KEY (output_version)
+        REFERENCES dataset_versions (id) ON DELETE CASCADE,
     CONSTRAINT column_lineage_input_dataset_uuid_fkey FOREIGN KEY (input_dataset_uuid)
         REFERENCES datasets (id) ON DELETE CASCADE,
     CONSTRAINT column_lineage_definition_id_fkey FOREIGN KEY (definition_id)
@@ -724,6 +726,8 @@ CREATE TABLE column_lineage (
 CREATE INDEX column_lineage_definition ON column_lineage (definition_id);
 
 CREATE INDEX column_lineage_input ON column_lineage (input_dataset_uuid, input_column);
+
+CREATE INDEX column_lineage_output ON column_lineage (output_dataset_uuid);
 
 CREATE TABLE operator_state (
     org_id uuid NOT NULL,
@@ -799,7 +803,7 @@ CREATE TABLE table_sessions (
     CONSTRAINT table_sessions_pkey PRIMARY KEY (id)
 );
 
--- What PostgreSQL does by itself
+-- Functions and triggers
 CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
 
@@ -827,18 +831,18 @@ WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaicl
 CREATE TRIGGER touch BEFORE UPDATE ON operator_state FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
-CREATE OR REPLACE FUNCTION aaiclick_forget_dependencies() RETURNS trigger LANGUAGE plpgsql AS
+CREATE OR REPLACE FUNCTION aaiclick_delete_dependencies() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN
     DELETE FROM dependencies WHERE previous_id IN (SELECT id FROM gone);
     DELETE FROM dependencies WHERE next_id IN (SELECT id FROM gone);
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER forget_dependencies AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+CREATE TRIGGER delete_dependencies AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_delete_dependencies();
 
-CREATE TRIGGER forget_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_forget_dependencies();
+CREATE TRIGGER delete_dependencies AFTER DELETE ON groups REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_delete_dependencies();
 
 CREATE OR REPLACE FUNCTION aaiclick_count_references() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
@@ -874,7 +878,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_count_references();
 CREATE OR REPLACE FUNCTION aaiclick_bucket(seconds float8) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT width_bucket(seconds, '{0.005,0.01,0.05,0.1,0.5,1,5,10,60,300,1800,3600,21600,86400}'::float8[]) $$;
 
-CREATE OR REPLACE FUNCTION aaiclick_keep_counts() RETURNS trigger LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION aaiclick_add_metric_counts() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ BEGIN
     IF TG_TABLE_NAME = 'task_attempts' THEN
@@ -896,16 +900,16 @@ $$ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER keep_counts AFTER DELETE ON jobs REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+CREATE TRIGGER add_metric_counts AFTER DELETE ON jobs REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_add_metric_counts();
 
-CREATE TRIGGER keep_counts AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+CREATE TRIGGER add_metric_counts AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_add_metric_counts();
 
-CREATE TRIGGER keep_counts AFTER DELETE ON task_attempts REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_keep_counts();
+CREATE TRIGGER add_metric_counts AFTER DELETE ON task_attempts REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION aaiclick_add_metric_counts();
 
-CREATE OR REPLACE FUNCTION aaiclick_keep_reopened() RETURNS trigger LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION aaiclick_add_reopened_counts() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE took float8; worker bigint;
 BEGIN
@@ -921,11 +925,11 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER keep_reopened AFTER UPDATE ON jobs FOR EACH ROW
-WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('job_reopened');
+CREATE TRIGGER add_reopened_counts AFTER UPDATE ON jobs FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_add_reopened_counts('job_reopened');
 
-CREATE TRIGGER keep_reopened AFTER UPDATE ON tasks FOR EACH ROW
-WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_keep_reopened('task_reopened');
+CREATE TRIGGER add_reopened_counts AFTER UPDATE ON tasks FOR EACH ROW
+WHEN (OLD.completed_at IS NOT NULL AND NEW.completed_at IS NULL) EXECUTE FUNCTION aaiclick_add_reopened_counts('task_reopened');
 
 CREATE OR REPLACE FUNCTION aaiclick_set_source_status(source_id uuid, task_id bigint, clock timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS
@@ -964,14 +968,14 @@ BEGIN
     RETURN state = 'Dead' AND d.status <> 'Dead';
 END $$;
 
-CREATE OR REPLACE FUNCTION aaiclick_follow_source() RETURNS trigger LANGUAGE plpgsql AS
+CREATE OR REPLACE FUNCTION aaiclick_update_source_status() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN PERFORM aaiclick_set_source_status(NEW.definition_id, NEW.id, now()); RETURN NULL; END $$;
 
 CREATE TRIGGER source_status AFTER UPDATE ON tasks FOR EACH ROW
 WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS DISTINCT FROM NEW.status)
-EXECUTE FUNCTION aaiclick_follow_source();
+EXECUTE FUNCTION aaiclick_update_source_status();
 
--- What the API's role may see: rows of the org that its session names
+-- Row-level security: rows of the session's org
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
 $$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$;
 
@@ -1031,7 +1035,7 @@ ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
 
-ALTER TABLE loose_files ENABLE ROW LEVEL SECURITY;
+ALTER TABLE orphan_files ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
 

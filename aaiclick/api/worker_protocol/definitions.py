@@ -1,0 +1,76 @@
+"""Schemas of what a task of a DAG requests: its definition, states, partitions, publication and events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from aaiclick.api.field_types import MAX_ITEMS, Id
+from aaiclick.api.worker_protocol.field_types import LeaseRequest, TableName, Text
+from aaiclick.api.worker_protocol.outcomes import TaskEffects
+from aaiclick.store.enums import MAX_CURSOR_CHARACTERS
+
+
+class DefinitionRequest(LeaseRequest):
+    definition: UUID
+
+
+class DefinitionResponse(BaseModel):
+    """The definition of a task of a DAG, and the generations that it reads and writes."""
+
+    definition: dict[str, Any]
+    datasets: list[dict[str, Any]]
+
+
+class TicketResponse(BaseModel):
+    ticket: Id
+
+
+class StateRequest(DefinitionRequest):
+    key: Text
+
+
+class StateResponse(BaseModel):
+    state: dict[str, Any] | None
+
+
+class GenerationRequest(LeaseRequest):
+    generation: UUID
+
+
+class PartitionsRequest(GenerationRequest):
+    keys: Annotated[list[Text], Field(max_length=MAX_ITEMS)] | None = Field(
+        default=None, description="Null means all partitions"
+    )
+
+
+class PartitionsResponse(BaseModel):
+    partitions: list[dict[str, Any]]
+
+
+class DigestResponse(BaseModel):
+    digest: str
+
+
+class PublishRequest(GenerationRequest):
+    """Rows that an attempt has staged in a table of its own, to be published."""
+
+    partition: Text = ""
+    ticket: Id
+    table: TableName
+    rows: Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class PublishResponse(BaseModel):
+    published: bool = Field(description="False if newer rows were published before")
+
+
+class EmitRequest(LeaseRequest):
+    """Updates that a source has published while it runs, to be routed at once."""
+
+    cursor: Annotated[Text, StringConstraints(min_length=1, max_length=MAX_CURSOR_CHARACTERS)] = Field(
+        description="Identifies the update: emitted again, it starts nothing twice"
+    )
+    effects: TaskEffects

@@ -1,1 +1,0 @@
-"""Tasks of definitions: what they read, the operators that run in them, and how their rows are put in place."""

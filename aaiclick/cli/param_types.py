@@ -1,0 +1,64 @@
+"""Parameter types of options and arguments, validated before connecting to a database or server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.types import IntParamType
+
+from aaiclick.store.engine.queries import LAST_ID
+
+MAX_NUMBER = 1e9
+
+
+class IdType(IntParamType):
+    """Id of a job, task or worker: a positive bigint."""
+
+    def __init__(self, first: int = 1) -> None:
+        self._first = first
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if not str(value).lstrip("-").isdecimal():
+            self.fail(f"{value!r} is not a valid integer.", param, ctx)
+        number = int(super().convert(value, param, ctx))
+        if not self._first <= number <= LAST_ID:
+            self.fail(f"{value} is not a valid id: ids are numbers from 1 to {LAST_ID}.", param, ctx)
+        return number
+
+
+class Number(click.FloatRange):
+    """Finite number up to MAX_NUMBER; rejects 'nan' and 'inf'."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not -MAX_NUMBER <= number <= MAX_NUMBER:
+            self.fail(f"{value} is not a number up to {MAX_NUMBER:,.0f}.", param, ctx)
+        return number
+
+
+class BoundedText(click.types.StringParamType):
+    """Text of bounded length, as the API accepts it."""
+
+    def __init__(self, max_length: int = 200, *, allow_empty: bool = False) -> None:
+        self._max_length = max_length
+        self._min_length = 0 if allow_empty else 1
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not self._min_length <= len(value) <= self._max_length:
+            self.fail(
+                "The value is empty." if not value else f"The value has more than {self._max_length} characters.",
+                param,
+                ctx,
+            )
+        return value
+
+
+ID = IdType()
+CURSOR_ID = IdType(0)
+"""Id after which a listing continues; 0 is the beginning."""
+
+POSITION = click.IntRange(-LAST_ID - 1, LAST_ID)
+"""Position in the range of a dataset version: a signed 64-bit integer."""
+
+NAME = BoundedText()

@@ -1,0 +1,12 @@
+"""Compiler of relations to ClickHouse SELECT statements.
+
+- `relation_nodes`: relation nodes: ordered sets of rows with named columns
+- `row_alignment`: row alignment of the operands of an expression
+- `join_columns`: columns of joins, concatenations and inserts
+- `statements`: compiled statements: SELECT to read a relation, INSERT … SELECT to store it
+- `compiler`: a relation becomes one SELECT
+- `select_builder`: the clauses of a SELECT under construction
+- `sql`: builders of sqlglot trees, and the generator of ClickHouse SQL
+
+Next: aaiclick.data.runtime.execute, which runs the statements.
+"""

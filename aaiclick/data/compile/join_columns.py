@@ -1,0 +1,101 @@
+"""Columns of joins, concatenations and inserts: matching keys, output columns and common types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aaiclick.data.compile.relation_nodes import Project, Relation
+from aaiclick.data.errors import DataTypeError, column_not_found
+from aaiclick.data.expressions.functions.arithmetic import are_comparable
+from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref
+from aaiclick.data.io.casting import find_lossy_cast
+from aaiclick.data.runtime.tables import check_column_names
+from aaiclick.data.types import DataType, supertype
+
+
+def check_columns_exist(names: Any, schema: Mapping[str, DataType]) -> None:
+    for name in names:
+        if name not in schema:
+            raise column_not_found(name, schema)
+
+
+def join_pairs(on: object, left_on: object, right_on: object) -> tuple[tuple[str, str], ...]:
+    def as_list(value: Any) -> list[str]:
+        return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+    if on is not None and (left_on is not None or right_on is not None):
+        raise DataTypeError("Pass either on=, or left_on= and right_on=.")
+    left, right = (as_list(on), as_list(on)) if on is not None else (as_list(left_on), as_list(right_on))
+    if len(left) != len(right):
+        raise DataTypeError(f"There are {len(left)} left keys and {len(right)} right keys.")
+    return tuple(zip(left, right, strict=True))
+
+
+def check_join_keys(pairs: Sequence[tuple[str, str]], left: Relation, right: Relation) -> None:
+    for left_name, right_name in pairs:
+        check_columns_exist([left_name], left.schema)
+        check_columns_exist([right_name], right.schema)
+        left_type, right_type = left.schema[left_name], right.schema[right_name]
+        if not are_comparable(left_type, right_type):
+            raise DataTypeError(
+                f"Keys {left_name!r} ({left_type}) and {right_name!r} ({right_type}) cannot be compared.",
+                remedy="Cast one.",
+            )
+
+
+def join_outputs(
+    left: Relation, right: Relation, pairs: Sequence[tuple[str, str]], how: str, suffix: str
+) -> tuple[tuple[str, str, str], ...]:
+    merged = {a for a, _ in pairs}
+    dropped = {b for _, b in pairs}
+    result = [(name, "k" if name in merged else "l", name) for name in left.schema]
+    if how in ("semi", "anti"):
+        return tuple((name, "l", source) for name, _, source in result)
+    taken = set(left.schema)
+    for name in right.schema:
+        if name in dropped:
+            continue
+        output = name + suffix if name in taken else name
+        result.append((output, "r", name))
+    check_column_names(name for name, _, _ in result)
+    return tuple(result)
+
+
+def column_of(relation: Relation, name: str) -> ExpressionNode:
+    schema = relation.schema
+    source = name if name in schema else next(iter(schema))
+    return Ref(source, schema[source])
+
+
+def common_type(name: str, dtypes: list[DataType]) -> DataType:
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        common = supertype(result, dtype)
+        if common is None:
+            raise DataTypeError(
+                f"Column {name!r} is {result} in one Object and {dtype} in another.", remedy="Cast one."
+            )
+        result = common
+    return result
+
+
+def cast_for_insert(relation: Relation, columns: Iterable[tuple[str, DataType]]) -> Relation:
+    """Cast rows to the columns of an existing table; raise DataTypeError if a cast would change values."""
+    dtypes = dict(columns)
+    for name, dtype in dtypes.items():
+        source_type = column_of(relation, name).type
+        change = find_lossy_cast(source_type, dtype)
+        if change is not None:
+            raise DataTypeError(
+                f"Column {name!r} is {dtype} and cannot store {source_type} ({change}).", remedy="Cast it first."
+            )
+    return cast_to_types(relation, dtypes)
+
+
+def cast_to_types(relation: Relation, dtypes: Mapping[str, DataType]) -> Relation:
+    nodes: list[tuple[str, ExpressionNode]] = []
+    for name, dtype in dtypes.items():
+        node = column_of(relation, name)
+        nodes.append((name, node if node.type == dtype else FunctionCall("cast", (node,), (dtype,))))
+    return Project(relation, tuple(nodes))

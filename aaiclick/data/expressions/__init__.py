@@ -1,0 +1,12 @@
+"""Expressions over columns: nodes, functions, operators, and the parser of View conditions.
+
+- `column`: column expressions such as `col("x") + 1`
+- `operators`: operators and methods of expressions and of columns of Objects
+- `namespaces`: functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`
+- `where_parser`: parser and formatter of View conditions
+- `literals`: types of Python values, and their encoding as query parameters
+- `functions`: functions with their types and their SQL
+- `nodes`: expression nodes: immutable trees with a type
+
+Next: aaiclick.data.compile.
+"""

@@ -1,0 +1,37 @@
+"""Functions of expressions; importing this package fills the registry.
+
+- `registry`: accepted types, result type and ClickHouse expression of each function
+- `arithmetic`: arithmetic, bitwise, comparison and logical functions
+- `mathematics`: mathematical functions and hashes
+- `text`: string functions and regular expressions
+- `temporal`: date and time functions
+- `nested`: arrays, maps, structs and JSON text
+- `conditional`: conditional functions and casts
+- `aggregates`: aggregates and window functions
+
+Next: aaiclick.data.compile.compiler, which calls the builders of SQL.
+"""
+
+from aaiclick.data.expressions.functions import aggregates, arithmetic, conditional, mathematics, nested, temporal, text
+from aaiclick.data.expressions.functions.registry import (
+    FUNCTIONS,
+    Function,
+    FunctionKind,
+    NotDefinedError,
+    unsupported_types_error,
+)
+
+__all__ = [
+    "FUNCTIONS",
+    "Function",
+    "FunctionKind",
+    "NotDefinedError",
+    "aggregates",
+    "arithmetic",
+    "conditional",
+    "mathematics",
+    "nested",
+    "temporal",
+    "text",
+    "unsupported_types_error",
+]

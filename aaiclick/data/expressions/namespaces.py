@@ -1,0 +1,296 @@
+"""Functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from aaiclick.data.errors import DataTypeError, suggest_name
+from aaiclick.data.expressions.functions.nested import JSON_TYPES
+from aaiclick.data.expressions.functions.temporal import UNITS
+
+if TYPE_CHECKING:
+    from aaiclick.data.expressions.operators import ExpressionMethods
+
+E = TypeVar("E", bound="ExpressionMethods")
+
+
+class _MethodGroup(Generic[E]):
+    def __init__(self, owner: E) -> None:
+        self._owner = owner
+
+    def _apply_function(self, function: str, *args: object, params: tuple[object, ...] = ()) -> E:
+        return self._owner._apply_function(function, *args, params=params)  # pyright: ignore[reportPrivateUsage]
+
+
+class TextMethods(_MethodGroup[E]):
+    """String functions; lengths and positions count characters."""
+
+    def upper(self) -> E:
+        return self._apply_function("upper")
+
+    def lower(self) -> E:
+        return self._apply_function("lower")
+
+    def title(self) -> E:
+        return self._apply_function("title")
+
+    def length(self) -> E:
+        return self._apply_function("length")
+
+    def byte_length(self) -> E:
+        return self._apply_function("byte_length")
+
+    def strip(self) -> E:
+        return self._apply_function("strip")
+
+    def lstrip(self) -> E:
+        return self._apply_function("lstrip")
+
+    def rstrip(self) -> E:
+        return self._apply_function("rstrip")
+
+    def starts_with(self, text: object) -> E:
+        return self._apply_function("starts_with", text)
+
+    def ends_with(self, text: object) -> E:
+        return self._apply_function("ends_with", text)
+
+    def contains(self, text: object) -> E:
+        """Whether it contains the text literally; `matches` takes a regular expression."""
+        return self._apply_function("contains", text)
+
+    def find(self, text: object) -> E:
+        return self._apply_function("find", text)
+
+    def replace(self, old: str, new: str) -> E:
+        return self._apply_function("replace", old, new)
+
+    def slice(self, start: int, length: int | None = None) -> E:
+        return self._apply_function("slice", params=(int(start), None if length is None else int(length)))
+
+    def reverse(self) -> E:
+        return self._apply_function("str_reverse")
+
+    def repeat(self, times: int) -> E:
+        return self._apply_function("repeat", times)
+
+    def concat(self, *values: object) -> E:
+        return self._apply_function("concat", *values)
+
+    def split(self, separator: str) -> E:
+        return self._apply_function("split", separator)
+
+    def pad_start(self, width: int, fill: str = " ") -> E:
+        return self._apply_function("pad_start", fill, params=(int(width),))
+
+    def pad_end(self, width: int, fill: str = " ") -> E:
+        return self._apply_function("pad_end", fill, params=(int(width),))
+
+    def matches(self, pattern: str) -> E:
+        """Whether a regular expression (RE2) matches anywhere."""
+        return self._apply_function("matches", pattern)
+
+    def extract(self, pattern: str, group: int = 1) -> E:
+        return self._apply_function("extract", pattern, params=(int(group),))
+
+    def extract_all(self, pattern: str) -> E:
+        return self._apply_function("extract_all", pattern)
+
+    def replace_regex(self, pattern: str, new: str) -> E:
+        return self._apply_function("replace_regex", pattern, new)
+
+    def count_matches(self, pattern: str) -> E:
+        return self._apply_function("count_matches", pattern)
+
+    def like(self, pattern: str) -> E:
+        return self._apply_function("like", pattern)
+
+    def ilike(self, pattern: str) -> E:
+        return self._apply_function("ilike", pattern)
+
+    def similarity(self, other: object) -> E:
+        return self._apply_function("similarity", other)
+
+    def edit_distance(self, other: object) -> E:
+        return self._apply_function("edit_distance", other)
+
+    def strptime(self, pattern: str) -> E:
+        return self._apply_function("strptime", pattern)
+
+
+class DateMethods(_MethodGroup[E]):
+    """Date and datetime functions."""
+
+    def year(self) -> E:
+        return self._apply_function("year")
+
+    def quarter(self) -> E:
+        return self._apply_function("quarter")
+
+    def month(self) -> E:
+        return self._apply_function("month")
+
+    def week(self) -> E:
+        return self._apply_function("week")
+
+    def iso_year(self) -> E:
+        return self._apply_function("iso_year")
+
+    def day(self) -> E:
+        return self._apply_function("day")
+
+    def weekday(self) -> E:
+        """Day of the week: Monday is 1, Sunday 7."""
+        return self._apply_function("weekday")
+
+    def ordinal_day(self) -> E:
+        return self._apply_function("ordinal_day")
+
+    def hour(self) -> E:
+        return self._apply_function("hour")
+
+    def minute(self) -> E:
+        return self._apply_function("minute")
+
+    def second(self) -> E:
+        return self._apply_function("second")
+
+    def millisecond(self) -> E:
+        return self._apply_function("millisecond")
+
+    def microsecond(self) -> E:
+        return self._apply_function("microsecond")
+
+    def date(self) -> E:
+        return self._apply_function("date")
+
+    def truncate(self, unit: str) -> E:
+        """Start of the year, month, … that contains it."""
+        return self._apply_function("truncate", params=(_check_unit(unit),))
+
+    def add(self, **amounts: object) -> E:
+        """Add `days=1`, `hours=2`, …; amounts may be negative or expressions."""
+        result = self._owner
+        for unit, amount in amounts.items():
+            result = type(self)(result)._apply_function(
+                "date_add", amount, params=(_check_unit(unit.removesuffix("s")),)
+            )
+        return result
+
+    def diff(self, other: object, unit: str = "second") -> E:
+        """Number of whole units from `other` to this."""
+        return self._apply_function("date_diff", other, params=(_check_unit(unit),))
+
+    def epoch(self, unit: str = "s") -> E:
+        if unit not in ("s", "ms", "us"):
+            raise DataTypeError(f"The unit of epoch() is s, ms or us, not {unit!r}.")
+        return self._apply_function("epoch", params=(unit,))
+
+    def strftime(self, pattern: str) -> E:
+        """Format as text with the syntax of ClickHouse's formatDateTime: %Y %m %d %H %i (minute) %S %f."""
+        return self._apply_function("strftime", pattern)
+
+    def in_zone(self, zone: str) -> E:
+        """Convert to another time zone."""
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise DataTypeError(f"Unknown time zone {zone!r}.", remedy="Use a name such as Europe/Berlin.") from None
+        return self._apply_function("in_zone", params=(zone,))
+
+
+def _check_unit(unit: str) -> str:
+    if unit not in UNITS:
+        raise DataTypeError(f"Unknown unit of time {unit!r}.", remedy=suggest_name(unit, UNITS))
+    return unit
+
+
+class ListMethods(_MethodGroup[E]):
+    """Array functions; positions count from 0, negative ones from the end."""
+
+    def len(self) -> E:
+        return self._apply_function("list_len")
+
+    def get(self, index: object) -> E:
+        return self._apply_function("list_get", index)
+
+    def first(self) -> E:
+        return self._apply_function("list_get", 0)
+
+    def last(self) -> E:
+        return self._apply_function("list_get", -1)
+
+    def contains(self, value: object) -> E:
+        return self._apply_function("list_contains", value)
+
+    def index_of(self, value: object) -> E:
+        return self._apply_function("list_index_of", value)
+
+    def sum(self) -> E:
+        return self._apply_function("list_sum")
+
+    def mean(self) -> E:
+        return self._apply_function("list_mean")
+
+    def min(self) -> E:
+        return self._apply_function("list_min")
+
+    def max(self) -> E:
+        return self._apply_function("list_max")
+
+    def sort(self, *, descending: bool = False) -> E:
+        return self._apply_function("list_sort", params=(bool(descending),))
+
+    def reverse(self) -> E:
+        return self._apply_function("list_reverse")
+
+    def unique(self) -> E:
+        return self._apply_function("list_unique")
+
+    def slice(self, start: int, length: int | None = None) -> E:
+        return self._apply_function("list_slice", params=(int(start), None if length is None else int(length)))
+
+    def join(self, separator: str = "") -> E:
+        return self._apply_function("list_join", separator)
+
+    def concat(self, other: object) -> E:
+        return self._apply_function("add", other)
+
+
+class MapMethods(_MethodGroup[E]):
+    def keys(self) -> E:
+        return self._apply_function("map_keys")
+
+    def values(self) -> E:
+        return self._apply_function("map_values")
+
+    def get(self, key: Any) -> E:
+        return self._apply_function("map_get", key)
+
+    def contains(self, key: object) -> E:
+        return self._apply_function("map_contains", key)
+
+
+class StructMethods(_MethodGroup[E]):
+    def field(self, name: str) -> E:
+        return self._apply_function("field", params=(name,))
+
+
+class JsonMethods(_MethodGroup[E]):
+    """Functions of JSON text; a path consists of keys and positions (from 1)."""
+
+    def get(self, *path: str | int, kind: str = "string") -> E:
+        if kind not in JSON_TYPES:
+            raise DataTypeError(f"JSON values are read as {', '.join(JSON_TYPES)}, not {kind!r}.")
+        return self._apply_function("json_get", *path, params=(kind,))
+
+    def raw(self, *path: str | int) -> E:
+        return self._apply_function("json_raw", *path)
+
+    def has(self, *path: str | int) -> E:
+        return self._apply_function("json_has", *path)
+
+    def encode(self) -> E:
+        """Encode the value as JSON text."""
+        return self._apply_function("to_json")

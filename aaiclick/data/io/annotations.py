@@ -1,0 +1,156 @@
+"""Conversion of Object arguments to the type that a function's annotations name.
+
+The types are Object, Arrow, pandas, polars, rows and Python values.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Literal, cast
+from uuid import UUID
+
+import pyarrow as pa
+
+from aaiclick.data.object import Object
+
+Form = Literal["object", "arrow", "batch", "pandas", "polars", "rows", "value", "unknown"]
+
+_FRAMES: dict[tuple[str, str], Form] = {
+    ("pyarrow", "Table"): "arrow",
+    ("pyarrow", "RecordBatch"): "batch",
+    ("pandas", "DataFrame"): "pandas",
+    ("polars", "DataFrame"): "polars",
+}
+_VALUES = (int, float, bool, str, bytes, date, datetime, Decimal, UUID, list, dict, tuple, set, frozenset)
+_ABSTRACT = (
+    collections.abc.Sequence,
+    collections.abc.Mapping,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+)
+
+
+@lru_cache(maxsize=4096)
+def annotations_of(function: Callable[..., object]) -> Mapping[str, Any]:
+    """Return the annotation of each parameter, as a type where it can be resolved; Any where there is none."""
+    signature = inspect.signature(function)
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001  (an annotation may be any code, or name what only type checkers import)
+        hints = {}
+    types_by_name: dict[str, object] = {}
+    for name, parameter in signature.parameters.items():
+        annotation = hints.get(name, parameter.annotation)
+        types_by_name[name] = Any if annotation is parameter.empty else annotation
+    return types_by_name
+
+
+def forms_of(function: Callable[..., object]) -> Mapping[str, Form]:
+    """Return the form of each parameter of a function; a parameter without annotation takes an Object."""
+    return {name: form_of(annotation) for name, annotation in annotations_of(function).items()}
+
+
+def form_of(annotation: object) -> Form:
+    """Return the form that an annotation names; `unknown` if it is not a type of data."""
+    if annotation is Any:
+        return "object"
+    if isinstance(annotation, str):
+        return _FRAMES.get(_resolve_name(annotation), "object" if annotation in ("View", "Object") else "unknown")
+    leaves = list(_iter_leaf_types(annotation))
+    if any(isinstance(leaf, type) and issubclass(leaf, Object) for leaf in leaves):
+        return "object"
+    for leaf in leaves:
+        module = str(getattr(leaf, "__module__", "")).partition(".")[0]
+        if form := _FRAMES.get((module, getattr(leaf, "__name__", ""))):
+            return form
+    for member in _union_members(annotation):
+        if typing.get_origin(member) in (list, collections.abc.Sequence) and any(
+            (typing.get_origin(inner) or inner) in (dict, collections.abc.Mapping) for inner in typing.get_args(member)
+        ):
+            return "rows"
+    return "value" if any(leaf in _VALUES or leaf in _ABSTRACT for leaf in leaves) else "unknown"
+
+
+def element_annotation(annotation: object) -> object:
+    """Return the annotation of the elements of a list or dict; any other annotation is returned unchanged."""
+    for member in _union_members(annotation):
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if origin in (dict, collections.abc.Mapping) and len(arguments) == 2:
+            return arguments[1]
+        if origin is not None and arguments:
+            return arguments[0]
+    return annotation
+
+
+def _union_members(annotation: object) -> Sequence[Any]:
+    """Return the members of a union, or the annotation itself."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _union_members(typing.get_args(annotation)[0])
+    return typing.get_args(annotation) if origin in (typing.Union, types.UnionType) else [annotation]
+
+
+_MODULES = {"pa": "pyarrow", "pd": "pandas", "pl": "polars"}
+
+
+def _resolve_name(annotation: str) -> tuple[str, str]:
+    module, _, name = annotation.rpartition(".")
+    return _MODULES.get(module, module).partition(".")[0], name
+
+
+def _iter_leaf_types(annotation: object) -> Iterator[Any]:
+    """Yield the types in an annotation: for `list[Object] | None`, list, Object and None."""
+    origin = typing.get_origin(annotation)
+    if origin is None:
+        yield annotation
+        return
+    if origin not in (typing.Union, types.UnionType, typing.Annotated):
+        yield origin
+    for argument in typing.get_args(annotation):
+        yield from _iter_leaf_types(argument)
+
+
+async def convert_argument(value: object, annotation: object) -> object:
+    """Convert every Object in a value, nested ones too, to the form that the annotation names."""
+    if isinstance(value, Object):
+        return await read_object_as(value, form_of(annotation))
+    if isinstance(value, dict):
+        inner = element_annotation(annotation)
+        return {name: await convert_argument(item, inner) for name, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        if any(isinstance(item, Object | dict | list | tuple) for item in items):
+            inner = element_annotation(annotation)
+            return [await convert_argument(item, inner) for item in items]
+    return cast("Any", value)
+
+
+async def read_object_as(obj: Object, form: Form) -> object:
+    """Read an Object in the given form."""
+    match form:
+        case "object" | "unknown":
+            return obj
+        case "arrow":
+            return await obj.to_arrow()
+        case "batch":
+            return to_single_batch(await obj.to_arrow())
+        case "pandas":
+            return await obj.to_pandas()
+        case "polars":
+            return await obj.to_polars()
+        case "rows":
+            return await (obj.rows() if obj.shape in ("table", "record") else obj.data())
+        case "value":
+            return await obj.data()
+
+
+def to_single_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

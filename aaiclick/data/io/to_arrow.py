@@ -1,0 +1,491 @@
+"""Conversion of Python values to Arrow tables with ClickHouse types.
+
+No value is changed silently. Nested values that ClickHouse has no type for (dicts with different keys, None instead of
+a list or dict) are stored as JSON text and converted back on reading.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, cast
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aaiclick.data.errors import ConversionError
+from aaiclick.data.expressions.literals import zone_name
+from aaiclick.data.io.arrow_types import arrow_type, check_range, clickhouse_type
+from aaiclick.data.io.casting import find_mismatch
+from aaiclick.data.runtime.tables import VALUE, Shape, check_column_names
+from aaiclick.data.types import DataType, user_type
+
+Schema = Mapping[str, str | type]
+MAX_DEPTH = 60
+"""Levels of nested lists and dicts; Arrow's format supports 64."""
+
+SCALARS = (bool, int, float, str, bytes, date, datetime, Decimal, UUID)
+
+
+@dataclass(frozen=True)
+class SingleValue:
+    """Marks a list or dict as one value instead of rows or columns."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """Converted values with their column types and shape."""
+
+    table: pa.Table
+    columns: tuple[tuple[str, DataType], ...]
+    shape: Shape
+
+
+def to_arrow_rows(value: object, schema: Schema | None = None, *, streamed: bool = False) -> ArrowRows:
+    """Convert any supported value to rows; `streamed` makes columns nullable, since later batches may have NULLs."""
+    shape, columns = _split_columns(value)
+    if not columns:
+        raise ConversionError("There are no columns.", remedy='Name at least one: {"x": []}.')
+    check_column_names(columns)
+    requested = parse_schema(schema)
+    unknown = next((name for name in requested if name not in columns), None)
+    if unknown is not None:
+        raise ConversionError(
+            f"schema= names an unknown column {unknown!r}.", remedy=f"The columns are: {', '.join(columns)}."
+        )
+    _check_lengths(columns)
+    arrays: dict[str, pa.ChunkedArray] = {}
+    dtypes: list[tuple[str, DataType]] = []
+    for name, values in columns.items():
+        array, dtype = _convert_column(name, values, requested.get(name))
+        if streamed and name not in requested:
+            dtype = dtype.as_nullable()
+        arrays[name] = array
+        dtypes.append((name, dtype))
+    return ArrowRows(pa.table(arrays), tuple(dtypes), shape)
+
+
+def parse_schema(schema: Schema | None) -> dict[str, DataType]:
+    """Parse a schema as users write it."""
+    if schema is not None and not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConversionError(
+            f"schema= is {schema!r:.60}.", remedy='It is a dict of columns and types, such as {"x": "Int64"}.'
+        )
+    return {name: user_type(dtype) for name, dtype in (schema or {}).items()}
+
+
+def conform_batch(value: object, columns: tuple[tuple[str, DataType], ...], label: str) -> pa.Table:
+    """Convert a further batch to the fixed columns of a table."""
+    if isinstance(value, Iterator | AsyncIterator):
+        raise ConversionError(
+            f"{label} is an iterator, but a single batch is expected.", remedy="Pass each batch by itself."
+        )
+    _, values = _split_columns(value)
+    names = [name for name, _ in columns]
+    if sorted(values) != sorted(names):
+        missing, extra = sorted(set(names) - set(values)), sorted(set(values) - set(names))
+        raise ConversionError(
+            f"{label} has other columns: missing {missing}, unexpected {extra}.",
+            remedy="Give each batch the same columns.",
+        )
+    _check_lengths(values)
+    return pa.table({name: _convert_batch_column(name, values[name], dtype, label) for name, dtype in columns})
+
+
+def _convert_batch_column(name: str, values: object, dtype: DataType, label: str) -> pa.ChunkedArray:
+    """Convert further values of an existing column; raises where a cast would change them."""
+    if dtype.logical == "json":
+        return _convert_column(name, values, dtype)[0]
+    with _explain_errors(name):
+        array = _as_arrow(name, values)
+        mismatch = find_mismatch(array.type, arrow_type(dtype))
+        if mismatch is not None:
+            raise ConversionError(
+                f"{label} has other values in column {name!r}, which is {dtype}: {mismatch}.",
+                remedy="Convert them first, or set the type when the column is created (schema=).",
+            )
+        if dtype.is_structure and (array.null_count or _hides_nulls(array.cast(arrow_type(dtype)))):
+            raise ConversionError(
+                f"{label} has NULL in column {name!r}, which is {dtype}.",
+                remedy="ClickHouse has no NULL for lists and dicts: use an empty one, or leave the row out.",
+            )
+        return _from_arrow(name, array, dtype)[0]
+
+
+def _as_arrow(name: str, values: object) -> pa.ChunkedArray:
+    """Convert values to Arrow with inferred types."""
+    if isinstance(values, list):
+        values = cast("list[Any]", values)
+        present = [value for value in values if value is not None]
+        _check_single_type(name, present)
+        if present and all(type(value) is int and value >= 0 for value in present) and max(present) >= 1 << 63:
+            return pa.chunked_array([pa.array(values, pa.uint64())])
+        values = pa.array(_prepare_values(present, values), from_pandas=False)
+    array = pa.chunked_array([values]) if isinstance(values, pa.Array) else cast("pa.ChunkedArray", values)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+# --- shapes ------------------------------------------------------------------------------------------------------
+
+
+def _split_columns(value: object) -> tuple[Shape, dict[str, object]]:
+    """Return the shape of a value, and its columns as Arrow arrays or Python lists."""
+    if value is None or isinstance(value, SCALARS) or _is_numpy_scalar(value):
+        return "scalar", {VALUE: [value]}
+    if isinstance(value, SingleValue):
+        return "scalar", {VALUE: [value.value]}
+    if isinstance(value, pa.Table | pa.RecordBatch):
+        check_column_names(value.schema.names)
+        return "table", {name: value.column(i) for i, name in enumerate(value.schema.names)}
+    if isinstance(value, pa.ChunkedArray | pa.Array):
+        return "column", {VALUE: value}
+    frame = _frame_columns(value)
+    if frame is not None:
+        return frame
+    if isinstance(value, Mapping):
+        return _mapping_columns(cast("Mapping[str, Any]", value))
+    if isinstance(value, list | tuple | set | frozenset | range):
+        return _sequence_columns(list(cast("Sequence[Any]", value)))
+    raise ConversionError(
+        f"A {type(value).__module__}.{type(value).__name__} cannot become an Object.",
+        remedy="Use a scalar, a list, a dict of columns, a list of dicts, Arrow, pandas, polars, NumPy,"
+        " or an iterator of these.",
+    )
+
+
+def _mapping_columns(value: Mapping[str, object]) -> tuple[Shape, dict[str, object]]:
+    if not value:
+        raise ConversionError("An empty dict has no columns.", remedy='Name at least one: {"x": []}.')
+    as_lists = {name: _as_list(column) for name, column in value.items()}
+    if all(column is None for column in as_lists.values()):
+        return "record", {name: [item] for name, item in value.items()}
+    mixed = next((name for name, column in as_lists.items() if column is None), None)
+    if mixed is not None:
+        raise ConversionError(f"Column {mixed!r} is not a list, but others are.", remedy="Give every column as a list.")
+    return "table", as_lists
+
+
+def _as_list(column: object) -> object:
+    if isinstance(column, list | tuple | range | set | frozenset):
+        return list(cast("Sequence[Any]", column))
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column
+    frame = _frame_columns(column)
+    return None if frame is None else next(iter(frame[1].values()))
+
+
+def _sequence_columns(values: list[object]) -> tuple[Shape, dict[str, object]]:
+    if values and all(isinstance(item, Mapping) for item in values):
+        rows = cast("list[Mapping[str, Any]]", values)
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if names:
+            return "table", {name: [row.get(name) for row in rows] for name in names}
+    return "column", {VALUE: values}
+
+
+def _is_numpy_scalar(value: object) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0
+
+
+def _frame_columns(value: Any) -> tuple[Shape, dict[str, object]] | None:
+    """Return the columns of a pandas, polars or NumPy value, detected without importing those libraries."""
+    module, class_name = type(value).__module__.split(".")[0], type(value).__name__
+    if module == "polars" and class_name == "DataFrame":
+        return "table", {name: value[name].to_arrow() for name in value.columns}
+    if module == "polars" and class_name == "Series":
+        return "column", {VALUE: value.to_arrow()}
+    if module == "pandas" and class_name == "DataFrame":
+        check_column_names(str(name) for name in value.columns)
+        return "table", {str(name): _from_pandas(str(name), value[name]) for name in value.columns}
+    if module == "pandas" and class_name in ("Series", "Index"):
+        return "column", {VALUE: _from_pandas(VALUE, value)}
+    if module == "numpy" and class_name == "ndarray":
+        return _numpy_columns(value)
+    return None
+
+
+def _from_pandas(name: str, values: Any) -> pa.Array:
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise ConversionError(
+            f"Column {name!r} of dtype {values.dtype} cannot be stored: {error}.",
+            remedy="Make its values of one kind (astype).",
+        ) from None
+
+
+def _numpy_columns(value: Any) -> tuple[Shape, dict[str, object]]:
+    if value.dtype.names:
+        return "table", {name: pa.array(value[name]) for name in value.dtype.names}
+    if value.ndim == 1:
+        return "column", {VALUE: value.tolist() if value.dtype.kind == "O" else pa.array(value)}
+    return "column", {VALUE: value.tolist()}
+
+
+def _check_lengths(columns: Mapping[str, Any]) -> None:
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        raise ConversionError(f"The columns differ in length: {shown}.", remedy="Give each the same number of values.")
+
+
+# --- one column --------------------------------------------------------------------------------------------------
+
+
+def _convert_column(name: str, values: object, requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
+    with _explain_errors(name):
+        return _dispatch_column(name, values, requested)
+
+
+@contextmanager
+def _explain_errors(name: str) -> Generator[None]:
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise ConversionError(
+            f"Column {name!r} contains text that is not valid Unicode: a lone surrogate.", remedy="Use bytes."
+        ) from None
+    except RecursionError:
+        raise ConversionError(
+            f"Column {name!r} holds values that are nested too deeply.", remedy="Flatten them."
+        ) from None
+    except pa.ArrowException as error:
+        raise ConversionError(f"Column {name!r} cannot be stored: {error}.", remedy="Choose another type.") from None
+    except OverflowError:
+        raise ConversionError(
+            f"Column {name!r} cannot be stored: it holds integers beyond 64 bits.", remedy="Use Decimal, or text."
+        ) from None
+
+
+def _dispatch_column(name: str, values: object, requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
+    if isinstance(values, list):
+        return _from_python(name, cast("list[Any]", values), requested)
+    array = pa.chunked_array([values]) if isinstance(values, pa.Array) else cast("pa.ChunkedArray", values)
+    return _from_arrow(name, array, requested)
+
+
+def _from_arrow(name: str, array: pa.ChunkedArray, requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if _nesting_depth(array.type) > MAX_DEPTH:
+        raise RecursionError
+    if _hides_nulls(array):
+        return _from_python(name, array.to_pylist(), requested)
+    dtype = requested or clickhouse_type(name, array.type)
+    if requested is None and (array.null_count or pa.types.is_null(array.type)):
+        dtype = dtype.as_nullable()
+    if not dtype.nullable and not dtype.is_structure and array.null_count:
+        raise ConversionError(
+            f"Column {name!r} is {dtype}, but {array.null_count} of its values are NULL.",
+            remedy=f"Use Nullable({dtype}).",
+        )
+    arrow = arrow_type(dtype)
+    try:
+        if pa.types.is_integer(array.type) and pa.types.is_decimal(arrow):
+            array = array.cast(pa.decimal256(76, arrow.scale))  # Arrow first requires enough digits for any integer
+        converted = array if array.type == arrow else array.cast(arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ConversionError(
+            f"Column {name!r} does not fit {dtype}: {error}.", remedy="Choose a type that holds all its values."
+        ) from None
+    check_range(name, converted, dtype)
+    _check_unchanged(name, array, converted, dtype)
+    return converted, dtype
+
+
+def _check_unchanged(name: str, array: pa.ChunkedArray, converted: pa.ChunkedArray, dtype: DataType) -> None:
+    """Raise if the cast changed floats: Arrow rounds them to decimals, and makes large ones infinite."""
+    if not pa.types.is_floating(array.type) or array.type == converted.type:
+        return
+    converted_floats = converted.cast(pa.float64())
+    source_floats = array.cast(pa.float64())
+    if pa.types.is_decimal(converted.type):
+        changed = pc.fill_null(pc.not_equal(converted_floats, source_floats), False)
+    else:
+        changed = pc.and_(pc.is_inf(converted_floats), pc.is_finite(source_floats))
+    if pc.any(changed).as_py():
+        raise ConversionError(
+            f"Column {name!r} does not fit {dtype}: some values would change.",
+            remedy="Choose a type that holds all its values, or round them first.",
+        )
+
+
+def _nesting_depth(arrow: pa.DataType) -> int:
+    return 1 + max((_nesting_depth(arrow.field(i).type) for i in range(arrow.num_fields)), default=0)
+
+
+def _hides_nulls(array: pa.ChunkedArray) -> bool:
+    """Whether any list or struct is NULL, which ClickHouse cannot store."""
+    arrow = array.type
+    if pa.types.is_struct(arrow):
+        return (
+            bool(array.null_count)
+            or any(_hides_nulls(pc.struct_field(array, [i])) for i in range(arrow.num_fields))
+            or arrow.num_fields == 0
+        )
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        if array.null_count:
+            return True
+        flat = pc.list_flatten(array)
+        return not pa.types.is_primitive(arrow.value_type) and _hides_nulls(
+            flat if isinstance(flat, pa.ChunkedArray) else pa.chunked_array([flat])
+        )
+    return False
+
+
+def _from_python(name: str, values: list[object], requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
+    if requested is not None and requested.logical == "json":
+        return _as_json(name, values)
+    present = [value for value in values if value is not None]
+    if (
+        present
+        and isinstance(present[0], Mapping | list | tuple)
+        and (len(present) < len(values) or not _is_regular(present))
+    ):
+        return _as_json(name, values)
+    _check_single_type(name, present)
+    if any(isinstance(value, Decimal) and not value.is_finite() for value in present):
+        raise ConversionError(
+            f"Column {name!r} holds a Decimal that is not a number.", remedy="Use None, or a float's NaN."
+        )
+    try:
+        array = pa.array(_prepare_values(present, values), from_pandas=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        return _wide_integers(name, values, requested, error)
+    return _from_arrow(name, pa.chunked_array([array]), requested if requested is not None or present else None)
+
+
+def _wide_integers(
+    name: str, values: list[object], requested: DataType | None, error: Exception
+) -> tuple[pa.ChunkedArray, DataType]:
+    if all(value is None or (isinstance(value, int) and 0 <= value < 1 << 64) for value in values):
+        return _from_arrow(name, pa.chunked_array([pa.array(values, pa.uint64())]), requested)
+    if isinstance(error, OverflowError):
+        raise error
+    raise ConversionError(
+        f"Column {name!r} cannot be stored: {error}.", remedy="Make its values of one kind, or pass schema=."
+    ) from None
+
+
+def _prepare_values(present: list[Any], values: list[Any]) -> list[object]:
+    """Convert datetimes of several time zones to UTC: Arrow would apply the first one's zone to all."""
+    if not present or not isinstance(present[0], datetime):
+        return (
+            [value.item() if _is_numpy_scalar(value) else value for value in values]
+            if present and _is_numpy_scalar(present[0])
+            else values
+        )
+    zones = {zone_name(value) if value.tzinfo else "" for value in present}
+    if len(zones) == 1 and (zones == {""} or zones != {"UTC"}):
+        return values
+    return [value if value is None else value.astimezone(UTC) for value in values]
+
+
+_PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
+    ("bool", (bool,)),
+    ("number", (int, float)),
+    ("Decimal", (Decimal,)),
+    ("str", (str,)),
+    ("bytes", (bytes, bytearray)),
+    ("datetime", (datetime,)),
+    ("date", (date,)),
+    ("UUID", (UUID,)),
+    ("dict", (Mapping,)),
+    ("list", (list, tuple)),
+)
+
+
+_SIMPLE_TYPES: frozenset[type] = frozenset({bool, int, float, Decimal, str, bytes, date, UUID})
+"""Types that need no check per value if all values have the same one."""
+
+
+def _check_single_type(name: str, present: list[Any]) -> None:
+    """Refuse mixed types that Arrow would unify silently (True and 2, naive and aware) or report less clearly."""
+    if len(types := set(map(type, present))) == 1 and types <= _SIMPLE_TYPES:
+        return  # the usual case, without a loop over the values
+    first_type: str | None = None
+    has_large_integer = has_float = False
+    for position, value in enumerate(present):
+        value = value.item() if _is_numpy_scalar(value) else value
+        if isinstance(value, time | timedelta):
+            raise ConversionError(
+                f"Column {name!r} holds a {type(value).__name__}, which has no ClickHouse type.",
+                remedy="Use seconds as a number.",
+            )
+        type_name = next((label for label, types in _PYTHON_TYPES if isinstance(value, types)), type(value).__name__)
+        if type_name == "datetime" and value.tzinfo is not None:
+            type_name = "datetime with a time zone"
+        first_type = first_type or type_name
+        if type_name != first_type:
+            raise ConversionError(
+                f"Column {name!r} mixes {first_type} and {type_name} (value {position}: {value!r:.60}).",
+                remedy="Make its values of one kind.",
+            )
+        if type_name == "number":
+            has_large_integer = has_large_integer or (isinstance(value, int) and abs(value) > 1 << 53)
+            has_float = has_float or isinstance(value, float)
+    if has_large_integer and has_float:
+        raise ConversionError(
+            f"Column {name!r} mixes fractions with integers beyond 2**53, which a float cannot hold.",
+            remedy="Use Decimal.",
+        )
+
+
+def _is_regular(values: list[Any]) -> bool:
+    """Whether nested values all have the same structure, so that a Tuple or Array can store them exactly."""
+    if isinstance(values[0], Mapping):
+        keys = list(cast("Mapping[Any, Any]", values[0]))
+        if not keys or any(
+            not isinstance(item, Mapping) or list(cast("Mapping[str, Any]", item)) != keys for item in values
+        ):
+            return False
+        return all(isinstance(key, str) and _is_regular_inside([item[key] for item in values]) for key in keys)
+    if isinstance(values[0], list | tuple):
+        if any(not isinstance(item, list | tuple) for item in values):
+            return False
+        inner = [item for value in values for item in value]
+        return not inner or _is_regular_inside(inner)
+    return True
+
+
+def _is_regular_inside(values: list[Any]) -> bool:
+    present = [item for item in values if item is not None]
+    if present and isinstance(present[0], Mapping | list | tuple):
+        return len(present) == len(values) and _is_regular(present)
+    type_names = {
+        next((name for name, types in _PYTHON_TYPES if isinstance(item, types)), type(item).__name__)
+        for item in present
+    }
+    return len(type_names) == 1 and not any(isinstance(item, Mapping | list | tuple) for item in present)
+
+
+def _as_json(name: str, values: list[object]) -> tuple[pa.ChunkedArray, DataType]:
+    try:
+        texts = [None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
+        if any(
+            text is not None and json.loads(text) != _tuples_to_lists(value)
+            for text, value in zip(texts, values, strict=True)
+        ):
+            raise TypeError("its keys are not all strings")
+    except (TypeError, ValueError) as error:
+        raise ConversionError(
+            f"Column {name!r} has nested values of different structures that JSON cannot store either: {error}.",
+            remedy="Give every dict the same keys and types of values.",
+        ) from None
+    dtype = DataType("String", nullable=any(value is None for value in values), logical="json")
+    return pa.chunked_array([pa.array(texts, pa.string())]), dtype
+
+
+def _tuples_to_lists(value: object) -> object:
+    if isinstance(value, tuple | list):
+        return [_tuples_to_lists(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, Mapping):
+        return {key: _tuples_to_lists(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    return value

@@ -1,0 +1,12 @@
+"""Every use case once: permission check, store call and audit entry in one transaction.
+
+HTTP routes and pages call an operation with the actor of the request; the local command line calls it with the user of
+the machine; the remote command line calls the method of the same name of `aaiclick.client.Client`.
+
+- `actor`: actors and their permissions
+- `operation`: the decorator of operations, and audit entries
+- `jobs`: operations on jobs
+- `queues`: operations on queues and task types
+
+Next: aaiclick.store.engine and aaiclick.store.tenancy.audit.
+"""

@@ -1,0 +1,57 @@
+"""Operations on queues and task types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aaiclick.api.workers import LimitsRequest, RetryPolicyRequest
+from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.operation import operation, write_audit
+from aaiclick.store.engine import pause, task_types
+from aaiclick.store.tenancy.orgs import ClaimLimits
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+
+@operation(Permission.WRITER)
+async def set_queue_limits(connection: Connection, actor: Actor, name: str, limits: LimitsRequest) -> None:
+    """Set the weight and limits of a queue; an omitted limit is removed."""
+    await pause.set_queue(connection, name, ClaimLimits(**limits.model_dump()), actor.org_id)
+    await write_audit(connection, actor, "queue.limit", name, limits.model_dump(exclude_none=True))
+
+
+@operation(Permission.WRITER)
+async def pause_queue(connection: Connection, actor: Actor, name: str) -> None:
+    """Pause a queue: running tasks continue, no task starts."""
+    await pause.pause_queue(connection, name, actor.org_id)
+    await write_audit(connection, actor, "queue.pause", name)
+
+
+@operation(Permission.WRITER)
+async def resume_queue(connection: Connection, actor: Actor, name: str) -> None:
+    """Resume a paused queue."""
+    await pause.resume_queue(connection, name, actor.org_id)
+    await write_audit(connection, actor, "queue.resume", name)
+
+
+@operation(Permission.WRITER)
+async def set_type_retry_policy(connection: Connection, actor: Actor, name: str, policy: RetryPolicyRequest) -> None:
+    """Set the retry policy of a task type; None restores the default."""
+    text = policy.retry_policy and policy.retry_policy.model_dump_json()
+    await task_types.set_retry_policy(connection, name, text, actor.org_id)
+    await write_audit(connection, actor, "type.retry", name, policy.model_dump(exclude_none=True))
+
+
+@operation(Permission.WRITER)
+async def pause_type(connection: Connection, actor: Actor, name: str) -> None:
+    """Pause a task type: running tasks continue, no task starts."""
+    await pause.pause_type(connection, name, actor.org_id)
+    await write_audit(connection, actor, "type.pause", name)
+
+
+@operation(Permission.WRITER)
+async def resume_type(connection: Connection, actor: Actor, name: str) -> None:
+    """Resume a paused task type."""
+    await pause.resume_type(connection, name, actor.org_id)
+    await write_audit(connection, actor, "type.resume", name)

@@ -1,0 +1,393 @@
+"""Functions to create and query tasks, jobs and workers; they use the current OrchContext or a temporary one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
+from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
+from aaiclick.orchestration.graph import Job, Node, Task
+from aaiclick.orchestration.handlers import register_local_function
+from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
+from aaiclick.orchestration.retry_policy import RetryPolicy
+from aaiclick.orchestration.submit_plan import (
+    check_options,
+    check_timeout,
+    collect_unsubmitted,
+    iter_slices,
+    make_plan,
+    table_arguments,
+)
+from aaiclick.orchestration.tracing import get_tracing
+from aaiclick.settings import get_settings
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
+from aaiclick.store.engine import control, queries, queue
+from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.engine.submit_stream import submit_slices
+from aaiclick.store.engine.workers import renew_worker, unknown_worker
+from aaiclick.store.enums import DEFAULT_QUEUE, Cancellation
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+    from aaiclick.store.connections import Connection
+
+
+NAME_CHARACTERS = 1_000
+
+
+def create_task(callback: str | Callable[..., Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> Task:
+    """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
+    return Task(callback if isinstance(callback, str) else entrypoint_of(callback), kwargs, **options)
+
+
+def entrypoint_of(function: Callable[..., object]) -> str:
+    """Import path of a function; raises SubmitError if another process could not import it."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not module or not name or "<" in name:
+        raise SubmitError(
+            f"{function!r} cannot be run by another process.",
+            remedy="Use a function defined at the top of a module, or its import path.",
+        )
+    entrypoint = f"{_module_name(module)}.{name}"
+    register_local_function(entrypoint, function)
+    return entrypoint
+
+
+def _module_name(module: str) -> str:
+    """Name by which another process imports a module; for a script, the name of its file.
+
+    Without one (a notebook, or a file name that is no identifier) it stays `__main__`: only `run_job_test` of this
+    process can run such a function.
+    """
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return main.__spec__.name  # python -m
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    return stem if stem.isidentifier() else module
+
+
+async def create_job(
+    name: str,
+    entry: Node | str | Callable[..., object] | Sequence[Node] | Iterator[Node],
+    *,
+    timeout_seconds: float | None = None,
+    idempotency_key: str | None = None,
+) -> Job:
+    """Submit a job: its entry (a task, several, a group, a function or its path) with all predecessors.
+
+    An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
+    earlier ones, and groups may grow across slices.
+    """
+    _check_name(name)
+    check_timeout(f"The job {name!r}", timeout_seconds)
+    if isinstance(entry, Iterator):
+        return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
+    nodes = _entry_nodes(entry)
+    submitted = next((node for node in nodes if node.submitted), None)
+    if submitted is not None:
+        return await _find_submitted_job(submitted, name, idempotency_key)
+    collected = collect_unsubmitted(nodes)
+    plan, names = make_plan(collected)
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+    async with (
+        share_argument_tables(table_arguments(plan, collected)) as shared,
+        current_or_new_context() as context,
+        context.connection() as connection,
+    ):
+        plan.tables, plan.session_tables = shared.tables, shared.adopted
+        job_id = await submit_job(connection, new_job, plan, names, limits=job_limits())
+        if job_id == new_job.id:
+            mark_submitted(collected, job_id)
+            _trace_submission(new_job, len(plan.tasks))
+        else:
+            shared.unshare_tables()
+        row = await queries.get_job(connection, job_id)
+    assert row is not None  # noqa: S101
+    return Job.from_row(row)
+
+
+def _trace_submission(job: NewJob, tasks: int | None = None) -> None:
+    if (tracing := get_tracing()) is not None:
+        tracing.record_submission(job.id, job.org_id, job.name, tasks)
+
+
+async def _find_submitted_job(node: Node, name: str, idempotency_key: str | None) -> Job:
+    """The job of a submitted node if this call repeats its submission; else raises SubmitError."""
+    assert node.job_id is not None  # noqa: S101
+    if idempotency_key is not None:
+        async with current_or_new_context() as context, context.connection() as connection:
+            row = await queries.get_job(connection, node.job_id)
+        if row is not None and (row["name"], row["idempotency_key"]) == (name, idempotency_key):
+            return Job.from_row(row)
+    raise SubmitError(f"{node} belongs to job {node.job_id} already.", remedy="Create a new task for each job.")
+
+
+def _entry_nodes(entry: object) -> Sequence[Node]:
+    if isinstance(entry, Node):
+        return [entry]
+    if isinstance(entry, str) or callable(entry):
+        return [create_task(entry)]
+    if isinstance(entry, Sequence) and all(isinstance(item, Node) for item in cast("Sequence[object]", entry)):
+        return cast("Sequence[Node]", entry)
+    raise SubmitError(
+        f"A job cannot be made of {entry!r:.80}.",
+        remedy="Give a task, a group, several of them, a function or its import path.",
+    )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > NAME_CHARACTERS:
+        raise SubmitError(
+            f"A job cannot be called {str(name)[:50]!a}.",
+            remedy=f"A name has 1 to {NAME_CHARACTERS} printable characters, not only spaces.",
+        )
+
+
+async def _create_by_slices(
+    name: str, nodes: Iterator[Node], timeout_seconds: float | None, idempotency_key: str | None
+) -> Job:
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+    async with (
+        AsyncExitStack() as shared_stack,
+        current_or_new_context() as context,
+        context.connection() as connection,
+    ):
+
+        async def plans() -> AsyncGenerator[tuple[Plan, Mapping[int, str]]]:
+            for slice_nodes, plan, names in iter_slices(nodes, new_job.id):
+                if arguments := table_arguments(plan, slice_nodes):
+                    shared = await shared_stack.enter_async_context(share_argument_tables(arguments))
+                    plan.tables, plan.session_tables = shared.tables, shared.adopted
+                yield plan, names
+
+        async with aclosing(plans()) as parts:
+            job_id = await submit_slices(connection, new_job, parts, limits=job_limits())
+        if job_id == new_job.id:
+            _trace_submission(new_job)
+        row = await queries.get_job(connection, job_id)
+    assert row is not None  # noqa: S101
+    return Job.from_row(row)
+
+
+async def add_task_to_job(
+    job_id: int, entrypoint: str | Callable[..., object], kwargs: Mapping[str, object] | None = None, **options: object
+) -> Task:
+    """Add one task to a job that has not ended."""
+    task = create_task(entrypoint, kwargs, **options)
+    async with current_or_new_context() as context:
+        return await context.apply(task, job_id)
+
+
+async def get_job(job_id: int) -> Job:
+    """A job as it is now; raises NotFoundError."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        row = await queries.get_job(connection, job_id) if _is_id(job_id) else None
+    if row is None:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+    return Job.from_row(row)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 1 << 63
+
+
+async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
+    """Jobs, newest first; `before` (an id) continues where a page ended."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        rows = await queries.list_jobs(
+            connection,
+            status=None if status is None else JobStatus(status).value,
+            before=queries.LAST_ID if before is None else before,
+            limit=limit,
+        )
+    return [Job.from_row(row) for row in rows]
+
+
+async def cancel_job(job_id: int) -> bool:
+    """Cancel a job: waiting tasks end at once, running ones are requested to stop. False if it had ended before.
+
+    After True the job can no longer become COMPLETED.
+    """
+    async with current_or_new_context() as context, context.connection() as connection:
+        return _is_id(job_id) and await control.cancel_job(connection, job_id) is not Cancellation.OVER
+
+
+async def get_task(task_id: int) -> Task:
+    """A task as it is now; raises NotFoundError."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        row = await queries.get_task(connection, task_id) if _is_id(task_id) else None
+    if row is None:
+        raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists the tasks of a job.")
+    return Task.from_row(row)
+
+
+async def retry_failed_tasks(job_id: int) -> list[int]:
+    """Retry the failed tasks of a job; returns the ids of all tasks that run again, in order."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        return sorted(await control.retry_failed_tasks(connection, job_id))
+
+
+async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # noqa: A002  (the column's name)
+    """Set the retry policy of a task type, for tasks without their own; None restores the default.
+
+    The type of a task is its entrypoint; that of a queue item is the first argument of `enqueue`. The policy applies
+    from the next failure on, also to tasks that were submitted before.
+    """
+    async with current_or_new_context() as context, context.connection() as connection:
+        await control.set_retry_policy(connection, type, None if policy is None else policy.to_json())
+
+
+async def register_worker(
+    hostname: str, pid: int, *, pool_size: int = 1, version: str | None = None, queues: Sequence[str] = ()
+) -> Worker:
+    """Register a new, ACTIVE worker."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        return await queue.register_worker(
+            connection, hostname=hostname, pid=pid, pool_size=pool_size, version=version, queues=queues
+        )
+
+
+async def worker_heartbeat(worker_id: int) -> None:
+    """Renew the heartbeat of a worker; raises NotFoundError for an unknown id, ConflictError for a stopped worker."""
+    if not _is_id(worker_id):
+        raise unknown_worker(worker_id)
+    async with current_or_new_context() as context, context.connection() as connection:
+        await renew_worker(connection, worker_id)
+
+
+async def deregister_worker(worker_id: int) -> bool:
+    """Stop a worker and release its tasks."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        return await queue.deregister_worker(connection, worker_id)
+
+
+async def list_workers(status: WorkerStatus | str | None = None) -> list[Worker]:
+    """All workers, or those of one status."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        return await queue.list_workers(connection, None if status is None else WorkerStatus(status))
+
+
+async def enqueue(
+    type: str,  # noqa: A002  (the column's name)
+    payload: Mapping[str, object] | None = None,
+    *,
+    priority: int = 0,
+    idempotency_key: str | None = None,
+    run_at: datetime | None = None,
+    max_attempts: int | None = None,
+    queue: str = DEFAULT_QUEUE,
+    concurrency_key: str | None = None,
+    connection: Connection | AsyncConnection | AsyncSession | None = None,
+) -> int:
+    """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
+
+    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
+    """
+    item = make_item(
+        type, payload, priority=priority, idempotency_key=idempotency_key, run_at=run_at, max_attempts=max_attempts,
+        queue=queue, concurrency_key=concurrency_key,
+    )  # fmt: skip
+    return (await _enqueue_items([item], [payload or {}], connection))[0]
+
+
+async def enqueue_many(
+    type: str,  # noqa: A002  (the column's name)
+    payloads: Sequence[Mapping[str, object]],
+    *,
+    priority: int = 0,
+    idempotency_keys: Sequence[str | None] | None = None,
+    run_at: datetime | None = None,
+    max_attempts: int | None = None,
+    queue: str = DEFAULT_QUEUE,
+    connection: Connection | AsyncConnection | AsyncSession | None = None,
+) -> list[int]:
+    """Put many items of a type into a queue at once; returns their ids in order."""
+    check_options(f"An item of type {type!r}", priority, max_attempts)
+    keys = idempotency_keys or [None] * len(payloads)
+    attempts = max_attempts or get_settings().worker_max_retries + 1
+    items = [
+        NewTask(
+            task_id, type, kwargs=serialise_arguments(payload, f"item of type {type!r}")[0], queue=queue,
+            priority=priority, max_attempts=attempts, available_at=run_at, idempotency_key=key,
+        )
+        for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True)
+    ]  # fmt: skip
+    return await _enqueue_items(items, payloads, connection)
+
+
+def make_item(
+    type: str,  # noqa: A002  (the column's name)
+    payload: Mapping[str, object] | None,
+    *,
+    priority: int,
+    idempotency_key: str | None,
+    run_at: datetime | None,
+    max_attempts: int | None,
+    queue: str,
+    concurrency_key: str | None,
+) -> NewTask:
+    check_options(f"An item of type {type!r}", priority, max_attempts)
+    kwargs, required_tasks = serialise_arguments(payload or {}, f"item of type {type!r}")
+    if required_tasks:
+        raise SubmitError(
+            f"An item of type {type!r} needs the result of {required_tasks[0]}.",
+            remedy="Results pass within a job only.",
+        )
+    return NewTask(
+        get_snowflake_id(), type, kwargs=kwargs, queue=queue, priority=priority,
+        max_attempts=max_attempts or get_settings().worker_max_retries + 1, available_at=run_at,
+        idempotency_key=idempotency_key, concurrency_key=concurrency_key,
+    )  # fmt: skip
+
+
+async def _enqueue_items(
+    items: Sequence[NewTask],
+    payloads: Sequence[Mapping[str, object]],
+    connection: Connection | AsyncConnection | AsyncSession | None,
+) -> list[int]:
+    if connection is None:
+        async with current_or_new_context() as context, context.connection() as own_connection:
+            return await _insert_items(items, payloads, own_connection)
+    return await _insert_items(items, payloads, await _driver_connection(connection))
+
+
+async def _driver_connection(connection: Connection | AsyncConnection | AsyncSession) -> Connection:
+    """asyncpg's own connection, in the transaction of the caller's."""
+    if "sqlalchemy.ext.asyncio" not in sys.modules:  # not loaded, so it cannot be one of SQLAlchemy's
+        return cast("Connection", connection)
+    from sqlalchemy import select
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+    if isinstance(connection, AsyncSession):
+        connection = await connection.connection()
+    if not isinstance(connection, AsyncConnection):
+        return connection
+    await connection.execute(select(1))  # SQLAlchemy begins its transaction with its first statement
+    raw = await connection.get_raw_connection()
+    return cast("Connection", raw.driver_connection)
+
+
+async def _insert_items(
+    items: Sequence[NewTask], payloads: Sequence[Mapping[str, object]], connection: Connection
+) -> list[int]:
+    arguments = [
+        (item.id, payload) for item, payload in zip(items, payloads, strict=True) if TABLE_ID_KEY in item.kwargs
+    ]
+    if not arguments:
+        return await enqueue_tasks(connection, items)
+    async with share_argument_tables(arguments) as shared:
+        return await enqueue_with_tables(connection, items, shared.tables, shared.adopted)

@@ -1,0 +1,168 @@
+"""Cron schedules: which nominal times are due, as pure functions of (expression, zone, last, now).
+
+A run is identified by its nominal time, an instant in UTC. Daylight saving time follows Debian's cron:
+
+- a schedule with fixed hours and minutes runs once per nominal time: times in the skipped hour run at the first minute
+  after it (several such times are one run), those in the repeated hour run only the first time;
+- a schedule with minutes or hours that begin with `*` follows real time: every 15 minutes stays every 15 minutes
+  through both changes.
+
+So the instants of a schedule are a fixed, strictly increasing sequence, independent of the starting point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from aaiclick.errors import ScheduleError
+
+MissedPolicy = Literal["skip", "one", "all"]
+
+NAMED_SCHEDULES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+MAX_EXPRESSION = 200
+GRACE = timedelta(minutes=1)
+_FIELDS = "minute, hour, day of month, month, day of week"
+_LEAP = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A validated cron expression (five fields) in a time zone; created by `parse_schedule`."""
+
+    expression: str
+    zone: ZoneInfo
+
+    def runs_after(self, moment: datetime) -> Iterator[datetime]:
+        """Nominal times after a moment, ascending, in UTC; ends if there are none for 50 years."""
+        start = moment.astimezone(UTC)
+        try:
+            for local in CronSim(self.expression, start.astimezone(self.zone)):
+                nominal = local.astimezone(UTC)
+                # In the second pass of a repeated hour the parser returns times of the first one, which is over.
+                if nominal > start:
+                    start = nominal
+                    yield nominal
+        except OverflowError:  # past the year 9999
+            return
+
+    def next_run(self, moment: datetime) -> datetime | None:
+        return next(self.runs_after(moment), None)
+
+    def next_runs(self, moment: datetime, count: int) -> list[datetime]:
+        return list(islice(self.runs_after(moment), count))
+
+
+@dataclass(frozen=True, slots=True)
+class DueRuns:
+    """Runs to start (oldest first), the number of skipped runs (`has_older`: there may be more), and the next run.
+
+    `handled` is the newest nominal time at or before now: the `last` of the next call.
+    """
+
+    runs: tuple[datetime, ...]
+    skipped: int
+    has_older: bool
+    handled: datetime | None
+    next_run: datetime | None
+
+
+def parse_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ScheduleError(
+            f"There is no time zone {name!r:.60}.", remedy="Use a name such as UTC or Europe/Berlin."
+        ) from None
+
+
+def parse_expression(text: str) -> str:
+    """Validate and normalise an expression; raises ScheduleError, also for one that never fires."""
+    expression = NAMED_SCHEDULES.get(text.strip().lower(), text.strip())
+    remedy = f"Write five fields ({_FIELDS}), for example 0 6 * * MON-FRI."
+    if expression.startswith("@"):
+        raise ScheduleError(f"There is no schedule {text!r:.40}.", remedy=f"There is: {', '.join(NAMED_SCHEDULES)}.")
+    if len(expression) > MAX_EXPRESSION or len(expression.split()) != 5:
+        count = len(expression.split())
+        raise ScheduleError(f"The schedule {text!r:.60} has {count} fields instead of five.", remedy=remedy)
+    try:
+        first_run = next(CronSim(expression, _LEAP), None)
+    except (CronSimError, ValueError) as error:
+        raise ScheduleError(f"The schedule {text!r:.60} cannot be read: {error}.", remedy=remedy) from None
+    except (AssertionError, RecursionError, OverflowError):  # nested steps and lists of steps
+        raise ScheduleError(f"The schedule {text!r:.60} cannot be read.", remedy=remedy) from None
+    if first_run is None:
+        raise ScheduleError(f"The schedule {text!r:.60} never fires.", remedy="Check day and month.")
+    return " ".join(expression.upper().split())
+
+
+def parse_schedule(expression: str, zone: str = "UTC") -> Schedule:
+    return Schedule(parse_expression(expression), parse_zone(zone))
+
+
+def find_due_runs(
+    schedule: Schedule,
+    last: datetime,
+    now: datetime,
+    *,
+    missed: MissedPolicy = "one",
+    max_missed: int = 100,
+    grace: timedelta = GRACE,
+) -> DueRuns:
+    """Runs that are due at `now` when all up to `last` have been handled.
+
+    `skip` skips runs that are late by more than `grace`; `one` starts only the newest; `all` starts all, up to the
+    newest `max_missed`. A call with `last = handled` starts nothing twice.
+    """
+    newest, has_older = _newest_runs(schedule, last, now, max_missed + 1)
+    if missed == "all":
+        runs = newest[-max_missed:]
+    elif missed == "one":
+        runs = newest[-1:]
+    else:
+        runs = [run for run in newest[-1:] if now - run <= grace]
+    return DueRuns(
+        runs=tuple(runs),
+        skipped=len(newest) - len(runs),
+        has_older=has_older,
+        handled=newest[-1] if newest else None,
+        next_run=schedule.next_run(max(now, last)),
+    )
+
+
+def _newest_runs(schedule: Schedule, last: datetime, now: datetime, count: int) -> tuple[list[datetime], bool]:
+    """The newest nominal times in (last, now], and whether older ones were left out.
+
+    Searches a doubling window before `now`, so that a year's outage of an every-minute schedule costs no more than an
+    hour's.
+    """
+    window = timedelta(hours=1)
+    while True:
+        start = max(last.astimezone(UTC), now.astimezone(UTC) - window)
+        runs: list[datetime] = []
+        for nominal in schedule.runs_after(start):
+            if nominal > now:
+                break
+            runs.append(nominal)
+        if start <= last or len(runs) > count:
+            return runs[-count:], len(runs) > count
+        window *= 2
+
+
+def may_start(running: int, *, overlap: bool) -> bool:
+    """Whether a due run may start while others are running; by default there is one at a time."""
+    return overlap or running == 0

@@ -1,0 +1,29 @@
+"""Gateways between a worker and the queue: PostgreSQL directly, or a server over HTTP.
+
+- `base`: interface of gateways
+- `postgres`: calls functions of the store
+- `http`: sends requests to a server, which calls the same functions of the store
+- `codecs`: leases, claims, outcomes and plans as JSON objects
+
+Next: aaiclick.store.engine.queue; over HTTP, aaiclick.server.routes.worker_api comes first.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint, WorkEndpoint
+from aaiclick.orchestration.gateway.base import GatewayConnection, WorkerGateway
+from aaiclick.orchestration.gateway.postgres import PostgresGateway
+
+__all__ = ["GatewayConnection", "PostgresGateway", "WorkerGateway", "make_gateway"]
+
+
+def make_gateway(
+    work: WorkEndpoint, clickhouse: ClickHouseEndpoint | None, *, sends_logs: bool = True
+) -> WorkerGateway:
+    """Make the gateway of an endpoint. A server sends the ClickHouse endpoint along with claims."""
+    if isinstance(work, PostgresEndpoint):
+        return PostgresGateway(work, clickhouse)
+    http = importlib.import_module("aaiclick.orchestration.gateway.http")  # httpx is imported only if needed
+    return http.HttpGateway(work, sends_logs=sends_logs)

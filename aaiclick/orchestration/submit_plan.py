@@ -1,0 +1,143 @@
+"""Convert tasks and groups to a Plan: the rows of a submit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from aaiclick.errors import SubmitError
+from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
+from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
+from aaiclick.orchestration.graph import Group, Node, Task
+from aaiclick.settings import get_settings
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+
+SLICE_SIZE = 10_000
+"""Items per slice when a job is submitted from an iterator."""
+
+
+def collect_unsubmitted(items: Iterable[Node]) -> list[Node]:
+    """`items` and all unsubmitted nodes that they need: predecessors, enclosing groups, members."""
+    nodes_by_id: dict[int, Node] = {}
+    pending = list(items)
+    while pending:
+        node = pending.pop()
+        if node.id in nodes_by_id or node.submitted:
+            continue
+        nodes_by_id[node.id] = node
+        pending.extend(node.predecessors)
+        if isinstance(node, Group):
+            pending.extend(node.members)
+            if node.parent is not None:
+                pending.append(node.parent)
+        elif isinstance(node, Task):
+            if node.group is not None:
+                pending.append(node.group)
+            if node.kwargs:
+                pending.extend(_argument_tasks(node))
+    return sorted(nodes_by_id.values(), key=lambda node: node.id)
+
+
+def _argument_tasks(task: Task) -> list[Task]:
+    try:
+        return list(iter_instances(task.kwargs, Task))
+    except RecursionError:
+        raise SubmitError(
+            f"The arguments of {task} are nested too deeply, or contain themselves.", remedy="Flatten them."
+        ) from None
+
+
+def iter_slices(
+    items: Iterator[Node], job_id: int, size: int = SLICE_SIZE
+) -> Iterator[tuple[list[Node], Plan, dict[int, str]]]:
+    """Nodes, plan and names of slices of `size` items; groups drop submitted members to save memory."""
+    while batch := list(islice(items, size)):
+        nodes = collect_unsubmitted(batch)
+        yield nodes, *make_plan(nodes)
+        for node in nodes:
+            node.job_id, node.submitted = job_id, True
+            if isinstance(node, Task) and node.group is not None:
+                node.group.members.clear()
+
+
+def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
+    """Plan of `nodes`, and the names of these and of their predecessors."""
+    tasks: list[NewTask] = []
+    groups: list[NewGroup] = []
+    edges: list[tuple[int, int]] = []
+    names: dict[int, str] = {}
+    max_attempts = get_settings().worker_max_retries + 1
+    for node in nodes:
+        names[node.id] = node.name
+        if isinstance(node, Group):
+            groups.append(NewGroup(node.id, node.name, node.parent_group_id))
+        elif isinstance(node, Task):
+            new_task, required_tasks = _make_new_task(node, max_attempts)
+            tasks.append(new_task)
+            for upstream in required_tasks:
+                names[upstream.id] = upstream.name
+                edges.append((upstream.id, node.id))
+        for previous in node.predecessors:
+            names[previous.id] = previous.name
+            edges.append((previous.id, node.id))
+    return Plan(tasks, groups, edges), names
+
+
+def table_arguments(plan: Plan, nodes: Iterable[Node]) -> list[tuple[int, object]]:
+    """Arguments of tasks that contain an Object or View; others are skipped by a text search."""
+    with_tables = {task.id for task in plan.tasks if TABLE_ID_KEY in task.kwargs}
+    return [(node.id, node.kwargs) for node in nodes if node.id in with_tables and isinstance(node, Task)]
+
+
+SMALLINT_MAX = 32767
+"""The largest smallint of PostgreSQL."""
+
+
+def check_options(
+    what: object,
+    priority: int,
+    max_attempts: int | None = None,
+    timeout_seconds: float | None = None,
+    concurrency_limit: int | None = None,
+) -> None:
+    """Raise SubmitError for options out of range; `what` names the task in the message."""
+    if not -SMALLINT_MAX - 1 <= priority <= SMALLINT_MAX:
+        raise SubmitError(
+            f"{what} has priority {priority}.", remedy=f"Priorities lie between {-SMALLINT_MAX - 1} and {SMALLINT_MAX}."
+        )
+    if max_attempts is not None and not 1 <= max_attempts <= SMALLINT_MAX:
+        raise SubmitError(
+            f"{what} would be tried {max_attempts} times.", remedy=f"max_attempts is 1 to {SMALLINT_MAX} (retries + 1)."
+        )
+    check_timeout(what, timeout_seconds)
+    if concurrency_limit is not None and not 1 <= concurrency_limit < 1 << 31:
+        raise SubmitError(f"{what} has concurrency_limit {concurrency_limit}.", remedy="It is 1 or more.")
+
+
+def check_timeout(what: object, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise SubmitError(f"{what} has timeout_seconds {seconds}.", remedy="Give a number of seconds above zero.")
+
+
+def _make_new_task(task: Task, max_attempts: int) -> tuple[NewTask, list[Task]]:
+    kwargs, required_tasks = serialise_arguments(task.kwargs, str(task))
+    check_options(task, task.priority, task.max_attempts, task.timeout_seconds, task.concurrency_limit)
+    new_task = NewTask(
+        task.id,
+        task.type,
+        task.entrypoint,
+        kwargs,
+        task.group_id,
+        task.queue,
+        task.priority,
+        task.max_attempts or max_attempts,
+        task.timeout_seconds,
+        None if task.retry_policy is None else json.dumps(task.retry_policy),
+        task.run_at,
+        task.idempotency_key,
+        task.concurrency_key,
+        task.concurrency_limit,
+        task.critical,
+    )
+    return new_task, required_tasks

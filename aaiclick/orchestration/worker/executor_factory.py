@@ -1,0 +1,59 @@
+"""Create the Executor of a worker process from its Setup."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import sys
+from pathlib import Path
+
+from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.gateway import make_gateway
+from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.worker.attempt_telemetry import make_attempt_telemetry
+from aaiclick.orchestration.worker.entrypoints import Entrypoints
+from aaiclick.orchestration.worker.executor import Executor
+from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.settings import get_settings
+
+
+async def make_executor(setup: Setup, threads: int, *, in_process: bool = False) -> Executor:
+    """Import the user's modules, start reference counting, and create the executor.
+
+    `in_process`: this is the user's own process, where functions of any module may be tasks.
+    """
+    if setup.memory_bytes is not None:
+        # RLIMIT_DATA and not RLIMIT_AS: libraries reserve gigabytes of address space that they never use.
+        resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_bytes, setup.memory_bytes))
+    if setup.directory and setup.directory not in sys.path:
+        sys.path.insert(0, setup.directory)
+    for module in setup.imports:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise EntrypointError(
+                f"The module {module!r} cannot be imported: {error}.",
+                remedy="Correct --import, or run the worker where the module is.",
+            ) from error
+    gateway = make_gateway(setup.work, setup.clickhouse, sends_logs=setup.sends_logs)
+    tables = PgLifecycleHandler(gateway)
+    await tables.start()
+    return Executor(
+        work=setup.work,
+        gateway=gateway,
+        entrypoints=_make_entrypoints(setup, in_process),
+        tables=tables,
+        threads=threads,
+        telemetry=make_attempt_telemetry(),
+    )
+
+
+def _make_entrypoints(setup: Setup, in_process: bool) -> Entrypoints:
+    """AAICLICK_TASK_MODULES excludes all other modules; `--import` alone adds to those below the directory."""
+    directory = Path(setup.directory) if setup.directory and not setup.allowed_modules else None
+    return Entrypoints(
+        (*setup.allowed_modules, *setup.imports),
+        directory=directory,
+        data_directories=(get_settings().home, setup.log_directory),
+        in_process=in_process,
+    )

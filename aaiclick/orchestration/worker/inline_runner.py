@@ -1,0 +1,72 @@
+"""Inline runner of `run_job_test`: runs tasks in this process until a job has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+from aaiclick.local import clickhouse_endpoint, postgres_endpoint
+from aaiclick.orchestration.graph import Job
+from aaiclick.orchestration.loops import event_router
+from aaiclick.orchestration.worker.executor_factory import make_executor
+from aaiclick.orchestration.worker.isolation import Isolation
+from aaiclick.orchestration.worker.logs import captured_output
+from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
+from aaiclick.orchestration.worker.worker_process import WorkerProcess
+from aaiclick.settings import get_logs_dir, get_settings
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import queries, queue, worker_leases
+from aaiclick.store.migrate import prepare_schema
+
+POLL_SECONDS = 0.02
+CONCURRENCY = 16
+
+
+async def run_until_job_ends(job_id: int) -> Job:
+    """Run tasks in this process until the job has ended; returns the job."""
+    settings = get_settings()
+    postgres, clickhouse = await postgres_endpoint(settings), await clickhouse_endpoint(settings)
+    await prepare_schema(postgres, embedded=settings.postgres is None)
+    log_directory = get_logs_dir(settings)
+    with captured_output():
+        setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, (), str(Path.cwd()))
+        connection = await connect(postgres)
+        try:
+            worker = await queue.register_worker(
+                connection,
+                hostname=socket.gethostname(),
+                pid=os.getpid(),
+                pool_size=CONCURRENCY,
+                log_directory=log_directory,
+            )
+            config = WorkerConfig(
+                worker_id=worker.id,
+                queues=(),
+                concurrency=CONCURRENCY,
+                lease_seconds=settings.job_default_timeout_seconds,
+                task_timeout_seconds=settings.worker_task_timeout_seconds,
+                grace_seconds=0,
+                log_directory=log_directory,
+            )
+            executor = await make_executor(setup, threads=CONCURRENCY, in_process=True)
+            isolation = Isolation(setup, 1, executor.gateway)
+            process = WorkerProcess(config, executor.gateway, executor, isolation)
+            process_task = asyncio.create_task(process.run())
+            try:
+                while (row := await queries.get_job(connection, job_id)) is None or row["completed_at"] is None:
+                    if process_task.done():
+                        process_task.result()
+                    await event_router.run_once(connection)
+                    await worker_leases.renew_task_leases(connection, [worker.id])
+                    await asyncio.sleep(POLL_SECONDS)
+            finally:
+                process.stop()
+                await process_task
+                await isolation.close()
+                await executor.close()
+                await queue.deregister_worker(connection, worker.id)
+            return Job.from_row(row)
+        finally:
+            await connection.close()

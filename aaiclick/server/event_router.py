@@ -1,0 +1,35 @@
+"""Event router of the server, for installations where workers have no database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.orchestration.loops import event_router
+from aaiclick.server.reconnect import run_with_reconnect
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+
+class ServerEventRouter:
+    """Routes dataset events, from the first time that a worker has the server run the loops."""
+
+    def __init__(self, endpoint: PostgresEndpoint) -> None:
+        self._endpoint = endpoint
+        self._activated = asyncio.Event()
+        self._notifier = event_router.EventNotifier()
+
+    def activate(self) -> None:
+        self._activated.set()
+
+    async def run(self) -> None:
+        """Route events until cancelled."""
+        await self._activated.wait()
+        await run_with_reconnect(self._endpoint, "event router", self._route_events)
+
+    async def _route_events(self, connection: Connection) -> None:
+        await self._notifier.listen(connection)
+        await event_router.run_once(connection)
+        await self._notifier.wait(event_router.POLL_SECONDS)

@@ -1,0 +1,54 @@
+"""Routes of task types and their settings."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Path
+
+from aaiclick.api.field_types import Name, RetryPolicy
+from aaiclick.api.workers import RetryPolicyRequest, TaskType
+from aaiclick.operations import queues as operations
+from aaiclick.operations.actor import Permission
+from aaiclick.server.routes.common import tenant_connection
+from aaiclick.server.routing import Context, Routes
+from aaiclick.store.engine.task_types import list_types
+
+routes = Routes("types")
+
+TypeName = Annotated[Name, Path(description="The type of tasks")]
+
+
+@routes.get("/v1/types", Permission.READER)
+async def list_task_types(context: Context) -> list[TaskType]:
+    """List task types that have settings."""
+    async with tenant_connection(context) as connection:
+        rows = await list_types(connection, context.actor.org_id)
+    return [
+        TaskType(
+            name=row["name"],
+            retry_policy=row["retry_policy"] and RetryPolicy(**json.loads(row["retry_policy"])),
+            paused_at=row["paused_at"],
+        )
+        for row in rows
+    ]
+
+
+@routes.put("/v1/types/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def set_type_retry_policy(context: Context, name: TypeName, body: RetryPolicyRequest) -> None:
+    """Set the retry policy of a task type."""
+    await context.perform(operations.set_type_retry_policy, name, body)
+
+
+@routes.post("/v1/types/{name:path}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def pause_task_type(context: Context, name: TypeName) -> None:
+    """Pause a task type: none of its tasks starts."""
+    await context.perform(operations.pause_type, name)
+
+
+@routes.post("/v1/types/{name:path}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def resume_task_type(context: Context, name: TypeName) -> None:
+    """Resume a paused task type."""
+    await context.perform(operations.resume_type, name)

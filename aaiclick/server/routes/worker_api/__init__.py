@@ -1,0 +1,8 @@
+"""The worker protocol: routes for workers without database credentials.
+
+- `leases`: supervisor: register workers, renew leases, settle ended processes
+- `tasks`: claim, heartbeat, acknowledge, and requests of running attempts
+- `definitions`: requests of tasks of DAGs: definition, state, publication, events
+
+Next: aaiclick.store.engine and aaiclick.store.catalog.runs.
+"""

@@ -1,0 +1,134 @@
+"""Worker protocol, supervisor: register workers, renew their leases, settle processes that have ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from fastapi import Response
+
+from aaiclick.api.worker_protocol.workers import (
+    CountsRequest,
+    HeldTasksResponse,
+    OverdueRequest,
+    OverdueResponse,
+    RegisterRequest,
+    RegisterResponse,
+    RenewLeasesRequest,
+    RunLoopsRequest,
+    SettleRequest,
+    WorkerIds,
+    WorkerRequest,
+)
+from aaiclick.operations.actor import Permission
+from aaiclick.orchestration.gateway import codecs
+from aaiclick.orchestration.gateway.postgres import finish_worker as settle_process
+from aaiclick.orchestration.loops import leader
+from aaiclick.server.routes.worker_api.tasks import own_leases
+from aaiclick.server.routing import Context, RequestContext, Routes
+from aaiclick.settings import get_logs_dir
+from aaiclick.store.engine import worker_leases, workers
+from aaiclick.store.engine.leases import OutcomeCounts
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+routes = Routes("supervision")
+
+
+@routes.post("/v1/worker/register", Permission.WORKER)
+async def register_worker(context: Context, body: RegisterRequest) -> RegisterResponse:
+    """Register a worker process, which serves only the organisation of its key."""
+    async with context.app_state.owner_connection() as connection:
+        worker = await workers.register_worker(
+            connection,
+            worker_id=None if body.worker_id is None else int(body.worker_id),
+            hostname=body.hostname,
+            pid=body.pid,
+            pool_size=body.pool_size,
+            version=body.version,
+            queues=body.queues,
+            org_id=context.actor.org_id,
+            log_directory=get_logs_dir(context.app_state.settings),
+        )
+    return RegisterResponse(worker_id=str(worker.id))
+
+
+@routes.post("/v1/worker/count", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def count_outcomes(context: Context, body: CountsRequest) -> None:
+    """Add to the counts of completed and failed tasks of a worker, by queue."""
+    org_id = context.actor.org_id
+    tallies = {(org_id, counts.queue): OutcomeCounts(counts.completed, counts.failed) for counts in body.queues}
+    async with _workers_connection(context, [body.worker_id]) as connection:
+        await workers.count_outcomes(connection, int(body.worker_id), tallies)
+
+
+@routes.post("/v1/worker/held", Permission.WORKER, response_model=HeldTasksResponse)
+async def list_held_tasks(context: Context, body: WorkerRequest) -> Response:
+    """List the tasks that a worker holds, and whether they are to be cancelled."""
+    async with _workers_connection(context, [body.worker_id]) as connection:
+        held_tasks = await worker_leases.list_held_leases(connection, int(body.worker_id))
+    return _tasks_response([codecs.encode_held(task) for task in held_tasks])
+
+
+@routes.post("/v1/worker/keep", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def renew_leases(context: Context, body: RenewLeasesRequest) -> None:
+    """Renew all leases of workers."""
+    async with _workers_connection(context, body.worker_ids) as connection:
+        await worker_leases.extend_worker_leases(connection, _to_ids(body.worker_ids), body.lease_seconds)
+
+
+@routes.post("/v1/worker/overdue", Permission.WORKER, response_model=OverdueResponse)
+async def list_overdue_tasks(context: Context, body: OverdueRequest) -> Response:
+    """List tasks of workers that are past their time limit."""
+    async with _workers_connection(context, body.worker_ids) as connection:
+        overdue_tasks = await worker_leases.find_overdue_tasks(
+            connection, _to_ids(body.worker_ids), body.grace_seconds, body.default_timeout_seconds
+        )
+    return _tasks_response([codecs.encode_overdue(task) for task in overdue_tasks])
+
+
+@routes.post("/v1/worker/settle", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def settle_worker(context: Context, body: SettleRequest) -> None:
+    """Settle a worker process that has ended: its tasks are released or charged."""
+    async with _workers_connection(context, [body.worker_id]) as connection:
+        owned = await own_leases(context, connection, [task.lease for task in body.culprits])
+        charged = [task for task in body.culprits if int(task.lease.task_id) in owned]
+        culprits = [codecs.decode_overdue(task.model_dump(mode="json")) for task in charged]
+        await settle_process(connection, int(body.worker_id), culprits, body.crashed)
+    context.app_state.worker_credentials.revoke(context.actor.org_id, int(body.worker_id))
+
+
+@routes.post("/v1/worker/house", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def run_loops(context: Context, body: RunLoopsRequest) -> None:
+    """Run one pass of the leader's loops on the server, and start its event router."""
+    async with _workers_connection(context, [body.worker_id]) as connection:
+        context.app_state.event_router.activate()
+        await leader.run_once(connection, worker_id=int(body.worker_id), term_seconds=body.term_seconds)
+
+
+@routes.post("/v1/worker/draining", Permission.WORKER)
+async def list_draining_workers(context: Context, body: WorkerIds) -> WorkerIds:
+    """List the workers that are draining."""
+    async with _workers_connection(context, body.worker_ids) as connection:
+        draining_ids = await workers.list_draining_workers(connection, _to_ids(body.worker_ids))
+    return WorkerIds(worker_ids=[str(worker_id) for worker_id in draining_ids])
+
+
+@asynccontextmanager
+async def _workers_connection(context: RequestContext, worker_ids: Sequence[str]) -> AsyncGenerator[Connection]:
+    """A connection of the owner, after checking that the workers belong to the caller."""
+    async with context.app_state.owner_connection() as connection:
+        await context.app_state.check_workers(connection, context.actor.org_id, _to_ids(worker_ids))
+        yield connection
+
+
+def _to_ids(worker_ids: Sequence[str]) -> list[int]:
+    return [int(worker_id) for worker_id in worker_ids]
+
+
+def _tasks_response(tasks: Sequence[codecs.JsonObject]) -> Response:
+    return Response(json.dumps({"tasks": tasks}), media_type="application/json")

@@ -1,0 +1,22 @@
+"""Shared state of the web UI of one server process."""
+
+from __future__ import annotations
+
+from aaiclick.server.app_state import AppState
+from aaiclick.server.ui.metrics_sampler import MetricsHistory
+from aaiclick.server.ui.oidc_login import AuthorizationCodeFlow
+from aaiclick.server.ui.page_cache import PageCache
+from aaiclick.server.ui.refresh_interval import RefreshInterval
+from aaiclick.server.ui.sign_in_audit import SignInAudit
+
+
+class UiState:
+    """Cache, metrics history, refresh interval and sign-in components, shared by all requests."""
+
+    def __init__(self, app_state: AppState) -> None:
+        self.app_state = app_state
+        self.refresh_interval = RefreshInterval()
+        self.sign_in_audit = SignInAudit()
+        self.cache = PageCache()
+        self.history = MetricsHistory(app_state)
+        self.code_flow = AuthorizationCodeFlow.from_settings(app_state.authenticator.provider, app_state.settings)

@@ -1,0 +1,14 @@
+"""DAG versions, datasets, sources, runs of definitions, and the outbox of dataset events.
+
+- `dag_versions`: versions of DAGs, and the dataset versions they refer to
+- `sources`: sources of DAGs: due ones, status, pause, resume, manual start
+- `backfill`: starts the missing runs of past schedule times and partitions
+- `events`: emits events into the outbox, and inserts tasks of definitions
+- `event_routing`: routes events to tasks, each once, in order per dataset
+- `outbox`: lists pending and failed events, and retries failed ones
+- `runs`: reads and effects of tasks of definitions
+- `datasets`: datasets for readers: visibility, generations, ranges, lineage
+- `orphan_files`: files that belong to no generation
+
+Next: aaiclick.store.engine, where the inserted tasks are claimed.
+"""

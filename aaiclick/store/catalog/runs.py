@@ -1,0 +1,320 @@
+"""Reads and effects of tasks of definitions: generations, tickets, partitions, inputs, states, events.
+
+Rows are moved into a table of ClickHouse while the lease and the generation are locked (`lock_for_publish`): a worker
+without a valid lease changes nothing, and of two updates the one with the later read wins. All other effects are
+written in the transaction that completes the task (`write_effects`), so a repeated attempt repeats all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.errors import LeaseLost
+from aaiclick.store.catalog.events import Event, count_events, emit_events
+from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.leases import Lease
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """New content of a partition, and the hash of the inputs it was computed from."""
+
+    key: str
+    rows: int | None
+    digest: str | None = None
+    inputs_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """New rows of a generation. `whole`: all other partitions were removed."""
+
+    dataset: str
+    generation: str
+    ticket: int
+    columns: dict[str, Any]
+    schema_hash: str
+    partitions: tuple[PartitionUpdate, ...]
+    rows: int | None = None
+    whole: bool = False
+    changed: tuple[str, ...] | None = None
+    """Partitions of the event to emit; None: no event."""
+
+
+@dataclass(slots=True)
+class Effects:
+    """Writes of a completion besides the result of the task."""
+
+    outputs: dict[str, Any] = field(default_factory=dict[str, Any])
+    input_versions: dict[str, Any] = field(default_factory=dict[str, Any])
+    inputs: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    """(dataset, partition, time of its last update)."""
+    states: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list[tuple[str, str, dict[str, Any]]])
+    """(definition, key, state)."""
+    updates: list[Update] = field(default_factory=list[Update])
+    lineage: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict[str, list[tuple[str, str, str]]])
+    """Output generation → (column, input dataset, input column)."""
+    definition: str = ""
+    build: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), allow_nan=False)
+
+
+async def load_definition(
+    connection: Connection, definition_id: UUID
+) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+    """A definition with its input and output generations, in one snapshot."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        definition = await connection.fetchrow(statement("get_definition"), definition_id)
+        return definition, await connection.fetch(statement("list_definition_datasets"), definition_id)
+
+
+DEFINITION_FIELDS = ("id", "org_id", "dag_name", "name", "config_hash", "spec", "memory")
+DATASET_FIELDS = ("role", "nth", "dataset", "generation", "storage_location", "columns", "files", "updated_at")
+PARTITION_FIELDS = ("partition_key", "ticket", "recorded_ticket", "rows", "digest", "inputs_hash", "task_id")
+_UUIDS = frozenset({"id", "org_id", "memory", "dataset", "generation"})
+_BIGINTS = frozenset({"ticket", "recorded_ticket", "task_id"})
+"""Integers that are text in JSON."""
+
+
+def definition_to_json(definition: asyncpg.Record, datasets: Sequence[asyncpg.Record]) -> dict[str, object]:
+    """Encode the result of `load_definition`."""
+    return {
+        "definition": _row_to_json(definition, DEFINITION_FIELDS),
+        "datasets": [_row_to_json(dataset, DATASET_FIELDS) for dataset in datasets],
+    }
+
+
+def definition_from_json(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    return _row_from_json(document["definition"]), [_row_from_json(dataset) for dataset in document["datasets"]]
+
+
+def partition_to_json(row: asyncpg.Record) -> dict[str, object]:
+    return _row_to_json(row, PARTITION_FIELDS)
+
+
+def partition_from_json(document: Mapping[str, object]) -> Mapping[str, Any]:
+    return _row_from_json(document)
+
+
+def _row_to_json(row: asyncpg.Record, fields: Sequence[str]) -> dict[str, object]:
+    return {name: None if row[name] is None else _value_to_json(row[name], name in _BIGINTS) for name in fields}
+
+
+def _value_to_json(value: object, long: bool) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if long or isinstance(value, UUID) else value
+
+
+def _row_from_json(document: Mapping[str, Any]) -> dict[str, object]:
+    return {name: None if value is None else _value_from_json(name, value) for name, value in document.items()}
+
+
+def _value_from_json(name: str, value: Any) -> object:
+    if name in _UUIDS:
+        return UUID(value)
+    if name in _BIGINTS:
+        return int(value)
+    return datetime.fromisoformat(value) if name == "updated_at" else value
+
+
+async def take_ticket(connection: Connection) -> int:
+    """Take a ticket before reading inputs: a higher ticket means a later read."""
+    ticket: int = await connection.fetchval(statement("take_ticket"))
+    return ticket
+
+
+async def get_last_ticket(connection: Connection) -> int:
+    """The highest ticket taken so far."""
+    ticket: int = await connection.fetchval(statement("get_last_ticket"))
+    return ticket
+
+
+async def load_partitions(
+    connection: Connection, generation: UUID, keys: Sequence[str] | None = None
+) -> dict[str, asyncpg.Record]:
+    rows = await connection.fetch(statement("load_partitions"), generation, None if keys is None else list(keys))
+    return {row["partition_key"]: row for row in rows}
+
+
+async def is_generation_of(connection: Connection, generation: UUID, datasets: Sequence[UUID]) -> bool:
+    return bool(await connection.fetchval(statement("is_generation_of"), generation, list(datasets)))
+
+
+async def load_input_digest(connection: Connection, generation: UUID) -> str:
+    """A digest of the content of a generation; equal for equal content where partitions have digests."""
+    return str(await connection.fetchval(statement("load_input_digest"), generation))
+
+
+async def get_state(connection: Connection, org_id: UUID, definition_id: UUID, key: str) -> dict[str, object] | None:
+    state = await connection.fetchval(statement("get_operator_state"), org_id, definition_id, key)
+    return None if state is None else json.loads(state)
+
+
+@asynccontextmanager
+async def lock_for_publish(
+    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int
+) -> AsyncGenerator[bool]:
+    """Lock the lease and the generation for a publish; yields False if a newer update was published."""
+    async with failpoints.transaction(connection, "publish"):
+        if await connection.fetchrow(statement("lock_lease"), lease.task_id, lease.attempt, lease.token) is None:
+            raise LeaseLost(
+                f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; no rows were published.",
+                remedy="Stop: another attempt runs or has finished.",
+            )
+        await connection.execute(statement("lock_generation"), generation)
+        yield await connection.fetchval(statement("mark_partition_update"), generation, partition, ticket) is not None
+
+
+async def set_generation_files(
+    connection: Connection,
+    generation: UUID,
+    mode: str,
+    partition: str,
+    merged: Sequence[str],
+    files: Sequence[Mapping[str, object]],
+    columns: Mapping[str, object],
+) -> None:
+    """Set the files of a generation; within `lock_for_publish`, so only with a valid lease."""
+    replaced = [*merged, *(str(file["name"]) for file in files)]
+    await connection.execute(
+        statement("set_generation_files"),
+        generation,
+        mode,
+        partition,
+        replaced,
+        json.dumps(list(files)),
+        json.dumps(columns),
+    )
+
+
+async def set_external_files(
+    connection: Connection, generation: UUID, files: Sequence[Mapping[str, object]], columns: Mapping[str, object]
+) -> None:
+    """Set the external files of a generation, written by another program; within `lock_for_publish`."""
+    await connection.execute(statement("set_external_files"), generation, json.dumps(list(files)), json.dumps(columns))
+
+
+async def load_locations(connection: Connection, generation: UUID) -> list[str]:
+    """Locations of a generation and of the registered ranges with the same configuration."""
+    return [row["storage_location"] for row in await connection.fetch(statement("load_locations"), generation)]
+
+
+async def write_effects(
+    connection: Connection, ended: Sequence[asyncpg.Record], effects: Mapping[int, str]
+) -> Counter[int]:
+    """Write the effects of completed tasks; returns the number of emitted events per job."""
+    events: list[Event] = []
+    completed: list[tuple[asyncpg.Record, dict[str, Any]]] = [
+        (row, json.loads(effects[row["id"]])) for row in ended if row["status"] == "COMPLETED" and row["id"] in effects
+    ]
+    await _lock_generations(connection, [task_effects for _, task_effects in completed])
+    for row, task_effects in completed:
+        await connection.execute(
+            statement("set_task_outputs"),
+            row["id"],
+            json.dumps(task_effects["outputs"]),
+            json.dumps(task_effects["input_versions"]),
+        )
+        if task_effects["inputs"]:
+            datasets, partitions, versions = zip(*task_effects["inputs"], strict=True)
+            moments = [datetime.fromisoformat(version) for version in versions]
+            await connection.execute(
+                statement("insert_task_inputs"), row["id"], list(datasets), list(partitions), moments
+            )
+        events += await _write_updates(connection, row, task_effects)
+    return await emit_events(connection, events)
+
+
+async def emit_updates(connection: Connection, lease: Lease, effects: str, cursor: str) -> None:
+    """Write the updates of a running task and emit their events; raises LeaseLost.
+
+    The caller has published the rows. The commit is durable, since the task continues after it.
+    """
+
+    async def emit_in_transaction() -> None:
+        async with failpoints.transaction(connection, "emit"):
+            await connection.execute(statement("lock_job_of_task"), lease.task_id)
+            row = await connection.fetchrow(statement("lock_emitting_lease"), lease.task_id, lease.attempt, lease.token)
+            if row is None:
+                raise LeaseLost(
+                    f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; no event was emitted.",
+                    remedy="Stop: another attempt runs or has finished.",
+                )
+            task_effects = json.loads(effects)
+            await _lock_generations(connection, [task_effects])
+            await count_events(
+                connection, await emit_events(connection, await _write_updates(connection, row, task_effects, cursor))
+            )
+
+    await retry_on_deadlock(emit_in_transaction)
+
+
+async def _lock_generations(connection: Connection, effects: Sequence[Mapping[str, Any]]) -> None:
+    generations = {update["generation"] for task_effects in effects for update in task_effects["updates"]}
+    if generations:
+        await connection.execute(statement("lock_generations"), list(generations))
+
+
+async def _write_updates(
+    connection: Connection, row: asyncpg.Record, effects: Mapping[str, Any], cursor: str | None = None
+) -> list[Event]:
+    """Write states, lineage and updates of a task; returns the events to emit."""
+    events: list[Event] = []
+    for definition, key, state in effects["states"]:
+        await connection.execute(statement("put_operator_state"), row["org_id"], definition, key, json.dumps(state))
+    for generation, edges in effects["lineage"].items():
+        await _write_lineage(connection, UUID(generation), edges, effects["definition"])
+    for update in effects["updates"]:
+        await _record_update(connection, row["id"], update)
+        if update["changed"] is not None and row["job_id"] is not None:
+            build = effects["build"]
+            events.append(
+                Event(
+                    row["org_id"], row["job_id"], UUID(update["dataset"]), UUID(update["generation"]),
+                    tuple(update["changed"]), None if build is None else UUID(build),
+                    cursor=f"ticket-{update['ticket']}" if cursor is None else cursor,
+                )
+            )  # fmt: skip
+    return events
+
+
+async def _write_lineage(
+    connection: Connection, generation: UUID, edges: Sequence[tuple[str, str, str]], definition: str
+) -> None:
+    await connection.execute(statement("delete_lineage"), generation)
+    columns = [[edge[index] for edge in edges] for index in range(3)]
+    await connection.execute(statement("insert_lineage"), generation, *columns, definition)
+
+
+async def _record_update(connection: Connection, task_id: int, update: Mapping[str, Any]) -> None:
+    generation, ticket = update["generation"], update["ticket"]
+    partitions = update["partitions"]
+    keys = [partition["key"] for partition in partitions]
+    await connection.execute(
+        statement("record_partitions"), generation, ticket, keys, [partition["rows"] for partition in partitions],
+        [partition["digest"] for partition in partitions],
+        [partition["inputs_hash"] for partition in partitions], task_id,
+    )  # fmt: skip
+    if update["whole"]:
+        await connection.execute(statement("delete_other_partitions"), generation, ticket, keys)
+    await connection.execute(
+        statement("record_generation"), generation, ticket, json.dumps(update["columns"]), update["schema_hash"],
+        update["rows"],
+    )  # fmt: skip

@@ -1,0 +1,43 @@
+"""The queue engine: submit, claim, lease, acknowledge, propagate, retry, maintain.
+
+Submit:
+
+- `plan`: cycle check and initial counters of a submission, as pure functions
+- `submit`: submits jobs, and adds nodes to them
+- `submit_stream`: submits a job slice by slice
+- `enqueue`: enqueues tasks without a job
+- `result_placeholders`: placeholders of task results in JSON arguments
+- `task_types`: retry policies per task type
+- `concurrency`: makes held tasks ready while slots of their concurrency key are free
+
+Claim and execute:
+
+- `queue`: exports the functions that workers and loops call
+- `workers`: registration of workers, leader election, detection of dead workers
+- `leases`: leases, claims and outcomes of attempts, as values
+- `claims`: claims tasks, renews their leases, promotes due tasks
+- `dispatches`: dispatches of ready tasks to external runtimes
+- `worker_leases`: leases that a supervisor manages for its processes
+- `dynamic_tasks`: tasks that a running task adds or returns
+
+Complete:
+
+- `acknowledge`: acknowledges outcomes of attempts, fenced by their leases
+- `propagate`: propagates ended tasks to groups, dependents, slots and jobs
+- `maintenance`: passes of the loops: lease reaper, job timeouts, retention
+
+Requests of users:
+
+- `control`: exports the functions that change tasks, queues and types
+- `cancel`: cancels jobs and tasks
+- `pause`: pauses and resumes orgs, queues, types and jobs
+- `retry`: retries failed tasks, redrives dead letters, clears tasks
+- `task_input_check`: checks before a clear that the inputs of tasks still exist
+- `rerun`: submits the nodes of a job as a new job
+- `queries`: queries for jobs, tasks, dead letters and workers
+- `explain`: explains why a task has not ended
+- `health`: health checks that PostgreSQL answers
+- `invariants`: checks of the engine's invariants on a live database
+
+Next: aaiclick.orchestration.worker after a claim; the task of a DAG writes its effects by aaiclick.store.catalog.runs.
+"""

@@ -1,0 +1,282 @@
+"""Acknowledge outcomes of attempts, fenced by their leases.
+
+Most tasks have no dependents, no group and no concurrency key: one statement completes any number of them and updates
+their jobs. All other outcomes need a transaction under the graph locks of the jobs (docs/internals/engine.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.store.catalog import runs
+from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.claims import claim, lease_columns
+from aaiclick.store.engine.dynamic_tasks import PropagationDelta, await_returned_tasks, discard_additions
+from aaiclick.store.engine.leases import (
+    MAX_RELEASE_DELAY_SECONDS,
+    MAX_RELEASES,
+    MAX_RELEASES_SECONDS,
+    UNDELAYED_RELEASES,
+    Claim,
+    Failure,
+    Lease,
+    Success,
+    seconds_since,
+    to_cancelled_failure,
+)
+from aaiclick.store.engine.propagate import is_linked, propagate
+from aaiclick.store.statements import statement
+from aaiclick.store.tables import table_references
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+
+NOT_HELD_FINGERPRINT = "result not held"
+"""The fingerprint of an attempt that returned a table that is not among its own or its arguments."""
+
+
+RELEASED_FINGERPRINT = "released"
+"""The fingerprint of an attempt that exceeds the limit of releases."""
+
+
+async def acknowledge(
+    connection: Connection,
+    *,
+    worker_id: int,  # noqa: ARG001  (the lease token is the fence)
+    successes: Sequence[Success] = (),
+    failures: Sequence[Failure] = (),
+    releases: Sequence[Lease] = (),
+    now: datetime | None = None,
+) -> set[int]:
+    """Record outcomes; returns the ids of tasks with valid leases. Outcomes of lost leases change nothing."""
+    accepted: set[int] = set()
+    plain = [s for s in successes if not (s.lease.linked or s.awaits or s.effects) and s.tables is None]
+    if plain:
+        plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
+        async with failpoints.statement("complete"):
+            rows = await retry_on_deadlock(
+                lambda: connection.fetch(statement("complete_tasks"), *_success_columns(plain), now)
+            )
+        accepted.update(row["id"] for row in rows)
+    rest = [success for success in successes if success.lease.task_id not in accepted]
+    if rest or failures or releases:
+        accepted |= await _complete_with_locks(connection, rest, failures, releases, now)
+    return accepted
+
+
+async def acknowledge_and_claim(
+    connection: Connection,
+    *,
+    worker_id: int,
+    successes: Sequence[Success] = (),
+    failures: Sequence[Failure] = (),
+    releases: Sequence[Lease] = (),
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    org_id: UUID | None = None,
+    now: datetime | None = None,
+) -> tuple[set[int], list[Claim]]:
+    """Acknowledge, then claim, in separate transactions: a failed claim does not undo an acknowledgement."""
+    accepted: set[int] = set()
+    if successes or failures or releases:
+        accepted = await acknowledge(
+            connection, worker_id=worker_id, successes=successes, failures=failures, releases=releases, now=now
+        )
+    if limit <= 0:
+        return accepted, []
+    claims = await claim(
+        connection,
+        worker_id=worker_id,
+        limit=limit,
+        queues=queues,
+        lease_seconds=lease_seconds,
+        org_id=org_id,
+        now=now,
+    )
+    return accepted, claims
+
+
+class _MoreLocks(Exception):  # noqa: N818  (control flow, not an error)
+    """A task was linked into its job's graph concurrently: retry with exclusive locks."""
+
+
+class _NotHeld(Exception):  # noqa: N818  (likewise)
+    """Results contain tables that their attempts do not hold: retry with those tasks as failures."""
+
+    def __init__(self, tables: Mapping[int, str]) -> None:
+        self.tables = tables
+
+
+async def _complete_with_locks(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    now: datetime | None,
+) -> set[int]:
+    try:
+        accepted = await _end_in_transaction(connection, successes, failures, releases, now)
+    except _NotHeld as not_held:
+        refused = [
+            _not_held_failure(success, not_held.tables)
+            for success in successes
+            if success.lease.task_id in not_held.tables
+        ]
+        successes = [success for success in successes if success.lease.task_id not in not_held.tables]
+        accepted = await _end_in_transaction(connection, successes, [*failures, *refused], releases, now)
+    # Flush the WAL before the worker is answered, but after the locks are released.
+    async with failpoints.statement("flush"):
+        await connection.execute(statement("flush_wal"))
+    return accepted
+
+
+def _not_held_failure(success: Success, tables: Mapping[int, str]) -> Failure:
+    return Failure(
+        success.lease,
+        f"The task returned an Object in table {tables[success.lease.task_id]}, which is released or unknown.",
+        NOT_HELD_FINGERPRINT,
+        permanent=True,
+        began=success.began,
+    )
+
+
+async def _end_in_transaction(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    now: datetime | None,
+) -> set[int]:
+    # The statements lock rows in the order of their arguments.
+    successes = sorted(successes, key=lambda success: success.lease.task_id)
+    failures = sorted(failures, key=lambda failure: failure.lease.task_id)
+    releases = sorted(releases, key=lambda lease: lease.task_id)
+
+    async def end(exclusive: bool) -> set[int]:
+        async with failpoints.transaction(connection, "end"):
+            return await _end_attempts(connection, successes, failures, releases, exclusive, now)
+
+    try:
+        return await retry_on_deadlock(
+            lambda: end(exclusive=bool(failures) or any(success.awaits for success in successes))
+        )
+    except _MoreLocks:
+        return await retry_on_deadlock(lambda: end(exclusive=True))
+
+
+async def _end_attempts(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    exclusive: bool,
+    now: datetime | None,
+) -> set[int]:
+    ids = [*(s.lease.task_id for s in successes), *(f.lease.task_id for f in failures), *(r.task_id for r in releases)]
+    locks = {row["job_id"]: row["exclusive"] for row in await connection.fetch(statement("lock_jobs"), ids, exclusive)}
+    ended: list[asyncpg.Record] = []
+    delta = PropagationDelta()
+    done = [success for success in successes if not success.awaits]
+    failures = list(failures)
+    if done:
+        ended += await connection.fetch(statement("finish_tasks"), *_success_columns(done), now)
+        finished = {row["id"] for row in ended}
+        failures += [to_cancelled_failure(success) for success in done if success.lease.task_id not in finished]
+    for success in successes:
+        if success.awaits:
+            outcome = await await_returned_tasks(connection, success, delta, now)
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            elif outcome is not None:
+                ended.append(outcome)
+    with_discards = [(row["id"], row["attempt"]) for row in ended if row["stale"]]
+    if releases:
+        releases, exhausted = await _split_releases(connection, releases, now)
+        failures += exhausted
+    if failures:
+        limits = MAX_RELEASES, MAX_RELEASES_SECONDS, MAX_RELEASE_DELAY_SECONDS
+        failed = await connection.fetch(statement("fail_tasks"), *_failure_columns(failures), now, *limits)
+        ended += failed
+        with_discards += [(row["id"], 0) for row in failed if row["status"] == "PASSED_OVER" and row["has_dependents"]]
+    if releases:
+        limits = UNDELAYED_RELEASES, MAX_RELEASE_DELAY_SECONDS
+        ended += await connection.fetch(statement("release_tasks"), *lease_columns(releases), now, *limits)
+    if any(is_linked(row) and not _is_lock_sufficient(locks, row) for row in ended):
+        raise _MoreLocks
+    accepted = {row["id"] for row in ended}
+    refused = {failure.lease.task_id for failure in failures}
+    not_held = await table_references.publish_results(
+        connection, (s for s in successes if s.lease.task_id in accepted - refused)
+    )
+    if not_held:
+        raise _NotHeld(not_held)
+    ended_leases = [*(failure.lease for failure in failures), *releases]
+    await table_references.release_attempts(connection, [lease for lease in ended_leases if lease.task_id in accepted])
+    if with_discards:
+        await discard_additions(connection, with_discards, delta)
+    effects = {s.lease.task_id: s.effects for s in successes if s.effects is not None}
+    events = await runs.write_effects(connection, ended, effects) if effects else None
+    await propagate(connection, ended, now, delta, events)
+    return accepted
+
+
+async def _split_releases(
+    connection: Connection, releases: Sequence[Lease], now: datetime | None
+) -> tuple[list[Lease], list[Failure]]:
+    """Split releases into allowed ones and failures of tasks that exceed the limit, which become dead letters."""
+    ids = [lease.task_id for lease in releases]
+    rows = await connection.fetch(statement("find_exhausted_releases"), ids, MAX_RELEASES, MAX_RELEASES_SECONDS, now)
+    exhausted = {row["id"] for row in rows}
+    failures = [
+        Failure(
+            lease, "The worker stopped before the task ended.", RELEASED_FINGERPRINT, charged=False, outcome="RELEASED"
+        )
+        for lease in releases
+        if lease.task_id in exhausted
+    ]
+    return [lease for lease in releases if lease.task_id not in exhausted], failures
+
+
+def _is_lock_sufficient(locks: dict[int, bool], row: asyncpg.Record) -> bool:
+    """Groups and failures need the exclusive graph lock; a shared one suffices to advance dependent tasks."""
+    exclusive = locks.get(row["job_id"])
+    if exclusive is None or exclusive:
+        return exclusive is not None
+    return row["status"] == "PENDING" or (
+        row["status"] == "COMPLETED" and row["group_id"] is None and not row["gates"] and not row["stale"]
+    )
+
+
+def _success_columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
+    return (
+        *lease_columns([success.lease for success in successes]),
+        _omit_if_null([success.result for success in successes]),
+        _omit_if_null([seconds_since(success.began) for success in successes]),
+    )
+
+
+def _omit_if_null(values: list[object]) -> list[Any]:
+    """Send a column of NULLs as an empty array: `unnest` fills up with NULL."""
+    return values if any(value is not None for value in values) else []
+
+
+def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:
+    return (
+        *lease_columns([failure.lease for failure in failures]),
+        [failure.error for failure in failures],
+        [failure.fingerprint for failure in failures],
+        [failure.permanent for failure in failures],
+        [failure.delay_seconds for failure in failures],
+        [failure.charged for failure in failures],
+        [seconds_since(failure.began) for failure in failures],
+        [failure.expired for failure in failures],
+        [failure.outcome for failure in failures],
+    )

@@ -1,0 +1,71 @@
+"""Cancel jobs and tasks.
+
+Waiting tasks become CANCELLED at once. Leased tasks are marked, and from then on can only become CANCELLED: a
+completion that arrives later is recorded as a cancelled attempt, so an acknowledged cancellation is never undone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from aaiclick import failpoints
+from aaiclick.errors import NotFoundError
+from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.propagate import propagate, update_jobs
+from aaiclick.store.enums import Cancellation
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+
+async def cancel_job(
+    connection: Connection, job_id: int, *, error: str | None = None, now: datetime | None = None
+) -> Cancellation:
+    """Cancel a job; with `error` it becomes FAILED with that error instead.
+
+    REQUESTED while tasks of it are leased: it ends with the last of them.
+    """
+
+    async def cancel_in_transaction() -> Cancellation:
+        async with failpoints.transaction(connection, "cancel_job"):
+            await connection.execute(statement("lock_job"), job_id)
+            head = await connection.fetchrow(statement("get_job_head"), job_id)
+            if head is None:
+                raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+            if head["ended"]:
+                return Cancellation.OVER
+            waiting = await connection.fetch(statement("cancel_waiting_tasks"), job_id, [], now)
+            await connection.fetch(statement("request_task_cancellation"), job_id, [], now)
+            await connection.execute(statement("cancel_groups"), job_id, now)
+            await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in waiting))
+            if await connection.fetchrow(statement("request_job_cancellation"), job_id, error, now) is None:
+                return Cancellation.OVER
+            statuses = await update_jobs(connection, cancelled=Counter({job_id: len(waiting)}), now=now)
+            return Cancellation.REQUESTED if statuses[job_id] in ("PENDING", "RUNNING") else Cancellation.CANCELLED
+
+    return await retry_on_deadlock(cancel_in_transaction)
+
+
+async def cancel_tasks(
+    connection: Connection, task_ids: Sequence[int], *, now: datetime | None = None
+) -> dict[int, Cancellation]:
+    """Cancel tasks and the dependents that can no longer run."""
+
+    async def cancel_in_transaction() -> dict[int, Cancellation]:
+        async with failpoints.transaction(connection, "cancel_tasks"):
+            for row in await connection.fetch(statement("list_jobs_of_tasks"), list(task_ids)):
+                await connection.execute(statement("lock_job"), row["job_id"])
+            ended = await connection.fetch(statement("cancel_waiting_tasks"), None, sorted(task_ids), now)
+            live = await connection.fetch(statement("request_task_cancellation"), None, sorted(task_ids), now)
+            await propagate(connection, ended, now)
+            answers = dict.fromkeys(task_ids, Cancellation.OVER)
+            answers.update((row["id"], Cancellation.CANCELLED) for row in ended)
+            answers.update((row["id"], Cancellation.REQUESTED) for row in live)
+            return answers
+
+    return await retry_on_deadlock(cancel_in_transaction)

@@ -1,0 +1,153 @@
+"""Claim tasks, mark them running, renew their leases, and promote due tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from aaiclick import failpoints
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.leases import Claim, HeartbeatAnswer, Lease
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+PROMOTE_BATCH_SIZE = 1_000
+
+
+async def claim(
+    connection: Connection,
+    *,
+    worker_id: int,
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    org_id: UUID | None = None,
+    now: datetime | None = None,
+) -> list[Claim]:
+    """Lease up to `limit` ready tasks of `queues` (empty: all), highest priority first; of `org_id`, if given."""
+    claims = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
+    if (
+        len(claims) < limit
+        and await has_due_tasks(connection, now=now)
+        and await promote_due_tasks(connection, now=now)
+    ):
+        claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
+        claims.sort(key=lambda claim: -claim.priority)
+    return claims
+
+
+async def _claim(
+    connection: Connection,
+    worker_id: int,
+    limit: int,
+    queues: Sequence[str],
+    lease_seconds: float,
+    org_id: UUID | None,
+    now: datetime | None,
+) -> list[Claim]:
+    """Run the short statement; it returns a marker row if fairness, limits or pauses require the long one.
+
+    A claim sets paused tasks among the ready ones to HELD, and is then repeated.
+    """
+    claims: list[Claim] = []
+    fair = org_id is not None
+    while len(claims) < limit:
+        token = uuid4()
+        async with failpoints.statement("claim"):
+            arguments = worker_id, limit - len(claims), list(queues), lease_seconds, token, now
+            if fair:
+                rows = await connection.fetch(statement("claim_tasks_fair"), *arguments, org_id)
+            else:
+                rows = await connection.fetch(statement("claim_tasks"), *arguments)
+        more = bool(rows) and rows[-1]["id"] is None
+        claims += [_to_claim(row, token) for row in (rows[:-1] if more else rows)]
+        if not more:
+            break
+        fair = True
+    return claims
+
+
+def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
+    (task_id, attempt, org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout, failures, policy, linked,
+     suspect, queue, lease_seconds, priority, shared) = row  # fmt: skip
+    return Claim(
+        Lease(task_id, attempt, token, linked), org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout,
+        failures, policy, suspect, queue, lease_seconds, priority, shared,
+    )  # fmt: skip
+
+
+async def has_due_tasks(connection: Connection, *, now: datetime | None = None) -> bool:
+    """Whether `promote_due_tasks` would promote a task."""
+    return await connection.fetchval(statement("has_due_tasks"), now)
+
+
+async def promote_due_tasks(
+    connection: Connection, *, limit: int = PROMOTE_BATCH_SIZE, now: datetime | None = None
+) -> int:
+    """Make scheduled tasks ready that are due; returns how many. Safe to run concurrently."""
+    async with failpoints.transaction(connection, "promote"):
+        rows = await connection.fetch(statement("promote_due_tasks"), limit, now)
+        ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
+        ready |= await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
+        await notify_ready(connection, ready)
+    return len(rows)
+
+
+async def seconds_to_next_due(connection: Connection) -> float | None:
+    """Seconds until the next scheduled task is due, by the database's clock; an idle worker sleeps that long."""
+    return await connection.fetchval(statement("seconds_to_next_due"))
+
+
+async def notify_ready(connection: Connection, queues: set[str]) -> None:
+    if queues:
+        await connection.execute(statement("notify_ready"), sorted(queues))
+
+
+async def start(connection: Connection, leases: Sequence[Lease], started_at: datetime | None = None) -> set[int]:
+    """CLAIMED → RUNNING; returns the ids of tasks with valid leases."""
+    if not leases:
+        return set()
+    async with failpoints.statement("start"):
+        ordered = sorted(leases, key=lambda lease: lease.task_id)  # the lock order of all statements
+        rows = await connection.fetch(statement("start_tasks"), *lease_columns(ordered), started_at)
+    return {row["id"] for row in rows}
+
+
+async def heartbeat(
+    connection: Connection,
+    *,
+    worker_id: int,
+    leases: Sequence[Lease],
+    lease_seconds: float,
+    completed: int = 0,
+    failed: int = 0,
+    now: datetime | None = None,
+) -> HeartbeatAnswer:
+    """Renew the worker and its `leases`; `completed` and `failed` are added to its counters."""
+    await connection.execute(statement("renew_worker"), worker_id, completed, failed, now)
+    if not leases:
+        return HeartbeatAnswer(set(), set())
+    async with failpoints.statement("heartbeat"):
+        rows = await connection.fetch(statement("renew_leases"), *lease_columns(leases), lease_seconds, now)
+    return HeartbeatAnswer(
+        lost={lease.task_id for lease in leases} - {row["id"] for row in rows},
+        cancelled={row["id"] for row in rows if row["cancelled"]},
+    )
+
+
+async def leases_of_org(connection: Connection, leases: Sequence[Lease], org_id: UUID) -> dict[int, bool]:
+    """Which of these tasks belong to the org, and whether their attempts hold tables."""
+    ids, attempts, _ = lease_columns(leases)
+    rows = await connection.fetch(statement("filter_leases_by_org"), ids, attempts, org_id) if ids else []
+    return {row["id"]: row["holds"] for row in rows}
+
+
+def lease_columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[UUID]]:
+    """Leases as three arrays: ids, attempts, tokens."""
+    return [lease.task_id for lease in leases], [lease.attempt for lease in leases], [lease.token for lease in leases]

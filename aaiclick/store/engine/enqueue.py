@@ -1,0 +1,91 @@
+"""Enqueue tasks without a job, in the caller's transaction if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.store.engine.claims import notify_ready
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.plan import Counters, NewTask
+from aaiclick.store.engine.submit import TASK_COLUMNS, record
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.statements import statement
+from aaiclick.store.tables.table_references import hold_arguments
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+COPY_MIN_TASKS = 50
+"""Fewer tasks are inserted by a statement: COPY needs one more round trip."""
+
+_NO_COUNTERS = Counters.empty()
+
+
+async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID = DEFAULT_ORG_ID) -> list[int]:
+    """Insert `tasks`; returns one id for each: that of the existing task, if its idempotency key is taken."""
+    if any(task.concurrency_key is not None for task in tasks):
+        async with failpoints.transaction(connection, "enqueue_limited"):
+            ids = await _insert_tasks(connection, tasks, org_id)
+            await notify_ready(
+                connection, await admit_held_tasks(connection, ((org_id, task.concurrency_key) for task in tasks))
+            )
+        return ids
+    if len(tasks) < COPY_MIN_TASKS or any(task.idempotency_key is not None for task in tasks):
+        async with failpoints.statement("enqueue"):
+            return await _insert_tasks(connection, tasks, org_id)
+    async with failpoints.transaction(connection, "enqueue_many"):
+        records = [record(task, org_id, None, _NO_COUNTERS, set()) for task in tasks]
+        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+        await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})
+    return [task.id for task in tasks]
+
+
+async def enqueue_with_tables(
+    connection: Connection,
+    tasks: Sequence[NewTask],
+    tables: Sequence[tuple[int, str]],
+    tables_of_sessions: Mapping[str, int],
+    org_id: UUID = DEFAULT_ORG_ID,
+) -> list[int]:
+    """Insert `tasks` with (task, table) references to the Objects and Views in their arguments, held until they end."""
+    async with failpoints.transaction(connection, "enqueue_with_tables"):
+        ids = await enqueue_tasks(connection, tasks, org_id)
+        new = {task.id for task in tasks} & set(ids)
+        references = [(task, name) for task, name in tables if task in new]
+        names = {task.id: f"The item of type {task.type!r}" for task in tasks}
+        referenced = {name for _, name in references}
+        session_tables = {name: tables_of_sessions[name] for name in tables_of_sessions if name in referenced}
+        await hold_arguments(connection, None, references, session_tables, names, org_id)
+    return ids
+
+
+async def _insert_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID) -> list[int]:
+    # In the order of keys: two concurrent inserts of the same keys cannot deadlock.
+    rows = await connection.fetch(statement("enqueue_tasks"), org_id, *_columns(sorted(tasks, key=_lock_order)))
+    inserted = {row["id"] for row in rows}
+    if len(inserted) == len(tasks):
+        return [task.id for task in tasks]
+    duplicates = [task for task in tasks if task.id not in inserted]
+    rows_by_key = await connection.fetch(
+        statement("find_tasks_by_keys"),
+        org_id,
+        [task.type for task in duplicates],
+        [task.idempotency_key for task in duplicates],
+    )
+    first_ids: dict[int, int] = {duplicates[int(row["nth"]) - 1].id: row["id"] for row in rows_by_key}
+    return [task.id if task.id in inserted else first_ids[task.id] for task in tasks]
+
+
+def _lock_order(task: NewTask) -> tuple[str, str]:
+    return task.type, task.idempotency_key or ""
+
+
+def _columns(tasks: Sequence[NewTask]) -> list[list[object]]:
+    names = (
+        "id", "type", "entrypoint", "kwargs", "queue", "priority", "max_attempts", "timeout_seconds", "retry_policy",
+        "available_at", "idempotency_key", "concurrency_key", "concurrency_limit", "critical",
+    )  # fmt: skip
+    return [[getattr(task, name) for task in tasks] for name in names]

@@ -1,0 +1,144 @@
+"""Leases, claims and outcomes of attempts: the values exchanged between workers and the queue.
+
+They are immutable by convention. They are not declared frozen, since creating a frozen dataclass takes eight times as
+long, and several are created for each task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+CRASH_FINGERPRINT = "worker crashed"
+"""The fingerprint of an attempt that ended with the death of its worker process; the claim statements test for it."""
+
+
+MAX_RELEASES = 20
+MAX_RELEASES_SECONDS = 86_400.0
+"""A task becomes a dead letter if its attempts end uncharged that often in a row, over so long a time.
+
+A count alone would end tasks in an outage of an hour; a time alone would end one that was released yesterday and waited
+in a queue since. A day is the default timeout of a job.
+"""
+
+MAX_RELEASE_DELAY_SECONDS = 300.0
+"""Longest delay after an uncharged end: bounds both the wait after an outage and the rows of history that it leaves."""
+
+UNDELAYED_RELEASES = 3
+"""Releases of a running task (its worker stops) without a delay; further ones are delayed."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to run one attempt of one task. Every write by a worker is fenced by (task, attempt, token)."""
+
+    task_id: int
+    attempt: int
+    token: UUID
+    linked: bool = field(default=False, compare=False)
+    """A hint that the completion concerns other tasks. A wrong hint costs one statement."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """A claimed task with its lease; `kwargs` and `retry_policy` are JSON text."""
+
+    lease: Lease
+    org_id: UUID
+    job_id: int | None
+    group_id: int | None
+    type: str
+    entrypoint: str | None
+    kwargs: str
+    timeout_seconds: float | None
+    failures: int
+    retry_policy: str | None
+    suspect: bool = False
+    """A worker process died while it held this task: run it alone, since it may be the cause."""
+    queue: str = "default"
+    lease_seconds: float | None = None
+    """Lease duration after a heartbeat, if the task sets one; else the worker's."""
+    priority: int = 0
+    shared: bool = True
+    """The installation has more than one organisation: only code on the operator's allowlist may run."""
+
+
+OrgQueue = tuple[UUID, str]
+"""Organisation and name of a queue."""
+
+
+@dataclass(slots=True)
+class OutcomeCounts:
+    """Numbers of accepted completions and failures."""
+
+    completed: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class Success:
+    """The attempt succeeded; `result` is JSON text, in which results of `awaits` may be placeholders."""
+
+    lease: Lease
+    result: str | None = None
+    began: float | None = None
+    """When the attempt began, by the monotonic clock of this machine: its wall clock may be wrong."""
+    awaits: Sequence[int] = ()
+    """Tasks that it returned: it completes when they have completed."""
+    tables: tuple[str, ...] | None = None
+    """Tables in the result; None if there are none and the attempt held none, which allows the fast path."""
+    effects: str | None = None
+    """`catalog.runs.Effects` of a task of a DAG as JSON text, written in the transaction of its completion."""
+
+
+@dataclass(slots=True)
+class Failure:
+    """The attempt failed. `delay_seconds`: back-off before a retry; `charged`: it counts against `max_attempts`."""
+
+    lease: Lease
+    error: str
+    fingerprint: str
+    permanent: bool = False
+    delay_seconds: float = 0.0
+    began: float | None = None
+    """By the monotonic clock of this machine."""
+    charged: bool = True
+    outcome: str = "FAILED"
+    expired: bool = False
+    """Apply only if the lease has expired: set by the reaper."""
+
+
+def to_cancelled_failure(success: Success) -> Failure:
+    """The outcome of an attempt that succeeded after the cancellation of its task was requested.
+
+    `fail_tasks` makes the task CANCELLED; with a lost lease it changes nothing.
+    """
+    return Failure(
+        success.lease,
+        "Cancelled while running; the result of the attempt was discarded.",
+        "cancelled",
+        permanent=True,
+        began=success.began,
+        charged=False,
+        outcome="CANCELLED",
+    )
+
+
+@dataclass(slots=True)
+class HeartbeatAnswer:
+    """Response to a heartbeat: tasks with lost leases, and tasks with a cancellation request."""
+
+    lost: set[int]
+    cancelled: set[int]
+
+
+def seconds_since(began: float | None) -> float | None:
+    """Seconds since a monotonic time; the database subtracts them from its own clock."""
+    return None if began is None else max(0.0, time.monotonic() - began)
+
+
+def monotonic_seconds_ago(seconds: float | None) -> float | None:
+    """The monotonic time of this machine that many seconds ago."""
+    return None if seconds is None else time.monotonic() - seconds

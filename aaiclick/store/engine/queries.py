@@ -1,0 +1,209 @@
+"""Queries for jobs, tasks, dead letters and workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+LAST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of tasks: definitions, and tasks that added them."""
+
+    definitions: tuple[UUID, ...] = ()
+    tasks: tuple[int, ...] = ()
+
+
+NO_ORIGINS = Origins()
+
+
+async def get_job(connection: Connection, job_id: int) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("get_job"), job_id)
+
+
+async def find_next_task(connection: Connection, job_id: int) -> asyncpg.Record | None:
+    """The first runnable task of a job, if none of its tasks runs."""
+    return await connection.fetchrow(statement("find_next_task"), job_id)
+
+
+async def list_jobs(
+    connection: Connection,
+    *,
+    status: str | None = None,
+    org_id: UUID | None = None,
+    before: int = LAST_ID,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """List jobs, newest first; the last id is the `before` of the next page."""
+    return await connection.fetch(statement("list_jobs"), org_id, status, before, limit)
+
+
+async def get_task(connection: Connection, task_id: int) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("get_task"), task_id)
+
+
+async def list_tasks(
+    connection: Connection, job_id: int, *, after: int = 0, limit: int = 1_000
+) -> list[asyncpg.Record]:
+    """List tasks of a job by id; the last id is the `after` of the next page."""
+    return await connection.fetch(statement("list_tasks"), job_id, after, limit)
+
+
+async def load_task_results(connection: Connection, job_id: int, task_ids: Sequence[int]) -> dict[int, str | None]:
+    """Task id → result as JSON text; only of tasks of the job."""
+    rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
+    return {row["id"]: row["result"] for row in rows}
+
+
+async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: str) -> str:
+    """Arguments of a task as JSON text, with placeholders replaced by the results of tasks of its job."""
+    arguments = json.loads(kwargs)
+    needed = referenced_task_ids(arguments)
+    if not needed or job_id is None:
+        return kwargs
+    results = await load_task_results(connection, job_id, sorted(needed))
+    return json.dumps(
+        resolve_placeholders(arguments, {task_id: text and json.loads(text) for task_id, text in results.items()})
+    )
+
+
+async def load_job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
+    """Final results of a job: those of tasks without dependents."""
+    return await connection.fetch(statement("load_job_results"), job_id, limit)
+
+
+async def load_group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[asyncpg.Record]:
+    """Results of the tasks of a group by id; only of `job_id`, unless it is None."""
+    return await connection.fetch(statement("load_group_results"), group_id, job_id)
+
+
+async def load_job_progress(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """Task counts of a job by group and state; the group '' stands for tasks without one."""
+    return await connection.fetch(statement("load_job_progress"), job_id)
+
+
+async def load_queue_depths(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
+    """Every queue with its depth, limits and pause state."""
+    return await connection.fetch(statement("load_queue_depths"), org_id)
+
+
+async def list_dead_letters(
+    connection: Connection,
+    *,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    org_id: UUID | None = None,
+    before: tuple[datetime, int] | None = None,
+    limit: int = 100,
+    hidden: Origins = NO_ORIGINS,
+) -> list[asyncpg.Record]:
+    """List dead letters, newest first; the end and id of the last are the `before` of the next page."""
+    ended, last_id = before or (None, None)
+    return await connection.fetch(
+        statement("list_dead_letters"), org_id, type, fingerprint, ended, last_id, limit,
+        hidden.definitions, hidden.tasks,
+    )  # fmt: skip
+
+
+async def group_dead_letters(
+    connection: Connection, org_id: UUID | None = None, hidden: Origins = NO_ORIGINS
+) -> list[asyncpg.Record]:
+    """Count dead letters by fingerprint, most frequent first."""
+    return await connection.fetch(statement("group_dead_letters"), org_id, hidden.definitions, hidden.tasks)
+
+
+def last_run_started_at(job: Mapping[str, Any] | asyncpg.Record) -> datetime | None:
+    """When the last run of a job began: its restart, if there was one, so that idle time does not count."""
+    started, restarted = job["started_at"], job["restarted_at"]
+    return max(started, restarted) if started and restarted else started
+
+
+async def count_dead_letters_by_org(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+) -> list[asyncpg.Record]:
+    """`org_id` and `count` of dead letters per organisation, and their `ids` if `task_ids` are named."""
+    ids = None if task_ids is None else list(task_ids)
+    return await connection.fetch(statement("count_dead_letters_by_org"), type, fingerprint, ids)
+
+
+async def list_dead_letter_origins(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+    """Distinct origins of dead letters: `definition_id` or `added_by`, and the `id` of one example each."""
+    return await connection.fetch(statement("list_dead_letter_origins"), org_id)
+
+
+async def list_tasks_of_job(
+    connection: Connection,
+    org_id: UUID,
+    job_id: int,
+    *,
+    status: str | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    after: int = 0,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """List tasks of a job by id; the last id is the `after` of the next page."""
+    return await connection.fetch(statement("list_tasks_of_job"), org_id, job_id, after, status, type, limit)
+
+
+async def list_tasks_of_org(
+    connection: Connection,
+    org_id: UUID,
+    *,
+    status: str | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    queue: str | None = None,
+    before: int = LAST_ID,
+    limit: int = 100,
+) -> list[asyncpg.Record]:
+    """List tasks of an org, newest first. The filters have no index: a filter that matches few tasks scans many."""
+    text = statement("list_tasks_of_default_org") if org_id == DEFAULT_ORG_ID else statement("list_tasks_of_org")
+    return await connection.fetch(text, org_id, before, status, type, queue, limit)
+
+
+async def find_task_by_key(
+    connection: Connection,
+    org_id: UUID,
+    type: str,  # noqa: A002  (the column's name)
+    idempotency_key: str,
+) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("find_task_by_key"), org_id, type, idempotency_key)
+
+
+async def list_task_attempts(connection: Connection, task_id: int) -> list[asyncpg.Record]:
+    """Attempts of a task that did not succeed."""
+    return await connection.fetch(statement("list_task_attempts"), task_id)
+
+
+async def list_job_attempts(connection: Connection, job_id: int, *, limit: int = 1_000) -> list[asyncpg.Record]:
+    """Attempts of a job that did not succeed, latest first."""
+    return await connection.fetch(statement("list_job_attempts"), job_id, limit)
+
+
+async def list_workers_for_org(
+    connection: Connection, org_id: UUID, *, stopped: bool = False, after: int = 0, limit: int = 100
+) -> list[asyncpg.Record]:
+    """Workers that serve an org: its own, and those that serve all orgs."""
+    return await connection.fetch(statement("list_workers_for_org"), org_id, after, stopped, limit)
+
+
+async def get_worker_for_org(connection: Connection, org_id: UUID, worker_id: int) -> asyncpg.Record | None:
+    return await connection.fetchrow(statement("get_worker_for_org"), org_id, worker_id)

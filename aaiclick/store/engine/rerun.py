@@ -1,0 +1,70 @@
+"""Rerun a job: submit its original nodes as a new job. Dynamic tasks are not copied; they will be added again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.errors import SubmitError
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.result_placeholders import TASK_RESULT, resolve_placeholders, temporary_tables_in
+from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+MAX_NODES = 10_000
+
+
+async def rerun_job(connection: Connection, job: Any) -> int:
+    """Submit a copy of a job; returns the id of the new job."""
+    if job["definition_id"] is not None or job["dag_version_id"] is not None:
+        raise SubmitError("This job was started by a DAG.", remedy="Fire its source again, or start a backfill.")
+    tasks = await connection.fetch(statement("list_submitted_tasks"), job["id"], MAX_NODES + 1)
+    groups = await connection.fetch(statement("list_submitted_groups"), job["id"], MAX_NODES + 1)
+    if len(tasks) > MAX_NODES or len(groups) > MAX_NODES:
+        raise SubmitError(
+            f"This job was submitted with more than {MAX_NODES} tasks.", remedy="Submit it again with its own program."
+        )
+    old_ids = [row["id"] for row in (*groups, *tasks)]
+    new_ids = dict(zip(old_ids, get_snowflake_ids(len(old_ids)), strict=True))
+    edges = await connection.fetch(statement("list_incoming_edges"), old_ids, 20 * MAX_NODES)
+    names = {new_ids[row["id"]]: row["type"] for row in tasks}
+    references = {task_id: {"object_type": TASK_RESULT, "task_id": str(new_id)} for task_id, new_id in new_ids.items()}
+    new_tasks: list[NewTask] = []
+    tables: list[tuple[int, str]] = []
+    for row in tasks:
+        kwargs = resolve_placeholders(json.loads(row["kwargs"]), references)
+        tables += [(new_ids[row["id"]], table) for table in temporary_tables_in(kwargs)]
+        new_tasks.append(_copy_task(row, new_ids, json.dumps(kwargs)))
+    plan = Plan(
+        new_tasks,
+        [NewGroup(new_ids[row["id"]], row["name"], new_ids.get(row["parent_group_id"])) for row in groups],
+        [(new_ids[edge["previous_id"]], new_ids[edge["next_id"]]) for edge in edges if edge["previous_id"] in new_ids],
+        tables,
+    )
+    new_job = NewJob(get_snowflake_id(), job["name"], job["org_id"], job["timeout_seconds"])
+    return await submit_job(connection, new_job, plan, names)
+
+
+def _copy_task(row: Any, new_ids: Mapping[int, int], kwargs: str) -> NewTask:
+    return NewTask(
+        new_ids[row["id"]],
+        row["type"],
+        row["entrypoint"],
+        kwargs,
+        new_ids.get(row["group_id"]),
+        row["queue"],
+        row["priority"],
+        row["max_attempts"],
+        row["timeout_seconds"],
+        row["retry_policy"],
+        None,
+        None,
+        row["concurrency_key"],
+        row["concurrency_limit"],
+        row["critical"],
+    )

@@ -1,0 +1,227 @@
+"""Retry failed tasks of a job, redrive dead letters, clear a task with everything downstream.
+
+Failures change no dependency counters (see `plan`), so restarted tasks find them correct. Tasks that were cancelled
+because of a restarted task restart too; if another failed predecessor remains, they are cancelled again because of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.store.clock import read_clock
+from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.claims import notify_ready
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.task_input_check import check_inputs
+from aaiclick.store.statements import statement
+from aaiclick.store.tables.table_references import release_results
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+BATCH_SIZE = 10_000
+"""Dead letters per pass."""
+
+
+async def retry_failed_tasks(
+    connection: Connection, job_id: int, *, cancelled: bool = False, now: datetime | None = None
+) -> set[int]:
+    """Restart the failed tasks of a job, with `cancelled` also the cancelled ones; returns all restarted tasks."""
+
+    async def retry_in_transaction() -> set[int]:
+        async with failpoints.transaction(connection, "retry"):
+            await connection.execute(statement("lock_job"), job_id)
+            rows = await connection.fetch(statement("list_failed_roots"), job_id)
+            if not rows and await connection.fetchrow(statement("get_job_head"), job_id) is None:
+                raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+            roots = [row["id"] for row in rows if cancelled or row["status"] != "CANCELLED"]
+            return await _restart_tasks(connection, job_id, roots, now)
+
+    return await retry_on_deadlock(retry_in_transaction)
+
+
+async def redrive_dead_letters(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    org_id: UUID | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int | None = BATCH_SIZE,
+    per_second: float | None = None,
+    first_position: int = 0,
+    now: datetime | None = None,
+) -> set[int]:
+    """Restart dead letters: `task_ids`, or all that match, oldest first.
+
+    `per_second` spreads them over time, beginning at `first_position` of that schedule. Without a limit it works in
+    batches until none is left that was dead at the beginning.
+    """
+    ids = None if task_ids is None else list(task_ids)
+    dead_before = await read_clock(connection, now) if limit is None else None
+    spacing = 1.0 / per_second if per_second else 0.0
+    position = first_position
+    restarted: set[int] = set()
+    previous_batch: set[int] = set()
+    while rows := await connection.fetch(
+        statement("find_dead_letters"),
+        org_id,
+        type,
+        fingerprint,
+        ids,
+        BATCH_SIZE if limit is None else limit,
+        dead_before,
+    ):
+        batch = {row["id"] for row in rows}
+        if batch == previous_batch:  # tasks that cannot restart would be found for ever
+            break
+        previous_batch = batch
+        for job_id, roots in _group_by_job(rows).items():
+            restarted |= await _redrive_job(connection, job_id, roots, now, spacing, position)
+            position += len(roots)
+        if limit is not None:
+            break
+    return restarted
+
+
+def _group_by_job(rows: Sequence[asyncpg.Record]) -> dict[int | None, list[int]]:
+    by_job: dict[int | None, list[int]] = defaultdict(list)
+    for row in rows:
+        by_job[row["job_id"]].append(row["id"])
+    return by_job
+
+
+async def _redrive_job(
+    connection: Connection,
+    job_id: int | None,
+    roots: Sequence[int],
+    now: datetime | None,
+    spacing: float,
+    first_position: int,
+) -> set[int]:
+    async def redrive_in_transaction() -> set[int]:
+        async with failpoints.transaction(connection, "redrive"):
+            if job_id is not None:
+                await connection.execute(statement("lock_job"), job_id)
+            dead = {row["id"] for row in await connection.fetch(statement("lock_dead_letters"), roots)}
+            return await _restart_tasks(
+                connection, job_id, [root for root in roots if root in dead], now, spacing, first_position
+            )
+
+    return await retry_on_deadlock(redrive_in_transaction)
+
+
+async def discard_dead_letters(
+    connection: Connection,
+    *,
+    task_ids: Sequence[int] | None = None,
+    org_id: UUID | None = None,
+    type: str | None = None,  # noqa: A002  (the column's name)
+    fingerprint: str | None = None,
+    limit: int | None = BATCH_SIZE,
+) -> set[int]:
+    """Mark dead letters as FAILED: `task_ids`, or all that match. Their jobs do not change.
+
+    Without a limit it works in batches until none is left.
+    """
+    ids = None if task_ids is None else list(task_ids)
+    at_once = BATCH_SIZE if limit is None else limit
+    discarded: set[int] = set()
+    while rows := await connection.fetch(statement("discard_dead_letters"), org_id, type, fingerprint, ids, at_once):
+        discarded |= {row["id"] for row in rows}
+        if limit is not None:
+            break
+    return discarded
+
+
+async def _restart_tasks(
+    connection: Connection,
+    job_id: int | None,
+    roots: Sequence[int],
+    now: datetime | None,
+    spacing: float = 0.0,
+    first_position: int = 0,
+) -> set[int]:
+    if not roots:
+        return set()
+    rows = await connection.fetch(statement("restart_tasks"), list(roots), job_id, spacing, now, first_position)
+    if job_id is not None:
+        await connection.execute(statement("clear_group_failures"), job_id, [*roots, job_id])
+        await _cancel_after_failures(connection, job_id, now)
+    await _make_ready(connection, rows)
+    if job_id is not None:
+        await connection.execute(statement("recount_job"), job_id, now)
+    return {row["id"] for row in rows}
+
+
+async def clear_tasks(
+    connection: Connection, task_id: int, other_ids: Sequence[int] = (), *, now: datetime | None = None
+) -> set[int]:
+    """Reset a task, `other_ids` of its job, and everything downstream; returns the ids.
+
+    Running attempts lose their leases. Raises ConflictError if an input was released.
+    """
+    cleared = [task_id, *other_ids]
+
+    async def clear_in_transaction() -> set[int]:
+        async with failpoints.transaction(connection, "clear"):
+            jobs = await connection.fetch(statement("list_jobs_of_tasks"), cleared)
+            if len(jobs) > 1:
+                raise SubmitError(
+                    "The tasks belong to different jobs.", remedy="Clear the tasks of each job separately."
+                )
+            job_id = jobs[0]["job_id"] if jobs else None
+            if job_id is not None:
+                await connection.execute(statement("lock_job"), job_id)
+            nodes = [
+                row
+                for cleared_id in cleared
+                for row in await connection.fetch(statement("list_downstream"), cleared_id)
+            ]
+            tasks = sorted({row["id"] for row in nodes if row["is_task"]})
+            if job_id is not None:
+                await check_inputs(connection, job_id, cleared, tasks)
+            done = await connection.execute(statement("reset_tasks"), tasks, now)
+            if done == "UPDATE 0":
+                raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
+            await release_results(connection, tasks)
+            if job_id is None:
+                rows = await connection.fetch(statement("unblock_task"), task_id)
+                await _make_ready(connection, rows)
+            else:
+                await recount_job(connection, job_id, tasks, now)
+            return set(tasks)
+
+    return await retry_on_deadlock(clear_in_transaction)
+
+
+async def recount_job(connection: Connection, job_id: int, tasks: Sequence[int], now: datetime | None) -> None:
+    """Recompute all counters of a job, of which `tasks` have just been reset."""
+    await connection.execute(statement("clear_group_failures"), job_id, list(tasks))
+    while await connection.fetch(statement("recount_groups"), job_id, now):
+        pass
+    rows = await connection.fetch(statement("recount_tasks"), job_id, now)
+    await _cancel_after_failures(connection, job_id, now)
+    await _make_ready(connection, rows)
+    await connection.execute(statement("recount_job"), job_id, now)
+
+
+async def _cancel_after_failures(connection: Connection, job_id: int, now: datetime | None) -> None:
+    for row in await connection.fetch(statement("list_failed_roots"), job_id):
+        await connection.fetchval(statement("cancel_downstream"), row["id"], now)
+
+
+async def _make_ready(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
+    ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
+    ready |= await admit_held_tasks(
+        connection, ((row["org_id"], row["concurrency_key"]) for row in rows if row["readiness"] == "HELD")
+    )
+    await notify_ready(connection, ready)

@@ -1,0 +1,354 @@
+"""Submit jobs and add nodes to them: in one transaction, in bulk by COPY."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.errors import LeaseLost, LimitError, NotFoundError, SubmitError
+from aaiclick.store.clock import read_clock
+from aaiclick.store.engine.cancel import cancel_job
+from aaiclick.store.engine.claims import notify_ready
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.plan import Counters, ExistingNodes, NewGroup, NewTask, Plan, check_acyclic, compute_counters
+from aaiclick.store.engine.propagate import update_jobs
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.statements import statement
+from aaiclick.store.tables.table_references import hold_arguments
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SMALL_PLAN = 500
+"""Tasks and edges of a plan that is checked on the event loop."""
+
+TASK_COLUMNS = (
+    "id", "org_id", "job_id", "group_id", "queue", "type", "entrypoint", "kwargs", "priority", "unmet",
+    "has_dependents", "readiness", "available_at", "max_attempts", "timeout_seconds", "retry_policy", "idempotency_key",
+    "concurrency_key", "concurrency_limit", "critical",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """Maximum number of tasks of a job, and maximum nesting of dynamic tasks."""
+
+    max_tasks: int = 5_000_000
+    max_depth: int = 1_000
+
+    def check(self, job: str, tasks: int, depth: int = 0) -> None:
+        if tasks > self.max_tasks:
+            raise LimitError(
+                f"{job} would have {tasks} tasks; a job may have {self.max_tasks}.",
+                remedy="If the job is meant to be that large, raise AAICLICK_JOB_MAX_TASKS.",
+            )
+        if depth > self.max_depth:
+            raise LimitError(
+                f"{job} has tasks added by tasks, {depth - 1} levels deep; {self.max_depth} are allowed.",
+                remedy="If the job is meant to be that deep, raise AAICLICK_JOB_MAX_DEPTH.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    id: int
+    name: str
+    org_id: UUID = DEFAULT_ORG_ID
+    timeout_seconds: float | None = None
+    idempotency_key: str | None = None
+    definition_id: UUID | None = None
+    dag_version_id: UUID | None = None
+    trigger: str | None = None
+
+
+async def submit_job(
+    connection: Connection,
+    job: NewJob,
+    plan: Plan,
+    names: Mapping[int, str] | None = None,
+    *,
+    limits: JobLimits | None = None,
+    now: datetime | None = None,
+) -> int:
+    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key."""
+    (limits or JobLimits()).check(f"Job {job.name!r}", len(plan.tasks))
+    counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})
+    async with failpoints.transaction(connection, "submit"):
+        inserted = await connection.fetchval(
+            statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, len(plan.tasks),
+            job.idempotency_key, job.definition_id, job.dag_version_id, job.trigger,
+        )  # fmt: skip
+        if inserted is None:
+            return int(
+                await connection.fetchval(statement("find_job_by_key"), job.org_id, job.name, job.idempotency_key)
+            )
+        await _insert_plan(connection, job.org_id, job.id, plan, counters, set(), None, now)
+        await hold_arguments(connection, job.id, plan.tables, plan.session_tables, names or {}, job.org_id)
+        if not plan.tasks:
+            await update_jobs(connection, completed=Counter({job.id: 0}), now=now)
+    return job.id
+
+
+def _check_new_plan(plan: Plan, names: Mapping[int, str]) -> Counters:
+    check_acyclic(plan, names)
+    _refuse_unknown_nodes(plan, set(), names)
+    return compute_counters(plan, ExistingNodes())
+
+
+async def _run_off_loop(plan: Plan, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a CPU-bound function of a plan: in a thread, unless the plan is small."""
+    if len(plan.tasks) + len(plan.edges) <= SMALL_PLAN:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
+
+
+async def add_to_job(
+    connection: Connection,
+    job_id: int,
+    plan: Plan,
+    names: Mapping[int, str] | None = None,
+    lease: Lease | None = None,
+    *,
+    limits: JobLimits | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Add nodes to a job that has not ended.
+
+    With `lease`, only while that is valid, and the new nodes depend on its task (see `dynamic_tasks`). A job
+    that exceeds a limit by its own tasks is cancelled.
+    """
+    try:
+        async with failpoints.transaction(connection, "add"):
+            await connection.execute(statement("lock_job"), job_id)
+            adder = await _lock_adding_attempt(connection, job_id, lease)
+            await _add_plan(connection, job_id, plan, names or {}, adder, limits or JobLimits(), now)
+    except LimitError as error:
+        if lease is not None:
+            await cancel_job(connection, job_id, error=str(error), now=now)
+        raise
+
+
+async def _add_plan(
+    connection: Connection,
+    job_id: int,
+    plan: Plan,
+    names: Mapping[int, str],
+    adder: AddingAttempt | None,
+    limits: JobLimits,
+    now: datetime | None,
+) -> None:
+    head = await connection.fetchrow(statement("get_job_head"), job_id)
+    if head is None:
+        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
+    job = f"Job {job_id} ({head['name']!r})"
+    gated = plan if adder is None else _gate_on_task(plan, adder.task_id)
+    existing, closed = await _load_existing_nodes(connection, job_id, gated, names, adder)
+    # The adding task is running: nothing that depends on it can precede it.
+    await _run_off_loop(plan, check_acyclic, plan, names, await _load_rest_of_graph(connection, job_id, plan, existing))
+    counters = await _run_off_loop(plan, compute_counters, gated, existing)
+    await _insert_plan(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
+    await hold_arguments(connection, job_id, plan.tables, plan.session_tables, names, head["org_id"])
+    grown = {group: added for group in existing.groups if (added := counters.open[group])}
+    if grown:
+        await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
+    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks))
+    if total is None:
+        state = "being cancelled" if head["cancelled"] else "finished"
+        raise SubmitError(
+            f"{job} is {state}: tasks cannot be added to it.",
+            remedy="Submit a new job, or add tasks from a task of the job while it runs.",
+        )
+    limits.check(job, total, adder.depth + 1 if adder is not None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AddingAttempt:
+    """The attempt that adds tasks."""
+
+    task_id: int
+    attempt: int
+    depth: int
+
+
+async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease | None) -> AddingAttempt | None:
+    if lease is None:
+        return None
+    row = await connection.fetchrow(statement("lock_lease"), lease.task_id, lease.attempt, lease.token)
+    if row is None or row["job_id"] != job_id:
+        raise LeaseLost(
+            f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
+            remedy="Stop: another attempt runs or has finished.",
+        )
+    return AddingAttempt(lease.task_id, lease.attempt, row["depth"])
+
+
+def _gate_on_task(plan: Plan, task_id: int) -> Plan:
+    """The plan with edges from the task to its first nodes, so that all of it depends on the task."""
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    inner = {following for previous, following in plan.edges if previous in new}
+    inner |= {task.id for task in plan.tasks if task.group_id in new}
+    inner |= {group.id for group in plan.groups if group.parent_group_id in new}
+    return Plan(plan.tasks, plan.groups, [*plan.edges, *((task_id, node) for node in sorted(new - inner))])
+
+
+async def _load_existing_nodes(
+    connection: Connection, job_id: int, plan: Plan, names: Mapping[int, str], adder: AddingAttempt | None
+) -> tuple[ExistingNodes, set[int]]:
+    """States of the existing nodes that the plan refers to, and which of those groups are closed."""
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    parents = {task.group_id for task in plan.tasks} | {group.parent_group_id for group in plan.groups}
+    node_ids = ({previous for previous, _ in plan.edges} | {group for group in parents if group is not None}) - new
+    tasks = await connection.fetch(statement("mark_has_dependents"), sorted(node_ids), job_id) if node_ids else []
+    groups = await connection.fetch(statement("load_groups"), sorted(node_ids), job_id) if node_ids else []
+    _refuse_unknown_nodes(plan, {row["id"] for row in (*tasks, *groups)}, names)
+    for row in (*tasks, *groups):
+        if row["staged"] and (adder is None or row["added_by"] != adder.task_id):
+            raise SubmitError(
+                f"{names.get(row['id'], row['id'])} was added by task {row['added_by']}, which has not completed yet.",
+                remedy="Add to it when that task has completed: until then it may be discarded.",
+            )
+    for row in tasks:
+        if row["ended"] and row["status"] != "COMPLETED":
+            raise SubmitError(
+                f"Task {row['id']} ({row['type']}) is {row['status']}: its dependents could never run.",
+                remedy=f"Retry it first: aaiclick jobs retry {job_id}",
+            )
+    for row in groups:
+        if row["completed"] and row["id"] in parents:
+            raise SubmitError(
+                f"Group {row['id']} ({row['name']!r}) has completed: tasks cannot be added to it.",
+                remedy="Add to a new group: dependents of the completed one may have begun.",
+            )
+        if row["failed"] and (row["id"] not in parents or not row["opened"]):
+            raise SubmitError(
+                f"Group {row['id']} ({row['name']!r}) can no longer complete: its dependents could never run.",
+                remedy=f"Retry its failed tasks first: aaiclick jobs retry {job_id}",
+            )
+    existing = ExistingNodes(
+        {row["id"]: row["status"] == "COMPLETED" for row in tasks},
+        {row["id"]: (row["opened"], row["completed"]) for row in groups},
+    )
+    return existing, {row["id"] for row in groups if not row["opened"]}
+
+
+def _refuse_unknown_nodes(plan: Plan, existing_ids: Collection[int], names: Mapping[int, str]) -> None:
+    new = {task.id for task in plan.tasks} | {group.id for group in plan.groups}
+    for previous, following in plan.edges:
+        if previous not in new and previous not in existing_ids:
+            raise SubmitError(
+                f"{names.get(following, following)} waits for {names.get(previous, previous)}, "
+                "which is not part of this job.",
+                remedy="Submit both together, or the predecessor first.",
+            )
+        if following not in new:
+            raise SubmitError(
+                f"{names.get(following, following)} is submitted already and cannot get more dependencies.",
+                remedy="Declare dependencies before submitting the dependent task.",
+            )
+    for node in (*plan.tasks, *plan.groups):
+        parent = node.group_id if isinstance(node, NewTask) else node.parent_group_id
+        if parent is not None and parent not in new and parent not in existing_ids:
+            raise SubmitError(
+                f"{names.get(node.id, node.id)} is in group {names.get(parent, parent)}, "
+                "which is not part of this job.",
+                remedy="Submit the group with it.",
+            )
+
+
+async def _load_rest_of_graph(connection: Connection, job_id: int, plan: Plan, existing: ExistingNodes) -> Plan | None:
+    """The existing graph of the job; None if the plan adds no node to an existing group and so cannot close a cycle."""
+    inside = any(task.group_id in existing.groups for task in plan.tasks)
+    inside = inside or any(group.parent_group_id in existing.groups for group in plan.groups)
+    if not inside or not plan.edges:
+        return None
+    tasks = [
+        NewTask(row["id"], "", group_id=row["group_id"])
+        for row in await connection.fetch(statement("list_job_nodes"), job_id)
+    ]
+    groups = [
+        NewGroup(row["id"], row["name"], row["parent_group_id"])
+        for row in await connection.fetch(statement("list_job_groups"), job_id)
+    ]
+    edges = [(row[0], row[1]) for row in await connection.fetch(statement("list_job_edges"), job_id)]
+    return Plan(tasks, groups, edges)
+
+
+async def _insert_plan(
+    connection: Connection,
+    org_id: UUID,
+    job_id: int,
+    plan: Plan,
+    counters: Counters,
+    closed: set[int],
+    adder: AddingAttempt | None,
+    now: datetime | None,
+) -> None:
+    new_groups = {group.id for group in plan.groups}
+    closed = closed | (new_groups - counters.opened)
+    if plan.groups:
+        await _insert_groups(connection, job_id, plan, counters, adder, now)
+    records = await _run_off_loop(plan, lambda: [record(task, org_id, job_id, counters, closed) for task in plan.tasks])
+    if adder is None:
+        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+    else:
+        grown = ((*row, adder.task_id, adder.depth + 1) for row in records)
+        await connection.copy_records_to_table("tasks", records=grown, columns=(*TASK_COLUMNS, "added_by", "depth"))
+        nodes = [task.id for task in plan.tasks], sorted(new_groups)
+        first = min((*nodes[0], *nodes[1]))
+        await connection.execute(statement("insert_addition"), adder.task_id, adder.attempt, first, *nodes)
+    if plan.edges:
+        edges = (
+            (a, b, "task" if a in counters.with_dependents else "group", "group" if b in new_groups else "task")
+            for a, b in sorted(set(plan.edges))
+        )
+        await connection.copy_records_to_table(
+            "dependencies", records=edges, columns=("previous_id", "next_id", "previous_type", "next_type")
+        )
+    ready = {to_task_record[4] for to_task_record in records if to_task_record[11] == "READY"}
+    ready |= await admit_held_tasks(connection, ((org_id, record[17]) for record in records if record[11] == "HELD"))
+    await notify_ready(connection, ready)
+
+
+async def _insert_groups(
+    connection: Connection,
+    job_id: int,
+    plan: Plan,
+    counters: Counters,
+    adder: AddingAttempt | None,
+    now: datetime | None,
+) -> None:
+    moment = await read_clock(connection, now)
+    rows = [
+        (group.id, job_id, group.parent_group_id, group.name, counters.unmet[group.id], counters.open[group.id],
+         moment if group.id in counters.completed else None, adder.task_id if adder is not None else None)
+        for group in plan.groups
+    ]  # fmt: skip
+    columns = ("id", "job_id", "parent_group_id", "name", "unmet", "open", "completed_at", "added_by")
+    await connection.copy_records_to_table("groups", records=rows, columns=columns)
+
+
+def record(task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, closed: set[int]) -> tuple[Any, ...]:
+    """The row of a new task, in the order of TASK_COLUMNS."""
+    unmet = counters.unmet[task.id] if counters.unmet else 0
+    if unmet or task.group_id in closed:
+        readiness = "BLOCKED"
+    elif task.available_at is not None:
+        readiness = "TIME"
+    else:
+        readiness = "READY" if task.concurrency_key is None else "HELD"
+    return (
+        task.id, org_id, job_id, task.group_id, task.queue, task.type, task.entrypoint, task.kwargs, task.priority,
+        unmet, task.id in counters.with_dependents, readiness, task.available_at, task.max_attempts,
+        task.timeout_seconds, task.retry_policy, task.idempotency_key, task.concurrency_key, task.concurrency_limit,
+        task.critical,
+    )  # fmt: skip

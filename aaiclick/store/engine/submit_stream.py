@@ -1,0 +1,45 @@
+"""Submit a job slice by slice in one transaction, for jobs that do not fit into memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterable, Mapping
+from typing import TYPE_CHECKING
+
+from aaiclick import failpoints
+from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.propagate import update_jobs
+from aaiclick.store.engine.submit import JobLimits, NewJob, add_to_job
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    from aaiclick.store.connections import Connection
+
+
+async def submit_slices(
+    connection: Connection,
+    job: NewJob,
+    slices: AsyncIterable[tuple[Plan, Mapping[int, str]]],
+    *,
+    limits: JobLimits | None = None,
+) -> int:
+    """Insert a job and each slice (a plan, and names for errors); a slice may refer to earlier ones.
+
+    Returns the job's id, or that of the existing job with its idempotency key; then no slice is read.
+    """
+    async with failpoints.transaction(connection, "submit_slices"):
+        inserted = await connection.fetchval(
+            statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, 0, job.idempotency_key,
+            job.definition_id, job.dag_version_id, job.trigger,
+        )  # fmt: skip
+        if inserted is None:
+            return int(
+                await connection.fetchval(statement("find_job_by_key"), job.org_id, job.name, job.idempotency_key)
+            )
+        is_empty = True
+        async for plan, names in slices:
+            await add_to_job(connection, job.id, plan, names, limits=limits)
+            is_empty = is_empty and not plan.tasks
+        if is_empty:
+            await update_jobs(connection, completed=Counter({job.id: 0}))
+    return job.id

@@ -1,0 +1,46 @@
+"""Metrics, counted from the tables: they survive restarts of processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aaiclick.store.catalog.outbox import count_events_by_status
+from aaiclick.store.enums import BUCKETS
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+MAX_QUEUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRows:
+    """One look at everything; the rows are those of `sql/figures_*.sql`."""
+
+    tasks: list[asyncpg.Record]
+    jobs: list[asyncpg.Record]
+    attempts: list[asyncpg.Record]
+    deleted: list[asyncpg.Record]
+    queues: list[asyncpg.Record]
+    workers: list[asyncpg.Record]
+    events: dict[str, int]
+    """Events of the outbox by status."""
+
+
+async def load_metrics(connection: Connection, *, worker_timeout_seconds: float) -> MetricRows:
+    """Count in one snapshot. Reads all tasks and jobs: callers should cache the result."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        await connection.execute(statement("allow_sequential_scans"))
+        return MetricRows(
+            await connection.fetch(statement("count_tasks_by_status"), BUCKETS),
+            await connection.fetch(statement("count_jobs_by_status"), BUCKETS),
+            await connection.fetch(statement("count_attempts_by_outcome")),
+            await connection.fetch(statement("load_metric_counts")),
+            await connection.fetch(statement("count_ready_by_queue"), MAX_QUEUES),
+            await connection.fetch(statement("list_worker_heartbeats"), worker_timeout_seconds),
+            await count_events_by_status(connection),
+        )

@@ -1,0 +1,18 @@
+-- name: jobs
+id, org_id, created_at, updated_at, status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, open_events, name,
+definition_id, dag_version_id, trigger, idempotency_key, timeout_seconds, deadline_at, cancel_requested_at, paused_at,
+started_at, restarted_at, completed_at, cause_id, error
+
+-- name: task_attempts
+task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error, error_fingerprint, log_path
+
+-- name: tasks
+id, org_id, created_at, updated_at, status, attempt, failures, max_attempts, unmet, priority, has_dependents, critical, passed_over, readiness,
+job_id, group_id, worker_id, lease_token, lease_expires_at, last_heartbeat, available_at, next_retry_at, claimed_at,
+started_at, completed_at, cancel_requested_at, cause_id, added_by, definition_id, timeout_seconds, lease_seconds, concurrency_limit,
+depth, queue, type, entrypoint, kwargs, retry_policy, idempotency_key, dedupe_key, concurrency_key, partitions,
+input_versions, result, outputs, error, error_fingerprint, log_path
+
+-- name: workers
+id, started_at, last_heartbeat, stopped_at, tasks_completed, tasks_failed, pid, pool_size, status, is_leader,
+leader_until, leader_term, hostname, version, queues, org_id, drain_requested_at, log_directory

@@ -1,1 +1,0 @@
-DELETE FROM org_roles WHERE org_id = $1 AND id = $2 RETURNING id

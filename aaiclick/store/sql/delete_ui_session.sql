@@ -1,1 +1,0 @@
-DELETE FROM ui_sessions WHERE token_hash = $1

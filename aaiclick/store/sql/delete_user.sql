@@ -1,1 +1,0 @@
-DELETE FROM users WHERE org_id = $1 AND id = $2 RETURNING id

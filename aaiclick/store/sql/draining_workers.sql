@@ -1,1 +1,0 @@
-SELECT id FROM workers WHERE id = ANY ($1::bigint[]) AND drain_requested_at IS NOT NULL

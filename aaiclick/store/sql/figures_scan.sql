@@ -1,2 +1,0 @@
--- These read whole tables, which is the one case in which an index does not help.
-SET LOCAL enable_seqscan = on

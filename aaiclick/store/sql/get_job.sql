@@ -1,1 +1,0 @@
-SELECT {jobs.*} FROM jobs WHERE id = $1

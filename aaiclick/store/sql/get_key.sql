@@ -1,2 +1,0 @@
-SELECT id, org_id, user_id, name, prefix, scopes, created_at, last_used_at, expires_at, revoked_at FROM api_keys
-WHERE org_id = $1 AND id = $2

@@ -1,1 +1,0 @@
-SELECT {tasks.*} FROM tasks WHERE id = $1

@@ -1,1 +1,0 @@
-SELECT EXISTS (SELECT FROM api_keys)

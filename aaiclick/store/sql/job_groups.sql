@@ -1,1 +1,0 @@
-SELECT id, name, parent_group_id FROM groups WHERE job_id = $1

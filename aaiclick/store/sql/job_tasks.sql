@@ -1,1 +1,0 @@
-SELECT id, group_id FROM tasks WHERE job_id = $1

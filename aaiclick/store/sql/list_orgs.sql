@@ -1,1 +1,0 @@
-SELECT id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_at, created_at FROM orgs WHERE $1::uuid IS NULL OR id > $1 ORDER BY id LIMIT $2

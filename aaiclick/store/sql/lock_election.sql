@@ -1,1 +1,0 @@
-SELECT pg_try_advisory_xact_lock(7089063228440191074)

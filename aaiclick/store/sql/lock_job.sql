@@ -1,2 +1,0 @@
--- Take the graph lock of one job, alone.
-SELECT pg_advisory_xact_lock($1)

@@ -1,1 +1,0 @@
-SELECT DISTINCT org_id FROM table_refcounts

@@ -1,2 +1,0 @@
-INSERT INTO queues (org_id, name, paused_at) VALUES ($1, $2, now())
-ON CONFLICT (org_id, name) DO UPDATE SET paused_at = coalesce(queues.paused_at, now())

@@ -1,1 +1,0 @@
-SELECT id, result::text FROM tasks WHERE id = ANY ($1::bigint[])

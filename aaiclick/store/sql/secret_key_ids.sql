@@ -1,1 +1,0 @@
-SELECT DISTINCT key_id FROM org_secrets ORDER BY key_id

@@ -1,8 +1,0 @@
--- The definitions of the version of the DAG $2 that serves, or the one of the name $3.
-SELECT d.id, d.org_id, d.dag_name, d.name, d.dag_name || '.' || d.name AS type, d.dag_version_id, d.activation, d.source,
-    d.execution_strategy, d.max_attempts, d.timeout_seconds,
-    d.heartbeat_timeout_seconds, d.runtime, d.operator,
-    (d.scaling ->> 'max_concurrency')::int AS max_concurrency, c.paused_at IS NOT NULL AS paused
-FROM dag_current_versions c JOIN job_definitions d ON d.dag_version_id = c.dag_version_id
-WHERE c.org_id = $1 AND c.dag_name = $2 AND ($3::text IS NULL OR d.name = $3)
-ORDER BY d.name

@@ -1,1 +1,0 @@
-UPDATE dag_versions SET ready_at = coalesce(ready_at, now()) WHERE id = $1

@@ -1,1 +1,0 @@
-UPDATE tasks SET result = $2::jsonb WHERE id = $1

@@ -1,1 +1,0 @@
-SELECT dag_name FROM dag_versions WHERE id = $1

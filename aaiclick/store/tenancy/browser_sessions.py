@@ -1,0 +1,35 @@
+"""Browser sessions: the hash of a random token, and its API key or user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+
+async def create_session(
+    connection: Connection,
+    token_hash: bytes,
+    *,
+    key_id: UUID | None,
+    user_id: UUID | None,
+    lifetime_seconds: float,
+) -> None:
+    """Create a session, and delete expired ones."""
+    await connection.execute(statement("delete_expired_sessions"))
+    await connection.execute(statement("insert_session"), token_hash, key_id, user_id, lifetime_seconds)
+
+
+async def find_session(connection: Connection, token_hash: bytes) -> asyncpg.Record | None:
+    """The holder of a session; None if it is expired, its key revoked or expired, or its user disabled."""
+    return await connection.fetchrow(statement("find_session"), token_hash)
+
+
+async def end_session(connection: Connection, token_hash: bytes) -> None:
+    await connection.execute(statement("delete_session"), token_hash)

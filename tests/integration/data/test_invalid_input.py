@@ -1,0 +1,175 @@
+"""Invalid and extreme input: refused with an aaiclick error or stored exactly; never a library's error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from aaiclick.data import DataContext, col, create_object_from_file, create_object_from_value, open_object
+from aaiclick.data.errors import ConversionError, DataError, IngestError
+from aaiclick.data.runtime import lifecycle
+
+pytestmark = pytest.mark.usefixtures("data")
+
+
+def endless():
+    value = []
+    value.append(value)
+    return value
+
+
+def deep():
+    value = 1
+    for _ in range(3000):
+        value = [value]
+    return [value]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [2**64],
+        lambda: [-(2**127)],
+        lambda: [[2**70]],
+        lambda: ["\ud800"],
+        lambda: {"\ud800": [1]},
+        lambda: [{"a": "\ud800"}, [1]],
+        lambda: [["\ud800"]],
+        endless,
+        deep,
+        lambda: pa.table({}),
+        lambda: pa.table([[1], [2]], names=["a", "a"]),
+        lambda: {"aai_id": [1]},
+        lambda: [1j],
+        lambda: [Decimal("NaN")],
+    ],
+)
+async def test_unsupported_values_are_refused(make, data):
+    with pytest.raises(DataError):
+        await create_object_from_value(make())
+    tables = await data.client.read_text("SELECT name FROM system.tables WHERE database = currentDatabase()")
+    assert tables.num_rows == 0
+
+
+async def test_error_message_for_too_large_integers():
+    with pytest.raises(ConversionError, match="beyond 64 bits"):
+        await create_object_from_value([1, 2**64])
+
+
+async def test_unknown_time_zone_is_refused():
+    with pytest.raises(DataError):
+        await create_object_from_value([datetime(2020, 1, 1)], schema={"value": "DateTime64(6, 'No/Zone')"})  # noqa: DTZ001
+
+
+async def test_a_name_that_is_not_unicode():
+    with pytest.raises(DataError):
+        await create_object_from_value([1], name="\ud800")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda o: o.select(),
+        lambda o: o.select(x=col("a").quantile("x")),
+        lambda o: o.select(x=col("a").round("x")),
+        lambda o: o.select(x=col("a").shift("x")),
+        lambda o: o.sample(-1),
+        lambda o: o.sample("1"),
+        lambda o: o.filter(col("s") == "\ud800"),
+        lambda o: o.filter("s = '\ud800'"),
+        lambda o: o.select(col("a").alias("\ud800")),
+        lambda o: o.group_by("s").agg(**{"\ud800": col("a").sum()}),
+    ],
+)
+async def test_invalid_parameters_are_refused(use):
+    obj = await create_object_from_value({"a": [1, 2], "s": ["x", "y"]})
+    with pytest.raises(DataError):
+        await use(obj).data()
+
+
+@pytest.mark.parametrize("name", ["nul\x00.csv", "sur\ud800.csv", "directory.csv"])
+async def test_invalid_file_names_are_refused(tmp_path, name):
+    (tmp_path / "directory.csv").mkdir()
+    obj = await create_object_from_value([1])
+    with pytest.raises(DataError):
+        await obj.export(tmp_path / name)
+    with pytest.raises(IngestError):
+        await create_object_from_file(tmp_path / name)
+
+
+async def test_unreadable_file_is_reported():
+    with pytest.raises(IngestError):
+        await create_object_from_file("/proc/self/mem", format="csv")
+
+
+async def test_very_many_columns_and_very_long_names():
+    wide = {f"column {i}": [i] for i in range(10_000)}
+    obj = await create_object_from_value(wide)
+    assert await obj.data() == wide
+    long = {"x" * 70_000: [1], "y" * 70_000: [2]}
+    assert await (await create_object_from_value(long)).data() == long
+
+
+async def test_very_long_strings():
+    values = ["x" * 1_000_000, "", "ü" * 1_000_000]
+    obj = await create_object_from_value(values)
+    assert await obj.data() == values
+    assert await (obj == values[2]).data() == [False, False, True]
+
+
+async def test_a_hundred_concurrent_queries():
+    obj = await create_object_from_value(list(range(1000)))
+    sums = await asyncio.gather(*((obj * i).sum().data() for i in range(100)))
+    assert sums == [499_500 * i for i in range(100)]
+
+
+async def test_two_contexts_on_one_named_object(clickhouse_endpoint):
+    await create_object_from_value([1, 2], name="shared")
+    async with DataContext(clickhouse_endpoint):
+        other = await open_object("shared")
+        async with DataContext(clickhouse_endpoint):
+            mine = await open_object("shared")
+            await mine.insert([3])
+        assert await other.data() == [1, 2, 3]
+        await create_object_from_value([9], name="shared", replace=True)
+        assert await other.data() == [9]
+
+
+async def test_error_names_a_dropped_table(data):
+    obj = await create_object_from_value([1])
+    await data.client.run(f"DROP TABLE {obj.table_id} SYNC")
+    with pytest.raises(DataError, match="The table does not exist"):
+        await obj.data()
+    with pytest.raises(DataError, match="The table does not exist"):
+        async for _ in obj.iter_batches():
+            pass
+    with pytest.raises(DataError, match="The table does not exist"):
+        await obj.insert([2])
+
+
+async def test_failed_drop_is_retried(clickhouse_endpoint, monkeypatch, admin):
+    """After a restart of the server the connection is broken, and the table is dropped nevertheless."""
+    whole, failing, failed = lifecycle._HttpConnection.run, [True], threading.Event()
+
+    def run(self, statement):
+        if failing[0]:
+            failed.set()
+            raise BrokenPipeError
+        whole(self, statement)
+
+    monkeypatch.setattr(lifecycle._HttpConnection, "run", run)
+    handler = lifecycle.LocalLifecycleHandler(clickhouse_endpoint)
+    await handler.start()
+    async with DataContext(clickhouse_endpoint, lifecycle=handler):
+        obj = await create_object_from_value([1])
+        name = obj.table_id
+        del obj
+        await asyncio.to_thread(failed.wait)
+    failing[0] = False
+    await handler.stop()
+    assert admin.query(f"EXISTS TABLE {clickhouse_endpoint.database}.{name}").result_rows == [(0,)]

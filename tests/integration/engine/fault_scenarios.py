@@ -1,0 +1,638 @@
+"""A scenario for each failpoint: preparation, the action that reaches it, and a check of its effect.
+
+A scenario is prepared over one connection and executed over another, possibly in a process that is killed; the state
+between the two consists of plain values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import asyncpg
+
+from aaiclick.api.field_types import CreatedResponse
+from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.range_registration import register_range
+from aaiclick.cli.audit import audited_transaction
+from aaiclick.cli.audit import write_audit as write_cli_audit
+from aaiclick.operations import jobs as job_operations
+from aaiclick.operations.actor import Actor, local_actor
+from aaiclick.orchestration.loops import scheduler
+from aaiclick.server.idempotency import run_idempotent
+from aaiclick.server.routes.common import owner_transaction, tenant_transaction, write_audit
+from aaiclick.server.ui.sessions import sign_in_subject
+from aaiclick.server.ui.sign_in_audit import SignInAudit
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.catalog import backfill as catalog_backfill
+from aaiclick.store.catalog import datasets, event_routing, events, sources
+from aaiclick.store.catalog.runs import emit_updates, lock_for_publish
+from aaiclick.store.catalog.sources import start_source
+from aaiclick.store.engine import control, dispatches, maintenance, queue, worker_leases, workers
+from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
+from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success
+from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
+from aaiclick.store.engine.submit_stream import submit_slices
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.tables import table_references
+from aaiclick.store.tenancy import users
+from aaiclick.store.tenancy.orgs import ClaimLimits
+
+LONG_SECONDS = 5000.0
+TABLE, SESSION = "t_points", 7
+DAG = """
+name: points
+jobs:
+  - {name: sell, activation: source, operator: sql, source: {kind: cron, schedule: "0 6 * * *", missed: all},
+     outputs: [raw], config: {query: "SELECT 1 AS id"}}
+  - {name: tidy, activation: reactive, operator: sql, outputs: [orders], config: {query: "SELECT id FROM raw"}}
+publish: [orders]
+"""
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`prepare` returns the state for `act`; `done` queries PostgreSQL whether the commit has happened."""
+
+    prepare: Callable[[Any], Awaitable[State]]
+    act: Callable[[Any, State], Awaitable[Any]]
+    done: Callable[[Any, State], Awaitable[bool]]
+    happened_before: bool = False
+    """Whether the effect exists already before this commit, from an earlier one."""
+
+
+def make_task(task_id: int | None = None, **options: Any) -> NewTask:
+    return NewTask(task_id or get_snowflake_id(), "t", "m.t", **options)
+
+
+def check_query(question: str, *names: str, is_: Any = True) -> Callable[[Any, State], Awaitable[bool]]:
+    async def ask(db: Any, state: State) -> bool:
+        return await db.fetchval(question, *(state[name] for name in names)) == is_
+
+    return ask
+
+
+def status(expected: str) -> Callable[[Any, State], Awaitable[bool]]:
+    return check_query("SELECT status::text FROM tasks WHERE id = $1", "task", is_=expected)
+
+
+async def prepare_ids(_: Any) -> State:
+    return {"task": get_snowflake_id(), "job": get_snowflake_id()}
+
+
+async def register_worker_(db: Any) -> State:
+    return {"worker": (await queue.register_worker(db, hostname="here", pid=1)).id}
+
+
+async def enqueue_item(db: Any, **options: Any) -> State:
+    task = get_snowflake_id()
+    await enqueue_tasks(db, [make_task(task, **options)])
+    return {"task": task, **await register_worker_(db)}
+
+
+async def submit_two_tasks(db: Any, **options: Any) -> State:
+    """A job with two consecutive tasks."""
+    state = await prepare_ids(db)
+    first, second = make_task(state["task"], **options), make_task()
+    await submit_job(db, NewJob(state["job"], "job"), Plan([first, second], [], [(first.id, second.id)]))
+    return {**state, "next": second.id, **await register_worker_(db)}
+
+
+async def claim(db: Any, state: State) -> None:
+    claims = await queue.claim(db, worker_id=state["worker"], limit=1, queues=(), lease_seconds=60)
+    state["lease"], state["claim"] = (claims[0].lease, claims[0]) if claims else (None, None)
+
+
+def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callable[[Any], Awaitable[State]]:
+    async def prepare(db: Any) -> State:
+        state = await make(db, **options)
+        await claim(db, state)
+        return state
+
+    return prepare
+
+
+def with_outcome(make: Callable[..., Awaitable[State]], *, fails: bool) -> Callable[[Any], Awaitable[State]]:
+    async def prepare(db: Any) -> State:
+        state = await with_claim(make, max_attempts=1)(db)
+        if fails:
+            failure = Failure(state["lease"], error="no luck", fingerprint="no luck")
+            await queue.acknowledge(db, worker_id=state["worker"], failures=[failure])
+        else:
+            await succeed(db, state)
+        return state
+
+    return prepare
+
+
+async def succeed(db: Any, state: State) -> None:
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"])])
+
+
+async def enqueue_scheduled(db: Any) -> State:
+    scheduled_at = await db.fetchval("SELECT now() + interval '1 hour'")
+    return {**await enqueue_item(db, available_at=scheduled_at), "now": scheduled_at + timedelta(minutes=1)}
+
+
+async def with_lost_heartbeat(db: Any) -> State:
+    return {**await register_worker_(db), "now": await db.fetchval("SELECT now() + interval '1 hour'")}
+
+
+async def deployed(db: Any) -> State:
+    await deploy(db, DAG)
+    return {"now": await db.fetchval("SELECT now() + interval '25 hours'"), **await prepare_ids(db)}
+
+
+async def deployed_twice(db: Any) -> State:
+    first = await deploy(db, DAG)
+    second = await deploy(db, DAG.replace("name: points", "name: points\ndefaults: {max_attempts: 7}"))
+    assert second.serves
+    return {"first": first.version_hash, "version": first.version_id}
+
+
+async def deploy_filled(db: Any) -> State:
+    """A version that is filled, and does not serve yet."""
+    await deploy(db, DAG)
+    begun = await deploy(db, DAG.replace("SELECT 1 AS id", "SELECT 2 AS id"))
+    assert not begun.serves
+    state = await register_worker_(db)
+    await claim(db, state)
+    await succeed(db, state)
+    return {"begun": begun, "version": begun.version_id}
+
+
+async def emit_event_(db: Any) -> State:
+    state = await deployed(db)
+    row = await db.fetchrow(
+        "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p "
+        "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = 'points.raw'"
+    )
+    job_id = await events.open_job(db, DEFAULT_ORG_ID, "one", row["dag_version_id"], {})
+    event = events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
+    async with db.transaction():
+        await events.count_events(db, await events.emit_events(db, [event]))
+    return state | {"job": job_id}
+
+
+async def emit_behind_poison(db: Any) -> State:
+    """A routable event behind one that cannot be routed."""
+    job_id = await events.open_job(db, DEFAULT_ORG_ID, "poison", None, {})
+    await db.execute("INSERT INTO outbox (org_id, job_id, kind) VALUES ($1, $2, 'route_event')", DEFAULT_ORG_ID, job_id)
+    await db.execute("UPDATE jobs SET open_events = 1 WHERE id = $1", job_id)
+    return await emit_event_(db)
+
+
+async def claim_short_lease(db: Any) -> State:
+    state = await with_claim(enqueue_item)(db)
+    await db.execute("UPDATE tasks SET lease_seconds = $1", LONG_SECONDS)
+    return state
+
+
+async def run_source(db: Any) -> State:
+    """A running source, and an update of its output."""
+    await deployed(db)
+    await start_source(db, DEFAULT_ORG_ID, "points", None, {"kind": "manual"})
+    state = await register_worker_(db)
+    await claim(db, state)
+    row = await db.fetchrow(
+        "SELECT p.dataset_uuid, p.dataset_version FROM dag_version_datasets p JOIN datasets d ON d.id = p.dataset_uuid "
+        "WHERE d.name = 'points.raw'"
+    )
+    update = {
+        "dataset": str(row["dataset_uuid"]), "generation": str(row["dataset_version"]), "ticket": 1, "columns": {},
+        "schema_hash": "h", "partitions": [], "rows": 1, "whole": False, "changed": [""],
+    }  # fmt: skip
+    effects = {"definition": "", "build": None, "states": [], "lineage": {}, "updates": [update]}
+    return state | {"effects": json.dumps(effects)}
+
+
+async def claim_generation(db: Any) -> State:
+    state = await deployed(db)
+    version = await db.fetchval("SELECT dataset_version FROM dag_version_datasets LIMIT 1")
+    return {**state, **await with_claim(enqueue_item)(db), "generation": version}
+
+
+async def publish(db: Any, state: State) -> None:
+    async with lock_for_publish(db, state["lease"], state["generation"], "p", 1):
+        pass
+
+
+async def submit_one_task(db: Any, **options: Any) -> State:
+    state = await prepare_ids(db)
+    await submit_job(db, NewJob(state["job"], "job"), Plan([make_task(state["task"], **options)], [], []))
+    return {**state, **await register_worker_(db)}
+
+
+def two_days_later(make: Callable[..., Awaitable[State]]) -> Callable[[Any], Awaitable[State]]:
+    """Prepare a state with a time two days later."""
+
+    async def prepare(db: Any) -> State:
+        return {**await make(db), "now": await db.fetchval("SELECT now() + interval '2 days'")}
+
+    return prepare
+
+
+def prepared_by(
+    make: Callable[..., Awaitable[State]], *steps: Callable[[Any, State], Awaitable[Any]]
+) -> Callable[[Any], Awaitable[State]]:
+    async def prepare(db: Any) -> State:
+        state = await make(db)
+        for step in steps:
+            await step(db, state)
+        return state
+
+    return prepare
+
+
+def enqueue(**options: Any) -> Callable[[Any, State], Awaitable[None]]:
+    async def act(db: Any, state: State) -> None:
+        await enqueue_tasks(db, [make_task(state["task"], idempotency_key="key", **options)])
+
+    return act
+
+
+async def enqueue_many(db: Any, state: State) -> None:
+    with suppress(asyncpg.UniqueViolationError):  # a repetition with the same ids is refused
+        await enqueue_tasks(db, [make_task(state["task"]), *(make_task() for _ in range(COPY_MIN_TASKS))])
+
+
+async def enqueue_with_table(db: Any, state: State) -> None:
+    task = make_task(state["task"], idempotency_key="key")
+    await enqueue_with_tables(db, [task], [(task.id, TABLE)], {TABLE: SESSION})
+
+
+async def enqueue_idempotent(db: Any, state: State) -> None:
+    """Answer a POST request with an Idempotency-Key."""
+
+    async def body() -> bytes:
+        return b"{}"
+
+    async def work(connection: Any) -> CreatedResponse:
+        await enqueue_tasks(connection, [make_task(state["task"])])
+        return CreatedResponse(id=str(state["task"]))
+
+    call: Any = FakeRequest(db)
+    request: Any = SimpleNamespace(method="POST", scope={"route": SimpleNamespace(path="/v1/tasks")}, body=body)
+    assert (await run_idempotent(call, request, "key", work)).status_code == 201
+
+
+class FakeRequest:
+    """The parts of a request that its commit needs: actor, app state and connections."""
+
+    def __init__(self, db: Any) -> None:
+        self.app_state, self.sign_in_audit, self.request_id = self, SignInAudit(), None
+        self.actor = Actor(DEFAULT_ORG_ID, "key aai_test", frozenset({"admin"}))
+        self._db = db
+
+    @asynccontextmanager
+    async def owner_connection(self) -> AsyncIterator[Any]:
+        yield self._db
+
+    @asynccontextmanager
+    async def tenant_connection(self, _: Any) -> AsyncIterator[Any]:
+        yield self._db
+
+
+async def pause_queue_audited(db: Any, _: State) -> None:
+    call: Any = FakeRequest(db)
+    async with tenant_transaction(call) as connection:
+        await control.pause_queue(connection, "default")
+        await write_audit(call, connection, "queue.pause", "default")
+
+
+async def pause_org_audited(db: Any, _: State) -> None:
+    call: Any = FakeRequest(db)
+    async with owner_transaction(call) as connection:
+        await control.pause_org(connection, DEFAULT_ORG_ID)
+        await write_audit(call, connection, "org.pause", DEFAULT_ORG_ID)
+
+
+async def pause_type_audited(db: Any, _: State) -> None:
+    async with audited_transaction(db):
+        await control.pause_type(db, "t")
+        await write_cli_audit(db, DEFAULT_ORG_ID, "type.pause", "t")
+
+
+async def pause_job_audited(db: Any, state: State) -> None:
+    await job_operations.pause_job(db, local_actor(), state["job"])
+
+
+async def create_user_(db: Any) -> State:
+    await users.create_user(db, DEFAULT_ORG_ID, external_id="ada", role="reader")
+    return {}
+
+
+async def sign_in(db: Any, _: State) -> None:
+    app_state: Any = FakeRequest(db)
+    assert await sign_in_subject(app_state, "ada", None)
+
+
+async def submit_in_slices(db: Any, state: State) -> None:
+    async def slices() -> AsyncIterator[tuple[Plan, Mapping[int, str]]]:
+        yield Plan([make_task(state["task"])], [], []), {}
+        yield Plan([make_task()], [], []), {}
+
+    await submit_slices(db, NewJob(state["job"], "job", idempotency_key="key"), slices())
+
+
+async def register(db: Any, state: State) -> None:
+    await workers.register_worker(db, hostname="here", pid=1, worker_id=state["task"])
+
+
+async def lead(db: Any, state: State) -> None:
+    await workers.lead(db, state["worker"], term_seconds=60)
+
+
+async def count(db: Any, state: State) -> None:
+    await workers.count_outcomes(db, state["worker"], {(DEFAULT_ORG_ID, "default"): OutcomeCounts(1, 0)})
+
+
+async def delete_history(db: Any, state: State) -> None:
+    await maintenance.delete_old_history(db, keep_seconds=60, now=state["now"])
+
+
+async def take_dispatch(db: Any, _: State) -> None:
+    await dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60)
+
+
+async def reserve(db: Any, state: State) -> None:
+    await table_references.reserve_tables(db, [(TABLE, state["lease"])])
+
+
+async def release(db: Any, state: State) -> None:
+    await table_references.release_tables(db, [(TABLE, state["lease"])])
+
+
+async def read_by_another(db: Any, state: State) -> None:
+    """The table belongs to the first attempt; the next one is about to read it."""
+    await reserve(db, state)
+    await enqueue_tasks(db, [make_task()])
+    await claim(db, state)
+
+
+async def rematerialize(db: Any, _: State) -> None:
+    dataset = await db.fetchval("SELECT id FROM datasets WHERE name = 'orders'")
+    await datasets.rematerialize(db, DEFAULT_ORG_ID, dataset, "orders")
+
+
+async def register_version(db: Any, _: State) -> None:
+    everything = datasets.Reader(DEFAULT_ORG_ID, None)
+    await register_range(db, everything, "orders", datasets.VersionRange(0, 9))
+
+
+async def submit(db: Any, state: State) -> None:
+    await submit_job(db, NewJob(state["job"], "job", idempotency_key="key"), Plan([make_task(state["task"])], [], []))
+
+
+async def add(db: Any, state: State) -> None:
+    await add_to_job(db, state["job"], Plan([make_task()], [], []), {}, state["lease"])
+
+
+async def send_heartbeat(db: Any, state: State) -> None:
+    await heartbeat(db, worker_id=state["worker"], leases=[state["lease"]], lease_seconds=LONG_SECONDS)
+
+
+async def backfill(db: Any, _: State) -> None:
+    definitions = await catalog_backfill.list_serving_definitions(db, DEFAULT_ORG_ID, "points")
+    run = catalog_backfill.BackfillRun("2026-01-01", {"kind": "backfill"})
+    await catalog_backfill.start_backfill(
+        db, next(definition for definition in definitions if definition["name"] == "sell"), [run], limit=None
+    )
+
+
+COMPLETED, CANCELLED = status("COMPLETED"), status("CANCELLED")
+EXTENDED = check_query("SELECT lease_expires_at > now() + interval '1 hour' FROM tasks WHERE id = $1", "task")
+NEXT_READY = check_query("SELECT readiness::text FROM tasks WHERE id = $1", "next", is_="READY")
+EXISTS = check_query("SELECT count(*) FROM tasks WHERE id = $1", "task", is_=1)
+STOPPED = check_query("SELECT status::text FROM workers WHERE id = $1", "worker", is_="STOPPED")
+DAG_JOBS = check_query("SELECT count(*) FROM jobs", is_=1)
+
+REGISTERED = check_query("SELECT count(*) FROM table_refcounts", is_=1)
+DROPPING = check_query("SELECT count(dropping_at) FROM table_refcounts", is_=1)
+
+
+def check_with_audit(question: str) -> Callable[[Any, State], Awaitable[bool]]:
+    """Check the effect and its audit entry."""
+    return check_query(f"SELECT ({question}) AND (SELECT count(*) > 0 FROM audit_log)")
+
+
+def check_empty(table: str) -> Callable[[Any, State], Awaitable[bool]]:
+    return check_query(f"SELECT count(*) FROM {table}", is_=0)
+
+
+def check_paused(table: str, is_: int) -> Callable[[Any, State], Awaitable[bool]]:
+    return check_query(f"SELECT count(paused_at) FROM {table}", is_=is_)
+
+
+def make_pause_scenarios(
+    target: str, table: str, make: Callable[..., Awaitable[State]], *arguments: Any
+) -> dict[str, Scenario]:
+    """Scenarios of pause and resume; an argument may be the name of a value in the state."""
+
+    def call_control(name: str) -> Callable[[Any, State], Awaitable[Any]]:
+        return lambda db, state: getattr(control, name)(db, *(state.get(argument, argument) for argument in arguments))
+
+    pause, resume = f"pause_{target}", f"resume_{target}"
+    return {
+        pause: Scenario(make, call_control(pause), check_paused(table, 1)),
+        resume: Scenario(prepared_by(make, call_control(pause)), call_control(resume), check_paused(table, 0)),
+    }
+
+
+SCENARIOS = {
+    "enqueue": Scenario(prepare_ids, enqueue(), EXISTS),
+    "enqueue_limited": Scenario(prepare_ids, enqueue(concurrency_key="one", concurrency_limit=1), EXISTS),
+    "enqueue_many": Scenario(prepare_ids, enqueue_many, EXISTS),
+    "enqueue_with_tables": Scenario(prepare_ids, enqueue_with_table, EXISTS),
+    "once": Scenario(prepare_ids, enqueue_idempotent, EXISTS),
+    "change": Scenario(prepare_ids, pause_queue_audited, check_with_audit("SELECT count(paused_at) = 1 FROM queues")),
+    "operate": Scenario(prepare_ids, pause_org_audited, check_with_audit("SELECT count(paused_at) = 1 FROM orgs")),
+    "operation": Scenario(
+        submit_two_tasks, pause_job_audited, check_with_audit("SELECT count(paused_at) = 1 FROM jobs")
+    ),
+    "cli_change": Scenario(
+        prepare_ids, pause_type_audited, check_with_audit("SELECT count(paused_at) = 1 FROM task_types")
+    ),
+    "sign_in": Scenario(create_user_, sign_in, check_with_audit("SELECT count(*) > 0 FROM ui_sessions")),
+    "submit": Scenario(prepare_ids, submit, EXISTS),
+    "submit_slices": Scenario(prepare_ids, submit_in_slices, EXISTS),
+    "add": Scenario(
+        with_claim(submit_two_tasks),
+        add,
+        check_query("SELECT count(*) > 0 FROM task_additions WHERE task_id = $1", "task"),
+    ),
+    "claim": Scenario(enqueue_item, claim, status("CLAIMED")),
+    "take_dispatches": Scenario(
+        enqueue_item,
+        lambda db, _: dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60),
+        check_query("SELECT count(*) FROM dispatches WHERE task_id = $1", "task", is_=1),
+    ),
+    "record_dispatch_failure": Scenario(
+        prepared_by(enqueue_item, take_dispatch),
+        lambda db, state: dispatches.record_dispatch_failure(db, [state["task"]], "away"),
+        check_query("SELECT error FROM dispatches", is_="away"),
+    ),
+    "record_dispatch_refusal": Scenario(
+        with_claim(enqueue_item),
+        lambda db, state: dispatches.record_dispatch_refusal(db, state["claim"], "away"),
+        check_query("SELECT error FROM dispatches", is_="away"),
+    ),
+    "delete_finished_dispatches": Scenario(
+        prepared_by(enqueue_item, take_dispatch, claim),
+        lambda db, _: dispatches.delete_finished_dispatches(db),
+        check_empty("dispatches"),
+    ),
+    "start": Scenario(with_claim(enqueue_item), lambda db, state: queue.start(db, [state["lease"]]), status("RUNNING")),
+    "heartbeat": Scenario(with_claim(enqueue_item), send_heartbeat, EXTENDED),
+    "extend_worker_leases": Scenario(
+        with_claim(enqueue_item),
+        lambda db, state: worker_leases.extend_worker_leases(db, [state["worker"]], LONG_SECONDS),
+        EXTENDED,
+    ),
+    "renew_task_leases": Scenario(
+        claim_short_lease, lambda db, state: worker_leases.renew_task_leases(db, [state["worker"]]), EXTENDED
+    ),
+    "complete": Scenario(with_claim(enqueue_item), succeed, COMPLETED),
+    "end": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY),
+    "flush": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY, happened_before=True),
+    "promote": Scenario(
+        enqueue_scheduled,
+        lambda db, state: promote_due_tasks(db, now=state["now"]),
+        check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
+    "cancel_job": Scenario(submit_two_tasks, lambda db, state: control.cancel_job(db, state["job"]), CANCELLED),
+    "cancel_tasks": Scenario(submit_two_tasks, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
+    "retry": Scenario(
+        with_outcome(submit_two_tasks, fails=True),
+        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        status("PENDING"),
+    ),
+    "redrive": Scenario(
+        with_outcome(enqueue_item, fails=True),
+        lambda db, state: control.redrive_dead_letters(db, task_ids=[state["task"]]),
+        status("PENDING"),
+    ),
+    "clear": Scenario(
+        with_outcome(submit_two_tasks, fails=False),
+        lambda db, state: control.clear_tasks(db, state["task"]),
+        status("PENDING"),
+    ),
+    "set_queue": Scenario(
+        prepare_ids,
+        lambda db, _: control.set_queue(db, "default", ClaimLimits(max_running=3)),
+        check_query("SELECT max_running FROM queues", is_=3),
+    ),
+    **make_pause_scenarios("queue", "queues", prepare_ids, "default"),
+    **make_pause_scenarios("org", "orgs", prepare_ids, DEFAULT_ORG_ID),
+    **make_pause_scenarios("type", "task_types", prepare_ids, "t"),
+    **make_pause_scenarios("job", "jobs", submit_two_tasks, "job"),
+    "register_worker": Scenario(
+        prepare_ids, register, check_query("SELECT count(*) FROM workers WHERE id = $1", "task", is_=1)
+    ),
+    "deregister": Scenario(register_worker_, lambda db, state: workers.deregister_worker(db, state["worker"]), STOPPED),
+    "dead_workers": Scenario(
+        with_lost_heartbeat,
+        lambda db, state: workers.stop_dead_workers(db, timeout_seconds=60, now=state["now"]),
+        STOPPED,
+    ),
+    "lead": Scenario(register_worker_, lead, check_query("SELECT is_leader FROM workers WHERE id = $1", "worker")),
+    "delete_old_jobs": Scenario(
+        two_days_later(with_outcome(submit_one_task, fails=False)), delete_history, check_empty("jobs")
+    ),
+    "delete_old_tasks": Scenario(
+        two_days_later(with_outcome(enqueue_item, fails=False)), delete_history, check_empty("tasks")
+    ),
+    "delete_old_workers": Scenario(
+        two_days_later(prepared_by(register_worker_, lambda db, state: workers.deregister_worker(db, state["worker"]))),
+        delete_history,
+        check_empty("workers"),
+    ),
+    "delete_old_queue_minutes": Scenario(
+        two_days_later(prepared_by(register_worker_, count)), delete_history, check_empty("queue_minutes")
+    ),
+    "reserve_tables": Scenario(with_claim(enqueue_item), reserve, REGISTERED),
+    "hold_tables": Scenario(
+        prepared_by(with_claim(enqueue_item), read_by_another),
+        lambda db, state: table_references.hold_tables(db, [(TABLE, state["lease"])]),
+        check_query("SELECT count(*) FROM table_references", is_=2),
+    ),
+    "release_tables": Scenario(
+        prepared_by(with_claim(enqueue_item), reserve), release, check_empty("table_references")
+    ),
+    "mark_tables_dropping": Scenario(
+        prepared_by(with_claim(enqueue_item), reserve, release),
+        lambda db, _: table_references.mark_tables_dropping(db),
+        DROPPING,
+    ),
+    "mark_orphan_tables": Scenario(
+        prepare_ids, lambda db, _: table_references.mark_orphan_tables(db, [TABLE]), DROPPING
+    ),
+    "delete_tables": Scenario(
+        prepared_by(prepare_ids, lambda db, _: table_references.mark_orphan_tables(db, [TABLE])),
+        lambda db, _: table_references.delete_tables(db, [TABLE]),
+        check_empty("table_refcounts"),
+    ),
+    "deploy": Scenario(
+        prepare_ids, lambda db, _: deploy(db, DAG), check_query("SELECT count(*) FROM dag_versions", is_=1)
+    ),
+    "finish_deploy": Scenario(
+        deploy_filled,
+        lambda db, state: finish_deploy(db, state["begun"]),
+        check_query("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
+    ),
+    "roll_back": Scenario(
+        deployed_twice,
+        lambda db, state: roll_back(db, "points", state["first"]),
+        check_query("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
+    ),
+    "fire": Scenario(
+        deployed,
+        lambda db, _: start_source(db, DEFAULT_ORG_ID, "points", None, {"kind": "manual"}, idempotency_key="key"),
+        DAG_JOBS,
+    ),
+    "pause_dag": Scenario(
+        deployed,
+        lambda db, _: sources.pause_dag(db, DEFAULT_ORG_ID, "points"),
+        check_paused("dag_current_versions", 1),
+    ),
+    "resume_dag": Scenario(
+        prepared_by(deployed, lambda db, _: sources.pause_dag(db, DEFAULT_ORG_ID, "points")),
+        lambda db, _: sources.resume_dag(db, DEFAULT_ORG_ID, "points"),
+        check_paused("dag_current_versions", 0),
+    ),
+    "rematerialize": Scenario(deployed, rematerialize, check_query("SELECT count(*) > 0 FROM jobs")),
+    "register_version": Scenario(
+        deployed, register_version, check_query("SELECT count(*) FROM dataset_versions WHERE range_end = 9", is_=1)
+    ),
+    "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
+    "backfill": Scenario(deployed, backfill, DAG_JOBS),
+    "publish": Scenario(
+        claim_generation,
+        publish,
+        check_query("SELECT count(*) FROM dataset_partitions WHERE partition_key = 'p'", is_=1),
+    ),
+    "emit": Scenario(
+        run_source,
+        lambda db, state: emit_updates(db, state["lease"], state["effects"], "1"),
+        check_query("SELECT count(*) > 0 AND (SELECT open_events > 0 FROM jobs) FROM outbox WHERE cursor = '1'"),
+    ),
+    "route_around": Scenario(
+        emit_behind_poison,
+        lambda db, _: event_routing.route_events(db),
+        check_query("SELECT count(*) FROM tasks WHERE job_id = $1", "job", is_=1),
+    ),
+    "route": Scenario(
+        emit_event_,
+        lambda db, _: event_routing.route_events(db),
+        check_query("SELECT count(*) FROM tasks WHERE job_id = $1", "job", is_=1),
+    ),
+}

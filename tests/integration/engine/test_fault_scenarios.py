@@ -1,0 +1,124 @@
+"""Fault matrix: kill, error and delay before and after each failpoint, without a response to the caller.
+
+Before the commit nothing has happened, after it everything has. The invariants hold either way, and a repetition
+completes the action. `tests/integration/worker/test_commit_failpoints.py` does some of this to whole workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import aaiclick
+from aaiclick import failpoints
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.invariants import check_invariants
+from tests.integration.engine.fault_scenarios import SCENARIOS
+
+HOW = ("before-kill", "before-error", "before-delay:0.01", "after-kill", "after-error")
+CASES = [(f"{name}.{moment}", mode) for name in SCENARIOS for moment, mode in (how.split("-") for how in HOW)]
+hit: set[tuple[str, str]] = set()
+UNNAMED = {
+    "store/tenancy/api_role", "store/catalog/events", "store/catalog/event_routing", "store/tenancy/api_keys",
+    "store/tenancy/secrets", "store/pooler", "orchestration/loops/scheduler",
+}  # fmt: skip
+"""Transactions without a failpoint: at the start of a server; savepoints for existing tasks and for halves of a split
+batch; the very first key; the rotation of keys, during which the key file has both keys; a read-only transaction; a
+savepoint per source of the scheduler.
+"""
+
+
+def named_commits() -> list[str]:
+    """Return the name of every failpoint in the code, once per occurrence."""
+    call = re.compile(r'failpoints\.(?:statement|transaction)\((?:\w+, )?"(\w+)"\)')
+    sources = Path(aaiclick.__file__).parent.rglob("*.py")
+    return sorted(name for source in sources for name in call.findall(source.read_text()))
+
+
+def test_every_failpoint_has_a_scenario():
+    """Names are unique, so that a hit identifies its failpoint."""
+    assert named_commits() == sorted(SCENARIOS)
+
+
+def test_every_transaction_has_a_failpoint():
+    package = Path(aaiclick.__file__).parent
+    sources = {str(path.relative_to(package).with_suffix("")): path.read_text() for path in package.rglob("*.py")}
+    unnamed = {name for name, text in sources.items() if "connection.transaction()" in text}
+    assert {name for name in unnamed if not name.startswith("chaos/")} - {"failpoints"} == UNNAMED
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that may be killed, each forked from one that has imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.integration.engine.fault_scenarios"])
+    return context
+
+
+async def act(endpoint, failpoint: str, state, fault: str, marks: str) -> None:
+    db = await connect(endpoint)
+    failpoints.arm_faults(f"{failpoint}={fault}" if fault else "", marks)
+    try:
+        await SCENARIOS[failpoint.partition(".")[0]].act(db, state)
+    finally:
+        failpoints.arm_faults("")
+        db.terminate()
+
+
+def act_and_die(*arguments) -> None:
+    asyncio.run(act(*arguments))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watcher(aaiclick_stack, _aaiclick_template):
+    """One session for all tests, since the first use of each statement in a session is slow."""
+    name = aaiclick_stack.run(aaiclick_stack.take_database())
+    endpoint = aaiclick_stack.connection.postgres_endpoint().with_database(name)
+    db = await connect(endpoint)
+    yield endpoint, db
+    await db.close()
+    aaiclick_stack.run(aaiclick_stack.return_database(name))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(("failpoint", "mode"), CASES)
+async def test_fault_at_failpoint_is_atomic(watcher, processes, tmp_path, failpoint, mode):
+    name, _, moment = failpoint.partition(".")
+    scenario = SCENARIOS[name]
+    endpoint, db = watcher
+    assert await db.fetchval("SELECT aaiclick_testing.clean()")
+    state = await scenario.prepare(db)
+    assert not await scenario.done(db, state)
+    arguments = (endpoint, failpoint, state, mode, str(tmp_path))
+    if mode == "kill":
+        process = processes.Process(target=act_and_die, args=arguments)
+        process.start()
+        await asyncio.to_thread(process.join)
+        assert process.exitcode == -signal.SIGKILL
+    elif mode == "error":
+        with pytest.raises(failpoints.FaultError):
+            await act(*arguments)
+    else:
+        await act(*arguments)
+    assert (tmp_path / failpoint).exists()
+    hit.add((failpoint, mode))
+    happened = moment == "after" or mode.startswith("delay") or scenario.happened_before
+    assert await scenario.done(db, state) == happened
+    assert await check_invariants(db) == []
+    await act(endpoint, failpoint, state, "", "")
+    assert await scenario.done(db, state)
+    assert await check_invariants(db) == []
+
+
+def test_all_failpoints_were_hit(request):
+    """The tests of this file run in one process, in order; skipped if only some were selected."""
+    chosen = sum(item.name.startswith("test_fault_at_failpoint_is_atomic") for item in request.session.items)
+    if chosen < len(CASES):
+        pytest.skip("not all cases were selected")
+    assert hit == set(CASES)

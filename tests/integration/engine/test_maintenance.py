@@ -1,0 +1,54 @@
+"""Maintenance passes on sessions that stopped responding."""
+
+import asyncpg
+import pytest
+
+from aaiclick.store.connections import connect
+from aaiclick.store.engine.maintenance import end_stalled_sessions
+from aaiclick.store.statements import statement
+
+
+@pytest.fixture
+async def sessions(aaiclick_postgres):
+    sessions = [await connect(aaiclick_postgres), await connect(aaiclick_postgres)]
+    yield sessions
+    for session in sessions:
+        session.terminate()
+
+
+async def test_session_stalled_between_parse_and_execute_is_ended(sessions):
+    stalled, other = sessions
+    await stalled.execute("BEGIN")
+    assert await stalled.fetchval(statement("lock_election"))
+    await stalled.prepare("SELECT 42")  # Parse and Describe, no Sync: PostgreSQL counts the session as active
+    assert not await other.fetchval(statement("lock_election"))
+
+    assert await end_stalled_sessions(other) == 0  # it has not been silent for long
+    assert await end_stalled_sessions(other, seconds=0) == 1
+
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)):
+        await stalled.fetchval("SELECT 1")
+    async with other.transaction():
+        assert await other.fetchval(statement("lock_election"))
+
+
+async def test_idle_and_working_sessions_are_left_alone(sessions):
+    idle, other = sessions
+    await idle.execute("BEGIN")
+    await idle.fetchval("SELECT 1")
+    assert await end_stalled_sessions(other, seconds=0) == 0
+    assert await idle.fetchval("SELECT 2") == 2
+
+
+async def test_copy_has_longer_timeout(sessions):
+    copying, other = sessions
+    await copying.execute("CREATE TEMP TABLE numbers (n int)")
+
+    async def rows():
+        yield (1,)
+        assert await end_stalled_sessions(other, seconds=0) == 0
+        yield (2,)
+
+    async with copying.transaction():
+        await copying.copy_records_to_table("numbers", records=rows(), columns=["n"])
+    assert await copying.fetchval("SELECT count(*) FROM numbers") == 2

@@ -1,0 +1,238 @@
+"""Statements use indexes: with 300,000 rows in each state, and with any statistics.
+
+Plans are judged by what they read, not by time: no sequential scan of a growing table, and few buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.store.connections import connect
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.statements import statement
+
+ROWS = 300_000
+BATCH = 100
+MANY = 3_000
+TOKEN = uuid4()
+LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts"}
+
+COLUMNS = """
+    INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
+                       lease_expires_at, claimed_at, job_id, has_dependents)
+"""
+# Ids by state: 300k finished, 300k blocked, 300k future, 10k ready, 1k live.
+FILL = f"""
+    ALTER TABLE tasks SET (autovacuum_enabled = false);
+    ALTER TABLE jobs SET (autovacuum_enabled = false);
+    ALTER TABLE dependencies SET (autovacuum_enabled = false);
+    ALTER TABLE task_attempts SET (autovacuum_enabled = false);
+    SET synchronous_commit = off; SET session_replication_role = replica;
+    INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks, status, started_at)
+        SELECT n, '00000000-0000-4000-8000-000000000001', 'j', 100, 100, 'RUNNING', now()
+        FROM generate_series(1, 10000) AS n;
+    {COLUMNS} SELECT n, 'x', 'COMPLETED', NULL, 1, now(), 0, NULL, 1, NULL, NULL, NULL, n % 10000 + 1, false
+        FROM generate_series(1, {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'BLOCKED', 0, NULL, 1, NULL, NULL, NULL, NULL, NULL, n % 10000 + 1, false
+        FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'TIME', 0, NULL, 0, now() + interval '1 d', NULL, NULL, NULL, NULL, NULL, false
+        FROM generate_series(2 * {ROWS} + 1, 3 * {ROWS}) AS n;
+    {COLUMNS} SELECT n, 'x', 'PENDING', 'READY', 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, false
+        FROM generate_series(3 * {ROWS} + 1, 3 * {ROWS} + 10000) AS n;
+    {COLUMNS} SELECT n, 'x', 'CLAIMED', NULL, 1, NULL, 0, NULL, 7, '{TOKEN}', now() + interval '1 h', now(),
+                     n % 10000 + 1, true
+        FROM generate_series(4 * {ROWS} + 1, 4 * {ROWS} + 1000) AS n;
+    INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
+        SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+    INSERT INTO task_attempts (task_id, attempt, charged, outcome, started_at)
+        SELECT n, 1, false, 'RELEASED', now() FROM generate_series(1, {ROWS}) AS n;
+"""
+# Statistics of tables and indexes that were never analysed.
+BELIEFS = """
+    CREATE TABLE beliefs AS
+        SELECT relname, relpages, reltuples, relallvisible FROM pg_class WHERE relnamespace = 'public'::regnamespace
+"""
+RESTORED = """
+    UPDATE pg_class AS c SET relpages = b.relpages, reltuples = b.reltuples, relallvisible = b.relallvisible
+    FROM beliefs AS b WHERE c.relname = b.relname AND c.relnamespace = 'public'::regnamespace
+"""
+INDEXES = """
+    SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition FROM pg_index
+    WHERE indrelid IN ('tasks'::regclass, 'dependencies'::regclass)
+      AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
+"""
+KEY = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'dependencies_pkey'"
+
+
+STATISTICS = {
+    "none": RESTORED,
+    "vacuum": "VACUUM tasks, jobs, groups, dependencies, task_additions, task_attempts",
+    "analyze": "ANALYZE",
+}
+"""Statistics that autovacuum may have written when a statement runs, in this order."""
+
+
+@pytest.fixture(scope="module", params=list(STATISTICS))
+def large(filled: PostgresEndpoint, request: pytest.FixtureRequest) -> PostgresEndpoint:
+    async def prepare() -> None:
+        connection = await connect(filled)
+        await connection.execute(STATISTICS[request.param], timeout=300)
+        await connection.close()
+
+    asyncio.run(prepare())
+    return filled
+
+
+@pytest.fixture(scope="module")
+def filled(aaiclick_stack: Any, _aaiclick_template: None) -> Iterator[PostgresEndpoint]:
+    name = aaiclick_stack.run(aaiclick_stack.take_database())
+    endpoint = aaiclick_stack.connection.postgres_endpoint().with_database(name)
+
+    async def fill() -> None:
+        """Create indexes after loading, which is faster and otherwise equivalent."""
+        connection = await connect(endpoint)
+        await connection.execute(BELIEFS)
+        indexes = await connection.fetch(INDEXES)
+        for index in indexes:
+            await connection.execute(f"DROP INDEX {index['name']}")
+        key = await connection.fetchval(KEY)
+        await connection.execute("ALTER TABLE dependencies DROP CONSTRAINT dependencies_pkey")
+        await connection.execute(FILL, timeout=300)
+        await connection.execute(f"ALTER TABLE dependencies ADD CONSTRAINT dependencies_pkey {key}", timeout=300)
+        for index in indexes:
+            await connection.execute(index["definition"], timeout=300)
+        await connection.close()
+
+    asyncio.run(fill())
+    yield endpoint
+    aaiclick_stack.run(aaiclick_stack.run_sql(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def live(count: int = BATCH) -> list[int]:
+    return [4 * ROWS + n for n in range(1, count + 1)]
+
+
+def lease(count: int = BATCH) -> list[list[Any]]:
+    return [live(count), [1] * count, [TOKEN] * count]
+
+
+NOTHING: list[Any] = [None] * BATCH
+CASES: dict[str, list[Any]] = {
+    "claim_tasks": [1, BATCH, ["default"], 60.0, uuid4(), None],
+    "claim_tasks_fair": [1, BATCH, [], 60.0, uuid4(), None, None],
+    "claim_tasks_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID],
+    "list_tasks_of_org": [uuid4(), 2**63 - 1, None, None, None, BATCH],
+    "list_tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
+    "complete_tasks": [*lease(), NOTHING, NOTHING, None],
+    "finish_tasks": [*lease(), NOTHING, NOTHING, None],
+    "renew_leases": [*lease(), 60.0, None],
+    "start_tasks": [*lease(), None],
+    "release_tasks": [*lease(), None, 3, 300.0],
+    "find_exhausted_releases": [live(), 20, 86_400.0, None],
+    "lock_jobs": [live(), False],
+    "promote_due_tasks": [BATCH, None],
+    "seconds_to_next_due": [],
+    "has_due_tasks": [None],
+    "list_expired_leases": [BATCH, None],
+    "list_worker_leases": [7],
+    "advance_groups": [live(1), [], [], [], None, []],
+    "advance_tasks": [live(1), [], None, []],
+    "discard_additions": [live(), [1] * BATCH],
+    "mark_has_dependents": [live(), 1],
+    "delete_addition_gates": [live(1)[0], 1],
+    "update_job_counters": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
+    "fail_tasks": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,
+             [False] * BATCH, ["FAILED"] * BATCH, None, 20, 86_400.0, 300.0],
+}  # fmt: skip
+
+
+TOLD = {"advance_tasks": ROWS // 1000}
+"""Number of rows that a statement needs if it is not a batch: the dependents of one task."""
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+async def explain(connection: asyncpg.Connection, name: str, mode: str) -> dict[str, Any]:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement(name.split()[0])}"
+        text = await connection.fetchval(query, *CASES[name])
+    finally:
+        await transaction.rollback()
+    return json.loads(text)[0]["Plan"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", sorted(CASES))
+async def test_statement_reads_only_needed_rows(large: PostgresEndpoint, name: str, mode: str) -> None:
+    connection = await connect(large)
+    try:
+        plan = await explain(connection, name, mode)
+    finally:
+        await connection.close()
+    scanned = {n["Relation Name"] for n in nodes(plan) if n["Node Type"] == "Seq Scan"}
+    assert not scanned & LARGE
+    touched = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert touched < MANY + 60 * TOLD.get(name, BATCH), f"{name} touched {touched} buffers"
+
+
+SMALL = {"tasks_ready", "tasks_live", "jobs_paused"}
+"""Partial indexes with few rows: a full scan is allowed."""
+
+HOSTILE = {
+    "never analysed": "SELECT",
+    "analysed while empty": "ANALYZE",
+    "no nested loops": "SET enable_nestloop = off",
+}
+
+
+@pytest.mark.parametrize("belief", HOSTILE)
+async def test_any_statistics_avoid_sequential_scans(aaiclick_postgres: PostgresEndpoint, belief: str) -> None:
+    """A generic plan for empty tables stays in use while they grow: each of its scans needs a condition."""
+    connection = await connect(aaiclick_postgres)
+    whole: list[str] = []
+    try:
+        await connection.execute(HOSTILE[belief])
+        for name in CASES:
+            for node in nodes(await explain(connection, name, "force_generic_plan")):
+                bounded = "Index Cond" in node or "TID Cond" in node or node.get("Index Name") in SMALL
+                if node.get("Relation Name") in LARGE and "Scan" in node["Node Type"] and not bounded:
+                    whole.append(f"{name}: {node['Node Type']} of {node['Relation Name']}")
+    finally:
+        await connection.close()
+    assert whole == []
+
+
+async def test_cached_plan_of_empty_table_stays_efficient(aaiclick_postgres: PostgresEndpoint) -> None:
+    """A worker that polls an empty queue caches its plans before the first million tasks arrive."""
+    connection = await connect(aaiclick_postgres)
+    try:
+        claim = await connection.prepare(statement("claim_tasks"))
+        for _ in range(10):
+            await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+        await connection.execute(
+            "INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 50000) AS n", timeout=60
+        )
+        await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+        async with connection.transaction():
+            before = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
+            assert len(await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)) == BATCH
+            after = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
+    finally:
+        await connection.close()
+    assert after - before == 0  # rows read by sequential scans

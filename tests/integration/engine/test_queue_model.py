@@ -1,0 +1,428 @@
+"""Stateful property test: random operations on jobs against a model in Python, on real PostgreSQL.
+
+The model follows the rules of the requirements, without counters or locks. After each step the database must agree with
+it about every status, and the invariants must hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.errors import LeaseLost, SubmitError
+from aaiclick.orchestration.loops import reaper
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.connections import connect
+from aaiclick.store.engine import control, queue
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
+from aaiclick.store.engine.leases import Claim, Failure, Success
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
+from aaiclick.store.enums import Cancellation
+from tests.integration.engine.queue_model import Model, Node
+
+T = TypeVar("T")
+MAX_ATTEMPTS = 2
+LEASE_SECONDS = 60.0
+
+
+class Life(RuleBasedStateMachine):
+    endpoint: PostgresEndpoint
+    loop: asyncio.AbstractEventLoop
+    leases = Bundle("leases")
+    jobs = Bundle("jobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.finished_jobs: set[int] = set()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def begin(self) -> None:
+        self.db: asyncpg.Connection = self.run(connect(self.endpoint))
+        self.run(self.db.execute("TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers CASCADE"))
+        self.worker = self.run(queue.register_worker(self.db, hostname="h", pid=1)).id
+        self.other = self.run(queue.register_worker(self.db, hostname="o", pid=2)).id
+        self.zero = self.run(self.db.fetchval("SELECT now()"))
+        self.term = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "db"):
+            self.run(self.db.close())
+
+    @property
+    def now(self) -> Any:
+        return self.zero + self.model.clock
+
+    def draw_plan(self, data: st.DataObject, job: int, old: list[int]) -> Plan:
+        """Up to four tasks and two groups that wait for earlier ones, new or `old`."""
+        tasks, groups, edges, new = [], [], [], []
+        for _ in range(data.draw(st.integers(0, 2), "groups")):
+            parent = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "parent")
+            groups.append(NewGroup(get_snowflake_id(), "g", parent))
+        for _ in range(data.draw(st.integers(1, 4), "tasks")):
+            group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
+            critical = data.draw(st.sampled_from([True, True, False]), "critical")
+            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS, critical=critical))
+        nodes = [*groups, *tasks]
+        for node in nodes:
+            before = data.draw(st.lists(st.sampled_from([None, *old, *new]), max_size=2, unique=True), "waits")
+            edges.extend((previous, node.id) for previous in before if previous is not None)
+            new.append(node.id)
+        return Plan(tasks, groups, edges)
+
+    def learn(self, plan: Plan, job: int) -> None:
+        for model_nodes, nodes in ((self.model.groups, plan.groups), (self.model.tasks, plan.tasks)):
+            for node in nodes:
+                around = node.group_id if isinstance(node, NewTask) else node.parent_group_id
+                previous = {a for a, b in plan.edges if b == node.id}
+                model_nodes[node.id] = Node(node.id, job, around, previous, getattr(node, "critical", True))
+
+    @rule(target=jobs, data=st.data())
+    def submit(self, data: st.DataObject) -> int:
+        job = get_snowflake_id()
+        try:
+            return self.submit_plan(job, self.draw_plan(data, job, []))
+        except SubmitError:
+            return 0  # a cycle through groups
+
+    def submit_plan(self, job: int, plan: Plan) -> int:
+        self.run(submit_job(self.db, NewJob(job, "j"), plan, now=self.now))
+        self.learn(plan, job)
+        return job
+
+    @rule(job=jobs, data=st.data())
+    def add(self, job: int, data: st.DataObject) -> None:
+        old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
+        plan = self.draw_plan(data, job, old)
+        try:
+            self.run(add_to_job(self.db, job, plan, now=self.now)) if job else None
+        except SubmitError:
+            impossible = any(self.model.is_unreachable(a) for a, _ in plan.edges if a in old)
+            over = self.model.job_status(job) != "open" or job in self.finished_jobs
+            early = any(self.model.staged(a) for a, _ in plan.edges if a in old)
+            assert impossible or over or early or len(plan.groups)
+            return
+        if job:
+            assert not any(self.model.staged(a) for a, _ in plan.edges if a in old)
+            self.learn(plan, job)
+
+    @rule(claims=leases, data=st.data())
+    def grow(self, claims: list[Claim], data: st.DataObject) -> None:
+        """Add to a job by a task; without its lease this is rejected."""
+        for claim in claims[:1]:
+            key, job = claim.lease.task_id, claim.job_id
+            assert job is not None
+            old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
+            plan = self.draw_plan(data, job, [n for n in old if n != key])
+            try:
+                self.grow_plan(claim, plan)
+            except LeaseLost:
+                assert not self.holds(claim)
+            except SubmitError:
+                return
+
+    def grow_plan(self, claim: Claim, plan: Plan) -> None:
+        key, job = claim.lease.task_id, claim.job_id
+        assert job is not None
+        self.run(add_to_job(self.db, job, plan, lease=claim.lease, now=self.now))
+        assert self.holds(claim)
+        self.learn(plan, job)
+        new = {n.id for n in (*plan.tasks, *plan.groups)}
+        for node in (*self.model.tasks.values(), *self.model.groups.values()):
+            if node.key in new:
+                node.added = key, claim.lease.attempt
+                if not node.previous & new and node.group not in new:
+                    node.previous.add(key)
+
+    @rule(claims=leases, data=st.data())
+    def hand_over(self, claims: list[Claim], data: st.DataObject) -> None:
+        """A task returns some of the tasks that it has added."""
+        for claim in claims[:1]:
+            key = claim.lease.task_id
+            own = [t.key for t in self.model.tasks.values() if t.added == (key, claim.lease.attempt)]
+            if not own:
+                return
+            awaits = data.draw(st.lists(st.sampled_from(own), min_size=1, max_size=2, unique=True), "returned")
+            self.return_tasks(claim, awaits)
+
+    def return_tasks(self, claim: Claim, awaits: list[int]) -> None:
+        key = claim.lease.task_id
+        mine = {key} if self.holds(claim) else set()
+        success = Success(claim.lease, '"r"', awaits=awaits)
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=[success], now=self.now)) == mine
+        if mine and self.model.tasks[key].cancel_requested:
+            self.model.tasks[key].status = "CANCELLED"
+        elif mine:
+            task = self.model.tasks[key]
+            task.status, task.returned = "PENDING", set(awaits)
+            self.model.remove_additions(key, claim.lease.attempt)
+            for node in (*self.model.tasks.values(), *self.model.groups.values()):
+                if node.added == (key, claim.lease.attempt):
+                    node.previous.discard(key)
+        self.model.cancel_unreachable()
+
+    @rule(key=st.sampled_from(["k1", "k2"]))
+    def enqueue_twice(self, key: str) -> None:
+        task = [NewTask(get_snowflake_id(), "lone", queue="elsewhere", idempotency_key=key) for _ in range(2)]
+        first, second = self.run(enqueue_tasks(self.db, task))
+        assert first == second
+
+    @rule(target=leases, limit=st.integers(1, 3))
+    def claim(self, limit: int) -> list[Claim]:
+        expected = self.model.claimable()
+        claims = self.run(
+            queue.claim(self.db, worker_id=self.worker, limit=limit, queues=["default"],
+                        lease_seconds=LEASE_SECONDS, now=self.now)
+        )  # fmt: skip
+        if len(self.model.ready()) < limit:
+            self.model.promote()
+        assert {c.lease.task_id for c in claims} <= expected
+        assert len(claims) == min(limit, len(expected))
+        for claim in claims:
+            task = self.model.tasks[claim.lease.task_id]
+            assert claim.lease.attempt > task.attempt
+            task.status, task.retry_at, task.attempt = "CLAIMED", None, claim.lease.attempt
+            task.lease_until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
+        return claims
+
+    def holds(self, claim: Claim) -> bool:
+        task = self.model.tasks.get(claim.lease.task_id)
+        return task is not None and task.status == "CLAIMED" and task.attempt == claim.lease.attempt
+
+    @rule(claims=leases)
+    def complete(self, claims: list[Claim]) -> None:
+        """Leases stay in the bundle, so late and repeated completions occur."""
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        successes = [Success(c.lease, '"r"') for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
+        for key in mine:
+            cancelled = self.model.tasks[key].cancel_requested
+            self.model.tasks[key].status = "CANCELLED" if cancelled else "COMPLETED"
+        for key in mine & self.model.tasks.keys():
+            if self.model.tasks[key].status == "COMPLETED":
+                self.model.remove_additions(key, self.model.tasks[key].attempt)
+        self.model.finish_returned()
+        self.model.cancel_unreachable()
+
+    @rule(claims=leases, permanent=st.booleans(), delay=st.sampled_from([0.0, 30.0]))
+    def fail(self, claims: list[Claim], permanent: bool, delay: float) -> None:
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        failures = [Failure(c.lease, "e", "f", permanent, delay) for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, failures=failures, now=self.now)) == mine
+        for key in mine:
+            self.failed(self.model.tasks[key], permanent, delay)
+        self.model.cancel_unreachable()
+
+    def failed(self, task: Node, permanent: bool, delay: float) -> None:
+        task.failures += 1
+        if task.cancel_requested:
+            task.status = "CANCELLED"
+        elif permanent:
+            task.status = "FAILED"
+        elif task.failures >= MAX_ATTEMPTS:
+            task.status = "DEAD_LETTER"
+        else:
+            task.status, task.retry_at = "FAILED", self.model.clock + timedelta(seconds=delay)
+        if not task.critical and task.status in ("FAILED", "DEAD_LETTER") and task.retry_at is None:
+            if not task.passed_over:
+                self.model.remove_additions(task.key, 0)
+            task.passed_over = True
+            self.model.finish_returned()
+
+    @rule(claims=leases)
+    def release(self, claims: list[Claim]) -> None:
+        mine = {c.lease.task_id for c in claims if self.holds(c)}
+        releases = [c.lease for c in claims]
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, releases=releases, now=self.now)) == mine
+        for key in mine:
+            task = self.model.tasks[key]
+            task.status = "CANCELLED" if task.cancel_requested else "PENDING"
+        self.model.cancel_unreachable()
+
+    @rule(claims=leases)
+    def heartbeat(self, claims: list[Claim]) -> None:
+        leases = [c.lease for c in claims]
+        answer = self.run(
+            queue.heartbeat(self.db, worker_id=self.worker, leases=leases, lease_seconds=LEASE_SECONDS, now=self.now)
+        )
+        assert answer.lost == {c.lease.task_id for c in claims if not self.holds(c)}
+        for claim in claims:
+            if self.holds(claim):
+                until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
+                self.model.tasks[claim.lease.task_id].lease_until = until
+
+    @rule(seconds=st.sampled_from([10, 31, 61]))
+    def advance_the_clock(self, seconds: int) -> None:
+        self.model.clock += timedelta(seconds=seconds)
+
+    @rule()
+    def reap(self) -> None:
+        now = self.model.clock
+        live = [t for t in self.model.tasks.values() if t.status == "CLAIMED" and t.lease_until is not None]
+        expired = [t for t in live if t.lease_until <= now]  # pyright: ignore[reportOptionalOperand]
+        counts = self.run(reaper.run_once(self.db, worker_timeout_seconds=1e9, now=self.now))
+        assert counts["tasks"] == len(expired)
+        for task in expired:
+            self.failed(task, permanent=False, delay=0)
+            if task.retry_at is not None:
+                row = self.run(self.db.fetchval("SELECT next_retry_at FROM tasks WHERE id = $1", task.key))
+                task.retry_at = row - self.zero
+        self.model.cancel_unreachable()
+
+    @rule(job=jobs)
+    def cancel(self, job: int) -> None:
+        if not job:
+            return
+        was_open = self.model.job_status(job) == "open"
+        outcome = self.run(control.cancel_job(self.db, job, now=self.now))
+        assert (outcome is not Cancellation.OVER) == was_open
+        held = any(t.job == job and t.status == "CLAIMED" for t in self.model.tasks.values())
+        assert (outcome is Cancellation.REQUESTED) == held
+        if not was_open:
+            return
+        self.finished_jobs.add(job)
+        for task in self.model.tasks.values():
+            if task.job == job and (task.status == "PENDING" or task.retry_at is not None):
+                task.status, task.retry_at = "CANCELLED", None
+            elif task.job == job and task.status == "CLAIMED":
+                task.cancel_requested = True
+
+    @rule(job=jobs)
+    def retry(self, job: int) -> None:
+        if not job:
+            return
+        self.run(control.retry_failed_tasks(self.db, job, cancelled=True, now=self.now))
+        self.revive(
+            {t.key for t in self.model.tasks.values() if t.job == job and self.model.is_unreachable(t.key)}, job
+        )
+
+    @rule()
+    def redrive(self) -> None:
+        dead = {t.key for t in self.model.tasks.values() if t.status == "DEAD_LETTER"}
+        self.run(control.redrive_dead_letters(self.db, now=self.now))
+        for job in {self.model.tasks[key].job for key in dead}:
+            self.revive({key for key in dead if self.model.tasks[key].job == job}, job)
+
+    def revive(self, roots: set[int], job: int) -> None:
+        """Failed tasks and those cancelled because of them are retried, unless they still cannot run."""
+        if not roots:
+            return
+        for task in self.model.tasks.values():
+            if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
+                task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
+                task.cancel_requested = False
+                if task.returned is not None and all(self.model.succeeded(returned) for returned in task.returned):
+                    task.returned = None  # no returned task is left: it runs again
+        self.finished_jobs.discard(job)
+        self.model.cancel_unreachable()
+
+    @rule(who=st.booleans())
+    def elect(self, who: bool) -> None:
+        worker = self.worker if who else self.other
+        term = self.run(queue.lead(self.db, worker, term_seconds=20, now=self.now))
+        if term is not None:
+            assert term >= self.term
+            self.term = term
+
+    @invariant()
+    def the_database_agrees(self) -> None:
+        if not hasattr(self, "db"):
+            return
+        rows = self.run(self.db.fetch("SELECT id, status::text FROM tasks WHERE type = 't'"))
+        assert {row["id"]: row["status"] for row in rows} == {t.key: t.status for t in self.model.tasks.values()}
+        for row in self.run(self.db.fetch("SELECT id, status::text, completed_at FROM jobs")):
+            expected = self.model.job_status(row["id"])
+            assert (row["completed_at"] is None) == (expected == "open")
+            assert expected in ("open", row["status"])
+        findings = self.run(check_invariants(self.db, grace_seconds=1e9))
+        assert findings == [], (findings, INVARIANTS)
+
+
+@pytest.fixture
+def life(aaiclick_postgres: PostgresEndpoint) -> Iterator[Life]:
+    """The state machine with rules called explicitly."""
+    loop = asyncio.new_event_loop()
+    machine = type("LifeHere", (Life,), {"endpoint": aaiclick_postgres, "loop": loop})()
+    machine.begin()
+    yield machine
+    machine.the_database_agrees()
+    machine.teardown()
+    loop.close()
+
+
+def tasks(count: int, group: int | None = None) -> list[NewTask]:
+    return [NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS) for _ in range(count)]
+
+
+def test_completion_after_cancel_then_retry_keeps_the_groups_right(life: Life) -> None:
+    """Regression: the group was complete by its counters but not marked, so its dependents waited for ever."""
+    group, dependents = NewGroup(get_snowflake_id(), "g"), tasks(2)
+    member = tasks(1, group.id)
+    job = life.submit_plan(
+        get_snowflake_id(),
+        Plan([*member, *dependents], [group], [(group.id, dependent.id) for dependent in dependents]),
+    )
+    claims = life.claim(limit=2)
+    life.cancel(job=job)
+    life.complete(claims=claims)
+    life.the_database_agrees()
+    life.retry(job=job)
+    life.the_database_agrees()
+    for _ in range(2):
+        life.complete(claims=life.claim(limit=3))
+    assert {task.status for task in life.model.tasks.values()} == {"COMPLETED"}
+
+
+def test_claim_promotes_every_due_retry_it_does_not_take(life: Life) -> None:
+    """A claim with too few ready tasks promotes all due retries, and claims up to its limit."""
+    life.submit_plan(get_snowflake_id(), Plan(tasks(3), [], []))
+    life.fail(claims=life.claim(limit=3), permanent=False, delay=0.0)
+    life.claim(limit=1)
+    life.the_database_agrees()
+    assert sorted(task.status for task in life.model.tasks.values()) == ["CLAIMED", "PENDING", "PENDING"]
+
+
+def test_returned_tasks_after_cancel_are_cancelled(life: Life) -> None:
+    [task] = new = tasks(1)
+    job = life.submit_plan(get_snowflake_id(), Plan(new, [], []))
+    claims = life.claim(limit=1)
+    [added] = more = tasks(1)
+    life.grow_plan(claims[0], Plan(more, [], []))
+    life.cancel(job=job)
+    life.return_tasks(claims[0], [added.id])
+    assert life.model.tasks[task.id].status == "CANCELLED"
+
+
+@pytest.mark.timeout(int(os.environ.get("MACHINE_TIMEOUT", "600")))
+def test_random_operations_keep_invariants(aaiclick_postgres: PostgresEndpoint) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        machine = type("LifeHere", (Life,), {"endpoint": aaiclick_postgres, "loop": loop})
+        lives = int(os.environ.get("MACHINE_LIVES", "25"))
+        steps = int(os.environ.get("MACHINE_STEPS", "25"))
+        options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+        run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=steps, **options))
+    finally:
+        loop.close()

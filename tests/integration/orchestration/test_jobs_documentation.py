@@ -1,0 +1,75 @@
+"""docs/jobs.md: its examples run as written, and its table of options matches the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from aaiclick import orchestration
+from aaiclick.orchestration import OrchContext, api, decorators, graph
+from aaiclick.settings import get_settings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+NOT_OPTIONS = {"self", "entrypoint", "kwargs", "id", "type", "payload", "payloads", "function", "entry"}
+
+
+@pytest.fixture
+async def shop(aaiclick_env, tmp_path, monkeypatch):
+    """Write the page's module and the table that its examples need."""
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
+    get_settings.cache_clear()
+    parts = [text.removeprefix("# shop.py\n") for text in EXAMPLES if text.startswith("# shop.py\n")]
+    (tmp_path / "shop.py").write_text("\n\n".join(parts))
+    monkeypatch.syspath_prepend(tmp_path)
+    async with OrchContext() as context, context.connection() as connection:
+        await connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
+
+
+async def test_every_example_runs(shop):
+    names: dict[str, object] = {}
+    for text in EXAMPLES:
+        if not text.startswith("# shop.py\n"):
+            code = compile(text, "docs/jobs.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            if (running := eval(code, names)) is not None:
+                await running
+    assert names["done"].status == "COMPLETED"
+    assert len(names["later"]) == 1000
+    async with OrchContext() as context, context.connection() as connection:
+        assert await connection.fetchval("SELECT array_agg(id) FROM orders") == [8]
+        sent = await connection.fetchval('SELECT count(*) FROM tasks WHERE kwargs @> \'{"to": "ada@example.org"}\'')
+        assert sent == 2
+
+
+def test_option_table_matches_the_code():
+    head, _, *rows = [
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in PAGE.split("## Options")[1].strip().splitlines()
+    ]
+    functions = {
+        "@task": decorators._options,
+        "create_task": graph.Task.__init__,
+        "enqueue": api.enqueue,
+        "enqueue_many": api.enqueue_many,
+        "@job": decorators.job,
+        "create_job": api.create_job,
+    }
+    assert head[1:-1] == list(functions)
+    for column, (name, function) in enumerate(functions.items(), start=1):
+        has = set(inspect.signature(function).parameters) - NOT_OPTIONS
+        if name == "create_job":
+            has.discard("name")  # the first parameter
+        assert {row[0] for row in rows if row[column] == "yes"} == has, name
+
+
+def test_page_names_all_public_functions():
+    beside = {
+        "Health", "Job", "JobStatus", "Task", "TaskStatus", "Worker", "WorkerStatus", "deregister_worker",
+        "emit_event", "get_current_context", "get_orch_context_session", "health_check", "list_workers",
+        "register_worker", "worker_heartbeat",
+    }  # fmt: skip
+    assert [name for name in orchestration.__all__ if name not in PAGE and name not in beside] == []

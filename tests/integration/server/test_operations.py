@@ -1,0 +1,177 @@
+"""Each operation leaves the same rows and the same audit entry through API, web UI, local and remote command line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from aaiclick.client import AsyncClient, Client
+from aaiclick.operations import jobs as jobs
+from aaiclick.operations import queues as queues
+from aaiclick.operations.operation import OPERATIONS
+from tests.integration.server.browser import Browser
+
+CHANNELS = ("api", "ui", "local", "remote")
+FAIL = (
+    "UPDATE tasks SET status = 'FAILED', readiness = NULL, completed_at = now(), error = 'it broke'"
+    " WHERE job_id = $1 RETURNING id"
+)
+END_JOB = (
+    "UPDATE jobs SET status = 'FAILED', completed_at = now(), open_tasks = 0, failed_tasks = 1"
+    " WHERE id = $1 RETURNING id"
+)
+
+
+QUEUE = (
+    "SELECT weight, max_running, rate_per_second, rate_burst, paused_at IS NOT NULL AS paused"
+    " FROM queues WHERE name = $1"
+)
+TYPE = "SELECT retry_policy::text, paused_at IS NOT NULL AS paused FROM task_types WHERE name = $1"
+
+
+@pytest.fixture(scope="module")
+def browser(site):
+    browser = Browser(site, "operator-admin")
+    yield browser
+    browser.client.close()
+
+
+@pytest.fixture
+def perform(site, command, browser):
+    """Perform an action of a job through a channel."""
+
+    def perform(channel: str, action: str, job_id: str) -> None:
+        if channel == "api":
+            site.as_("operator-admin").post(f"/v1/jobs/{job_id}/{action}").raise_for_status()
+        elif channel == "ui":
+            response = browser.client.post(f"/jobs/{job_id}/{action}", data={"csrf": browser.csrf})
+            assert response.status_code == 303, response.text
+        else:
+            result = command("jobs", action, job_id, role=None if channel == "local" else "operator-admin")
+            assert result.exception is None, result.exception
+
+    return perform
+
+
+def submit_job(site, *, failed: bool) -> str:
+    writer = site.as_("operator-writer")
+    job_id = writer.post("/v1/jobs", json={"name": "j", "entrypoint": "m.f"}).json()["id"]
+    if failed:
+        site.sql(FAIL, int(job_id))
+        site.sql(END_JOB, int(job_id))
+    return job_id
+
+
+def read_state(site, job_id: str) -> dict[str, object]:
+    """The job, its tasks and its audit entries, without ids and times."""
+    [job] = site.sql(
+        "SELECT status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, paused_at IS NOT NULL AS paused, error"
+        " FROM jobs WHERE id = $1",
+        int(job_id),
+    )
+    tasks = site.sql(
+        "SELECT status, readiness, attempt, failures, error FROM tasks WHERE job_id = $1 ORDER BY id", int(job_id)
+    )
+    entries = site.sql(
+        "SELECT action, detail::text, org_id FROM audit_log WHERE target = $1 AND action <> 'job.create' ORDER BY id",
+        job_id,
+    )
+    return {
+        "job": dict(job),
+        "tasks": [dict(task) for task in tasks],
+        "audit": [(entry["action"], json.loads(entry["detail"] or "null"), entry["org_id"]) for entry in entries],
+    }
+
+
+@pytest.mark.parametrize(
+    ("actions", "failed"), [(["cancel"], False), (["pause"], False), (["pause", "resume"], False), (["retry"], True)]
+)
+def test_channels_leave_the_same_rows_and_audit_entry(site, perform, actions, failed) -> None:
+    states = {}
+    for channel in CHANNELS:
+        job_id = submit_job(site, failed=failed)
+        for action in actions:
+            perform(channel, action, job_id)
+        states[channel] = read_state(site, job_id)
+    assert [entry[0] for entry in states["api"]["audit"]] == [f"job.{action}" for action in actions]
+    for channel in CHANNELS[1:]:
+        assert states[channel] == states["api"], channel
+
+
+def test_release_leaves_the_same_audit_entry(site, perform) -> None:
+    states = []
+    for channel in ("api", "local", "remote"):
+        job_id = submit_job(site, failed=True)
+        perform(channel, "release", job_id)
+        states.append(read_state(site, job_id))
+    assert states[0]["audit"] == [("job.release", {"tables": 0}, states[0]["audit"][0][2])]
+    assert states[1:] == states[:1] * 2
+
+
+@pytest.mark.parametrize(
+    ("command_line", "request_body", "form", "query"),
+    [
+        ("queues pause", ("POST", "/v1/queues/{}/pause", None), ("/queues/pause", {}), QUEUE),
+        ("queues resume", ("POST", "/v1/queues/{}/resume", None), ("/queues/resume", {}), QUEUE),
+        (
+            "queues set --weight 3 --max-running 2",
+            ("PUT", "/v1/queues/{}", {"weight": 3, "max_running": 2}),
+            ("/queues/limits", {"weight": "3", "max_running": "2", "rate_per_second": "", "rate_burst": ""}),
+            QUEUE,
+        ),
+        ("types pause", ("POST", "/v1/types/{}/pause", None), None, TYPE),
+        ("types resume", ("POST", "/v1/types/{}/resume", None), None, TYPE),
+        ("types retry --default", ("PUT", "/v1/types/{}", {"retry_policy": None}), None, TYPE),
+        (
+            "types retry --base-seconds 2",
+            ("PUT", "/v1/types/{}", {"retry_policy": {"base_seconds": 2, "cap_seconds": 3600}}),
+            None,
+            TYPE,
+        ),
+    ],
+)
+def test_settings_are_the_same_through_every_channel(
+    site, command, browser, command_line: str, request_body, form, query
+) -> None:
+    states = {}
+    for channel in CHANNELS if form else ("api", "local", "remote"):
+        name = f"{command_line.split()[1]}-{len(command_line)}-{channel}"
+        if channel == "api":
+            method, path, body = request_body
+            site.as_("operator-admin").request(method, path.format(name), json=body).raise_for_status()
+        elif channel == "ui":
+            path, fields = form
+            response = browser.client.post(path, data={"csrf": browser.csrf, "name": name, **fields})
+            assert response.status_code == 303, response.text
+        else:
+            noun, verb, *options = command_line.split()
+            result = command(noun, verb, name, *options, role=None if channel == "local" else "operator-admin")
+            assert result.exception is None, result.exception
+        [row] = site.sql(query, name) or [{}]
+        entries = site.sql("SELECT action, detail::text, org_id FROM audit_log WHERE target = $1", name)
+        audit = [(entry["action"], json.loads(entry["detail"] or "null"), entry["org_id"]) for entry in entries]
+        states[channel] = (dict(row), audit)
+    assert len(states["api"][1]) == 1
+    for channel, state in states.items():
+        assert state == states["api"], channel
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_unknown_job_is_refused_everywhere(site, command, browser, channel) -> None:
+    if channel == "api":
+        assert site.as_("operator-admin").post("/v1/jobs/7/cancel").status_code == 404
+    elif channel == "ui":
+        assert browser.client.post("/jobs/7/cancel", data={"csrf": browser.csrf}).status_code == 404
+    else:
+        result = command("jobs", "cancel", "7", role=None if channel == "local" else "operator-admin")
+        assert "There is no job 7." in str(result.exception)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_clients_have_the_signature_of_each_operation(name) -> None:
+    operation = list(inspect.signature(OPERATIONS[name].function).parameters.values())[2:]
+    for client in (Client, AsyncClient):
+        method = list(inspect.signature(getattr(client, name)).parameters.values())[1:]
+        assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in operation]

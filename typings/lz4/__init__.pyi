@@ -1,0 +1,1 @@
+"""Types of the part of lz4 that aaiclick uses."""

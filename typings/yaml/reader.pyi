@@ -1,0 +1,7 @@
+"""Reader of PyYAML."""
+
+from .error import YAMLError
+
+class ReaderError(YAMLError):
+    position: int
+    character: int
