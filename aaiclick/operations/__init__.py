@@ -4,7 +4,9 @@ HTTP routes and pages call an operation with the actor of the request; the local
 the machine; the remote command line calls the method of the same name of `aaiclick.client.Client`.
 
 - `actor`: actors and their permissions
+- `databases`: connections for operations that need more than one PostgreSQL connection
 - `operation`: the decorator of operations, and audit entries
+- `visibility`: the actor as a reader of datasets
 - `jobs`: operations on jobs
 - `queues`: operations on queues and task types
 

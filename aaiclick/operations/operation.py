@@ -10,6 +10,7 @@ from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.databases import Databases
 from aaiclick.store.tenancy import audit
 
 if TYPE_CHECKING:
@@ -35,8 +36,25 @@ class Operation(Generic[P, T]):
         async with failpoints.transaction(connection, "operation") if own_transaction else nullcontext():
             return await self.function(connection, actor, *args, **kwargs)
 
+    async def perform(self, databases: Databases, actor: Actor, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Perform it on a connection of its own."""
+        async with databases.connect(as_owner=self.as_owner) as connection:
+            return await self(connection, actor, *args, **kwargs)
 
-OPERATIONS: dict[str, Operation[..., Any]] = {}
+
+@dataclass(frozen=True)
+class DatabasesOperation(Generic[P, T]):
+    """A permission check around a function that opens its own connections and transactions."""
+
+    function: Callable[Concatenate[Databases, Actor, P], Awaitable[T]]
+    permission: Permission
+
+    async def perform(self, databases: Databases, actor: Actor, *args: P.args, **kwargs: P.kwargs) -> T:
+        actor.require(self.permission)
+        return await self.function(databases, actor, *args, **kwargs)
+
+
+OPERATIONS: dict[str, Operation[..., Any] | DatabasesOperation[..., Any]] = {}
 """Operations by name; the HTTP client has a method of the same name and parameters for each."""
 
 
@@ -47,6 +65,19 @@ def operation(
 
     def declare(function: Callable[Concatenate[Connection, Actor, P], Awaitable[T]]) -> Operation[P, T]:
         declared = Operation(function, permission, as_owner, changes)
+        OPERATIONS[getattr(function, "__name__")] = declared  # noqa: B009  (a Callable has no __name__ in its type)
+        return declared
+
+    return declare
+
+
+def databases_operation(
+    permission: Permission,
+) -> Callable[[Callable[Concatenate[Databases, Actor, P], Awaitable[T]]], DatabasesOperation[P, T]]:
+    """Declare an operation that uses ClickHouse, or that computes between its transactions."""
+
+    def declare(function: Callable[Concatenate[Databases, Actor, P], Awaitable[T]]) -> DatabasesOperation[P, T]:
+        declared = DatabasesOperation(function, permission)
         OPERATIONS[getattr(function, "__name__")] = declared  # noqa: B009  (a Callable has no __name__ in its type)
         return declared
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
@@ -157,6 +158,20 @@ class AppState:
         if len(self._known_workers) > MAX_KNOWN_WORKERS:
             self._known_workers.clear()
         self._known_workers.update((org_id, worker_id) for worker_id in unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class OrgDatabases:
+    """Databases of one org, for operations."""
+
+    app_state: AppState
+    org_id: UUID
+
+    def connect(self, *, as_owner: bool = False) -> AbstractAsyncContextManager[Connection]:
+        return self.app_state.owner_connection() if as_owner else self.app_state.tenant_connection(self.org_id)
+
+    async def clickhouse(self) -> ClickHouseEndpoint:
+        return await self.app_state.clickhouse_endpoint(self.org_id)
 
 
 def _refuse_foreign_host(request: Request) -> None:

@@ -17,9 +17,9 @@ from starlette.responses import Response
 from aaiclick.api.field_types import MAX_ID
 from aaiclick.errors import ForbiddenError, RequestError
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.operation import Operation
+from aaiclick.operations.operation import DatabasesOperation, Operation
 from aaiclick.server.analysis_pool import current_client
-from aaiclick.server.app_state import AppState
+from aaiclick.server.app_state import AppState, OrgDatabases
 from aaiclick.server.problems import CredentialError, MalformedError, openapi_responses
 
 P = ParamSpec("P")
@@ -43,14 +43,16 @@ class RequestContext:
     actor: Actor
     request_id: str
 
-    async def perform(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    @property
+    def databases(self) -> OrgDatabases:
+        return OrgDatabases(self.app_state, self.actor.org_id)
+
+    async def perform(
+        self, operation: Operation[P, T] | DatabasesOperation[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Perform an operation as the caller."""
-        async with (
-            self.app_state.owner_connection()
-            if operation.as_owner
-            else self.app_state.tenant_connection(self.actor.org_id)
-        ) as connection:
-            return await operation(connection, replace(self.actor, request_id=self.request_id), *args, **kwargs)
+        actor = replace(self.actor, request_id=self.request_id)
+        return await operation.perform(self.databases, actor, *args, **kwargs)
 
 
 def _request_context(request: Request) -> RequestContext:

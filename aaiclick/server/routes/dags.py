@@ -32,9 +32,9 @@ from aaiclick.catalog.visibility import may_read_yaml
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.routes.common import tenant_connection, tenant_transaction, write_audit
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.routing import Context, RequestContext, Routes
 from aaiclick.store.catalog import dag_versions, sources
 
@@ -72,7 +72,7 @@ async def deploy_dag(context: Context, body: DeployRequest) -> DeployResponse:
     async with tenant_connection(context) as connection:
         await deploys.preload_dags(connection, dag.name, org_id=context.actor.org_id)
     async with tenant_transaction(context) as connection:
-        roles = (await dataset_reader(context, connection)).roles
+        roles = (await dataset_reader(connection, context.actor)).roles
         done = await deploys.deploy(
             connection, body.text, body.file, org_id=context.actor.org_id, roles=roles, resume=body.resume
         )
@@ -194,7 +194,7 @@ async def _may_read_version(
 ) -> bool:
     """Whether the caller may see the text of a version (by default the serving one)."""
     version = await dag_versions.find_version(connection, context.actor.org_id, dag, version_id)
-    return await may_read_yaml(connection, await dataset_reader(context, connection), version)
+    return await may_read_yaml(connection, await dataset_reader(connection, context.actor), version)
 
 
 async def _visible_changes(dag_diff: DagDiff, *, before: bool, after: bool = True) -> list[DagChange]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from typing import Annotated, Any
 
 from fastapi import Path
 from starlette.responses import Response
@@ -32,14 +31,11 @@ from aaiclick.catalog.visibility import redact_tasks
 from aaiclick.data.io.bounded_reads import ReadLimits, encode_rows
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes.common import tenant_connection, tenant_transaction, text_id, write_audit
-from aaiclick.server.routing import Context, RequestContext, Routes
+from aaiclick.server.routing import Context, Routes
 from aaiclick.store.catalog import datasets as store
-from aaiclick.store.catalog.datasets import Reader, VersionRange
-from aaiclick.store.ui.dag_queries import list_user_roles
-
-if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+from aaiclick.store.catalog.datasets import VersionRange
 
 routes = Routes("datasets")
 
@@ -52,7 +48,7 @@ async def list_datasets(context: Context) -> list[Dataset]:
     async with tenant_connection(context) as connection:
         return [
             Dataset(**_summary_fields(row))
-            for row in await store.list_visible_datasets(connection, await dataset_reader(context, connection))
+            for row in await store.list_visible_datasets(connection, await dataset_reader(connection, context.actor))
         ]
 
 
@@ -64,7 +60,7 @@ async def query_datasets(context: Context, body: QueryRequest) -> Response:
     async with context.app_state.query_limiter.acquire_slot(str(context.actor.org_id)):
         async with tenant_connection(context) as connection:
             prepared = await catalog.prepare_query(
-                connection, await dataset_reader(context, connection), body.sql, limits
+                connection, await dataset_reader(connection, context.actor), body.sql, limits
             )
         result = await catalog.run_prepared(clickhouse, prepared, limits)
         rows = await asyncio.to_thread(encode_rows, result, ReadLimits(body.max_rows))
@@ -75,7 +71,7 @@ async def query_datasets(context: Context, body: QueryRequest) -> Response:
 async def get_dataset(context: Context, dataset: DatasetName) -> DatasetDetail:
     """Get a dataset with its columns, generations and the latest tasks that wrote it."""
     async with tenant_connection(context) as connection:
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
         row = await store.find_dataset(connection, reader, dataset)
         generations = await store.list_generations(connection, row["id"])
         runs = await redact_tasks(connection, reader, await store.list_dataset_runs(connection, row["id"]))
@@ -97,7 +93,9 @@ async def get_dataset(context: Context, dataset: DatasetName) -> DatasetDetail:
 async def get_lineage(context: Context, dataset: DatasetName, direction: catalog.Direction = "up") -> LineageResponse:
     """Get the upstream or downstream lineage of a dataset."""
     async with tenant_connection(context) as connection:
-        graph = await catalog.trace_lineage(connection, await dataset_reader(context, connection), dataset, direction)
+        graph = await catalog.trace_lineage(
+            connection, await dataset_reader(connection, context.actor), dataset, direction
+        )
     return LineageResponse(
         edges=[LineageEdge(source=edge.source, job=edge.job, target=edge.target) for edge in graph.edges],
         columns=[ColumnLineageEdge(source=edge.source, target=edge.target) for edge in graph.columns],
@@ -116,7 +114,7 @@ async def set_readers(context: Context, dataset: DatasetName, body: ReadersReque
 async def rematerialize_dataset(context: Context, dataset: DatasetName) -> CreatedResponse:
     """Rebuild a dataset and everything downstream. Readers see the old rows until the new ones are published."""
     async with tenant_transaction(context) as connection:
-        row = await store.find_dataset(connection, await dataset_reader(context, connection), dataset)
+        row = await store.find_dataset(connection, await dataset_reader(connection, context.actor), dataset)
         job_id = await store.rematerialize(connection, context.actor.org_id, row["id"], dataset)
         await write_audit(context, connection, "dataset.rematerialize", dataset, {"job": str(job_id)})
     return CreatedResponse(id=str(job_id))
@@ -127,23 +125,12 @@ async def register_version(context: Context, dataset: DatasetName, body: Registe
     """Register a version of a dataset by its range; registering it again changes nothing."""
     bounds = VersionRange(body.range_start, body.range_end)
     async with tenant_transaction(context) as connection:
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
         registered = await register_range(connection, reader, dataset, bounds, body.storage_location)
         if registered.created:
             detail = {"version": str(registered.id), "range": str(bounds), "location": body.storage_location}
             await write_audit(context, connection, "dataset.register", dataset, detail)
     return RegisteredVersion(id=registered.id, created=registered.created, job_id=text_id(registered.job_id))
-
-
-async def dataset_reader(context: RequestContext, connection: Connection) -> Reader:
-    """The caller as a reader of datasets: admins see all, users what their roles may read, other keys none."""
-    actor = context.actor
-    if Permission.ADMIN in actor.permissions:
-        return Reader(actor.org_id, None)
-    actor_type, _, user_id = actor.name.partition(" ")
-    if actor_type != "user":
-        return Reader(actor.org_id)
-    return Reader(actor.org_id, frozenset(await list_user_roles(connection, actor.org_id, UUID(user_id))))
 
 
 def _summary_fields(row: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSel
 from aaiclick.api.field_types import ChangedIdsResponse, Name
 from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_tasks
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.pagination import Cursor, Limit, Page, invalid_cursor, make_page, read_cursor
 from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.engine import control, queries
 
@@ -30,7 +30,7 @@ async def list_dead_letters(
 ) -> Page[DeadLetter]:
     """List dead letters, newest first."""
     async with tenant_connection(context) as connection:
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
         rows = await queries.list_dead_letters(
             connection,
             org_id=context.actor.org_id,
@@ -48,7 +48,7 @@ async def list_dead_letters(
 async def group_dead_letters(context: Context) -> list[DeadLetterGroup]:
     """Group dead letters by error fingerprint, most frequent first."""
     async with tenant_connection(context) as connection:
-        untold = await hidden_dead_letters(connection, await dataset_reader(context, connection))
+        untold = await hidden_dead_letters(connection, await dataset_reader(connection, context.actor))
         rows = await queries.group_dead_letters(connection, context.actor.org_id, untold)
     return [
         DeadLetterGroup(

@@ -17,6 +17,7 @@ from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tas
 from aaiclick.data.preview import preview_result as in_words
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
@@ -30,7 +31,6 @@ from aaiclick.server.routes.common import (
     text_id,
     write_audit,
 )
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.routing import Context, PathId, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queries
@@ -90,7 +90,7 @@ async def list_jobs(
             before=read_id_cursor(cursor, queries.LAST_ID),
             limit=limit + 1,
         )
-        visible_rows = await redact_jobs(connection, await dataset_reader(context, connection), rows)
+        visible_rows = await redact_jobs(connection, await dataset_reader(connection, context.actor), rows)
     return make_page(visible_rows, limit, to_job, lambda row: row["id"])
 
 
@@ -99,7 +99,7 @@ async def get_job(context: Context, request: Request, response: Response, job_id
     """Get a job."""
     async with tenant_connection(context) as connection:
         row = await get_own_job(context, connection, job_id)
-        (visible_row,) = await redact_jobs(connection, await dataset_reader(context, connection), [row])
+        (visible_row,) = await redact_jobs(connection, await dataset_reader(connection, context.actor), [row])
     # No ETag on a redacted row: read permissions may change while the row does not.
     if visible_row is row and set_etag(request, response, row["id"], row["updated_at"]):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=dict(response.headers))
@@ -124,7 +124,7 @@ async def get_job_results(context: Context, job_id: PathId) -> list[JobResult]:
     async with tenant_connection(context) as connection:
         await get_own_job(context, connection, job_id)
         result_rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
-        rows = await redact_tasks(connection, await dataset_reader(context, connection), result_rows)
+        rows = await redact_tasks(connection, await dataset_reader(connection, context.actor), result_rows)
     endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
     return [
         JobResult(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), endpoint))
@@ -136,7 +136,7 @@ async def get_job_results(context: Context, job_id: PathId) -> list[JobResult]:
 async def get_job_events(context: Context, job_id: PathId) -> list[JobEvent]:
     """List events of a job: start, unsuccessful attempts (the last thousand), end."""
     async with tenant_connection(context) as connection:
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
         (row,) = await redact_jobs(connection, reader, [await get_own_job(context, connection, job_id)])
         attempts = await redact_attempts(connection, reader, await queries.list_job_attempts(connection, job_id))
     job_events = [

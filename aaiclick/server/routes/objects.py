@@ -14,9 +14,9 @@ from aaiclick.api.objects import ColumnSchema, ObjectSchema, ObjectSummary, Rows
 from aaiclick.catalog.visibility import hidden_tables
 from aaiclick.data.runtime import inspect
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_cursor
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.routing import Context, RequestContext, Routes
 
 routes = Routes("objects")
@@ -97,7 +97,7 @@ async def get_object(context: Context, table_id: TableId) -> ObjectSchema:
 async def _hidden_tables(context: RequestContext, names: list[str]) -> set[str]:
     """Tables that the caller may not see: tasks of DAGs wrote them from datasets that it may not read."""
     async with tenant_connection(context) as connection:
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
     if reader.roles is None:
         return set()
     async with context.app_state.owner_connection() as owner:  # row-level security hides table references

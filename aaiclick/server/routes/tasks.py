@@ -24,6 +24,7 @@ from aaiclick.catalog.task_summary import summarize_outputs
 from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
 from aaiclick.errors import ForbiddenError, NotFoundError, SubmitError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
 from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
 from aaiclick.server.routes.common import (
@@ -37,7 +38,6 @@ from aaiclick.server.routes.common import (
     text_id,
     write_audit,
 )
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.routing import Context, PathId, RequestContext, Routes
 from aaiclick.server.sse import EventStream
 from aaiclick.server.task_logs import MAX_PART_BYTES, follow_log, read_part
@@ -109,7 +109,7 @@ async def list_tasks(
             rows = await queries.list_tasks_of_org(
                 connection, org_id, status=status, type=type, queue=queue, before=before, limit=limit + 1
             )
-        visible_rows = await redact_tasks(connection, await dataset_reader(context, connection), rows)
+        visible_rows = await redact_tasks(connection, await dataset_reader(connection, context.actor), rows)
     return make_page(visible_rows, limit, to_task, lambda row: row["id"])
 
 
@@ -118,7 +118,7 @@ async def get_task(context: Context, request: Request, response: Response, task_
     """Get a task with its arguments, result and unsuccessful attempts."""
     async with tenant_connection(context) as connection:
         row = await get_own_task(context, connection, task_id)
-        reader = await dataset_reader(context, connection)
+        reader = await dataset_reader(connection, context.actor)
         (visible_row,) = await redact_tasks(connection, reader, [row])
         attempts = await redact_attempts(connection, reader, await queries.list_task_attempts(connection, task_id))
     # No ETag on a redacted row: read permissions may change while the row does not.
@@ -138,7 +138,7 @@ async def explain_task(context: Context, task_id: PathId) -> list[WaitReason]:
     """Explain why a task is not running."""
     async with tenant_connection(context) as connection:
         await get_own_task(context, connection, task_id)
-        reasons = await explain_waiting(connection, await dataset_reader(context, connection), task_id)
+        reasons = await explain_waiting(connection, await dataset_reader(connection, context.actor), task_id)
     return [WaitReason(code=reason.code, words=reason.text) for reason in reasons]
 
 
@@ -209,7 +209,7 @@ async def _require_log_access(context: RequestContext, task_id: int) -> None:
     """Raise ForbiddenError unless the caller may read the log of a task."""
     async with tenant_connection(context) as connection:
         await get_own_task(context, connection, task_id)
-        if await hidden_task_ids(connection, await dataset_reader(context, connection), [task_id]):
+        if await hidden_task_ids(connection, await dataset_reader(connection, context.actor), [task_id]):
             what, _, remedy = REDACTED_ERROR.partition(". ")
             raise ForbiddenError(f"{what}.", remedy=remedy)
 

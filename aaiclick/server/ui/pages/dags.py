@@ -15,9 +15,9 @@ from aaiclick.catalog.dags.diff_format import diff_lines
 from aaiclick.catalog.deploy import find_previous_version, preload_dags, roll_back
 from aaiclick.catalog.visibility import may_read_yaml, redact_jobs
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.analysis_pool import AnalysisLimitError
 from aaiclick.server.routes.common import tenant_connection, tenant_transaction, write_audit
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.ui.filters import definition_class
 from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
@@ -43,7 +43,7 @@ async def list_dags(page: PageRequest) -> Response:
 
 async def _failed_deploys(page: PageRequest, connection: Connection, name: str | None) -> Sequence[Any]:
     rows = await dag_queries.list_failed_deploys(connection, page.caller.org_id, name)
-    return await redact_jobs(connection, await dataset_reader(page.call, connection), rows) if rows else rows
+    return await redact_jobs(connection, await dataset_reader(connection, page.caller), rows) if rows else rows
 
 
 @pages.get("/dags/{name}", Permission.READER)
@@ -80,7 +80,7 @@ async def _load_version(page: PageRequest, connection: Connection) -> dict[str, 
     chosen = next((row for row in versions if row["yaml_hash"] == page.query_param("version")), serving)
     shown = await dag_versions.find_version(connection, org, name, chosen["id"])
     current = await dag_versions.find_version(connection, org, name)
-    reader = await dataset_reader(page.call, connection)
+    reader = await dataset_reader(connection, page.caller)
     readable = await may_read_yaml(connection, reader, shown)
     both = readable and await may_read_yaml(connection, reader, current)
     return {

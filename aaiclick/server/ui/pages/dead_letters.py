@@ -10,10 +10,10 @@ from starlette.responses import Response
 from aaiclick.api.dead_letters import DeadLetterSelection, OutboxRetryRequest, RedriveRequest
 from aaiclick.errors import RequestError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import dead_letters as api
 from aaiclick.server.routes import outbox
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.ui.routing import PageRequest, Pages
 
 pages = Pages()
@@ -25,7 +25,7 @@ MAX_ROWS = 100
 async def list_dead_letters(page: PageRequest) -> Response:
     fingerprint, task_type = page.query_param("fingerprint") or None, page.query_param("type") or None
     async with tenant_connection(page.call) as connection:
-        reader = await dataset_reader(page.call, connection)
+        reader = await dataset_reader(connection, page.caller)
     groups = await page.ui_state.cache.get(("dead", reader), lambda: api.group_dead_letters(page.call))
     letters: Any = None
     if fingerprint or task_type or page.query_param("list"):

@@ -18,9 +18,9 @@ from aaiclick.catalog.visibility import (
 )
 from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import jobs as api
 from aaiclick.server.routes.common import get_own_job, owner_transaction, tenant_connection, write_audit
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.task_logs import read_part
 from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
 from aaiclick.server.ui.read_transaction import read_transaction
@@ -58,7 +58,7 @@ async def show_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
     view = page.query_param("view") if page.query_param("view") in VIEWS else "graph"
     async with read_transaction(page.call) as connection:
-        reader = await dataset_reader(page.call, connection)
+        reader = await dataset_reader(connection, page.caller)
         (job,) = await redact_jobs(connection, reader, [await get_own_job(page.call, connection, job_id)])
         values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
         values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from aaiclick.errors import AaiclickError, RequestError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import jobs as api
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.ui.filters import JOB_STATES
 from aaiclick.server.ui.pages.job import explain_waiting_job
 from aaiclick.server.ui.read_transaction import read_transaction
@@ -72,7 +72,7 @@ async def _explain_waiting(page: PageRequest, connection: Connection, rows: Sequ
     pending = [row for row in rows if row["status"] == "PENDING" and row["paused_at"] is None][:MAX_EXPLAINED]
     if not pending:
         return {}
-    reader = await dataset_reader(page.call, connection)
+    reader = await dataset_reader(connection, page.caller)
     return {row["id"]: await explain_waiting_job(connection, reader, row) for row in pending}
 
 

@@ -13,9 +13,9 @@ from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_
 from aaiclick.data.runtime import inspect
 from aaiclick.errors import AaiclickError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import tasks as api
 from aaiclick.server.routes.common import get_own_task, tenant_connection
-from aaiclick.server.routes.datasets import dataset_reader
 from aaiclick.server.task_logs import read_part
 from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
@@ -38,7 +38,7 @@ async def show_task(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
         task = await get_own_task(page.call, connection, task_id)
-        reader = await dataset_reader(page.call, connection)
+        reader = await dataset_reader(connection, page.caller)
         (redacted,) = await redact_tasks(connection, reader, [task])
         hidden = bool(await hidden_task_ids(connection, reader, [task_id]))
         job = None if task["job_id"] is None else await queries.get_job(connection, task["job_id"])
