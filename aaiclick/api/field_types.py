@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+T = TypeVar("T")
 
 MAX_ID = 2**63 - 1
 MAX_ITEMS = 10_000
@@ -43,6 +45,13 @@ class RetryPolicy(RequestModel):
 
     base_seconds: Annotated[float, Field(ge=0, le=86_400)] = 1.0
     cap_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600.0
+
+
+class Page(BaseModel, Generic[T]):
+    """One page of items, and the cursor of the next."""
+
+    items: list[T]
+    next: str | None = Field(default=None, description="The `cursor` of the next page; null on the last one")
 
 
 class CreatedResponse(BaseModel):

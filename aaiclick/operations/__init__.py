@@ -6,6 +6,7 @@ the machine; the remote command line calls the method of the same name of `aaicl
 - `actor`: actors and their permissions
 - `databases`: connections for operations that need more than one PostgreSQL connection
 - `operation`: the decorator of operations, and audit entries
+- `pagination`: pages of lists, and their cursors
 - `visibility`: the actor as a reader of datasets
 - `jobs`: operations on jobs
 - `queues`: operations on queues and task types

@@ -1,80 +1,12 @@
-"""Keyset pagination: `limit`, and an opaque `cursor` that holds the key of the last row."""
+"""Query parameters of lists: `limit` and `cursor`."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, TypeVar
-from uuid import UUID
+from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel, Field
-
-from aaiclick.server.problems import MalformedError
-
-T = TypeVar("T")
-Row = TypeVar("Row")
 
 MAX_PAGE_SIZE = 1_000
 
-
-class Page(BaseModel, Generic[T]):
-    """One page of items, and the cursor of the next."""
-
-    items: list[T]
-    next: str | None = Field(default=None, description="The `cursor` of the next page; null on the last one")
-
-
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description="Maximum number of items")]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the previous page")]
-
-
-def make_page(rows: Sequence[Row], limit: int, to_item: Callable[[Row], T], key: Callable[[Row], object]) -> Page[T]:
-    """Make a page of rows that were selected with `limit + 1`."""
-    page_rows = rows[:limit]
-    next_cursor = write_cursor(key(page_rows[-1])) if len(rows) > limit else None
-    return Page[Any](items=[to_item(row) for row in page_rows], next=next_cursor)
-
-
-def write_cursor(key: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(key, default=str).encode()).decode().rstrip("=")
-
-
-def read_cursor(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)))
-    except (ValueError, RecursionError):
-        raise invalid_cursor() from None
-
-
-def read_id_cursor(text: str | None, default: int) -> int:
-    """Read a cursor that is a snowflake."""
-    value = read_cursor(text)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 2**63:
-        raise invalid_cursor()
-    return value
-
-
-def read_uuid_cursor(text: str | None) -> UUID | None:
-    value = read_cursor(text)
-    try:
-        return None if value is None else UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise invalid_cursor() from None
-
-
-def read_text_cursor(text: str | None) -> str | None:
-    """Read a cursor that is a name."""
-    value = read_cursor(text)
-    if value is not None and (not isinstance(value, str) or not value.isprintable()):
-        raise invalid_cursor()
-    return value
-
-
-def invalid_cursor() -> MalformedError:
-    return MalformedError("Invalid cursor.", remedy="Use 'next' of the previous page, unchanged.")

@@ -42,6 +42,7 @@ from aaiclick.errors import (
     UnreachableError,
     UnsupportedServerError,
 )
+from aaiclick.operations.pagination import CursorError
 
 log = logging.getLogger("aaiclick.server")
 
@@ -125,6 +126,7 @@ PROBLEM_TYPES: dict[type[AaiclickError], ProblemType] = {
     TooLargeError: ProblemType(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
     MediaTypeError: ProblemType(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
     MalformedError: ProblemType(HTTPStatus.BAD_REQUEST, "malformed"),
+    CursorError: ProblemType(HTTPStatus.BAD_REQUEST, "malformed"),
     AmbiguousLengthError: ProblemType(HTTPStatus.BAD_REQUEST, "malformed", {"Connection": "close"}),
     SlowRequestError: ProblemType(HTTPStatus.REQUEST_TIMEOUT, "too_slow", {"Connection": "close"}),
     TooManyRequestsError: ProblemType(HTTPStatus.TOO_MANY_REQUESTS, "too_many", _RETRY_AFTER),

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from fastapi import Request
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
 from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_uuid_cursor
+from aaiclick.operations.pagination import make_page, read_uuid_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.problems import MalformedError
 from aaiclick.server.routes.common import owner_transaction, tenant_connection, tenant_transaction, write_audit
 from aaiclick.server.routing import Context, Routes

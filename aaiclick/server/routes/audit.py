@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import AuditEntry
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.operations.pagination import make_page, read_id_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.tenancy import audit

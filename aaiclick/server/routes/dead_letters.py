@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSelection, RedriveRequest
-from aaiclick.api.field_types import ChangedIdsResponse, Name
+from aaiclick.api.field_types import ChangedIdsResponse, Name, Page
 from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_tasks
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.pagination import invalid_cursor, make_page, read_cursor
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.pagination import Cursor, Limit, Page, invalid_cursor, make_page, read_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.engine import control, queries

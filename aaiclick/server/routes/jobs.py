@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
-from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState
+from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
 from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobRequest, JobResult, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
 from aaiclick.data.preview import preview_result as in_words
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.pagination import make_page, read_id_cursor
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
 from aaiclick.server.job_graph import build_nodes
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import (
     argument_tables,
     get_own_job,

@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from starlette.responses import StreamingResponse
 
-from aaiclick.api.field_types import Name
+from aaiclick.api.field_types import Name, Page
 from aaiclick.api.objects import ColumnSchema, ObjectSchema, ObjectSummary, RowsResponse
 from aaiclick.catalog.visibility import hidden_tables
 from aaiclick.data.runtime import inspect
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.pagination import make_page, read_cursor
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.routing import Context, RequestContext, Routes
 

@@ -7,10 +7,12 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import CreateOrgRequest, Org, UpdateOrgRequest, WhoamiResponse
 from aaiclick.errors import NotFoundError, UnreachableError
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_uuid_cursor
+from aaiclick.operations.pagination import make_page, read_uuid_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import owner_transaction, tenant_connection, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.engine import control

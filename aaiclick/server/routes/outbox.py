@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Query
 
 from aaiclick.api.dead_letters import OutboxEvent, OutboxRetryRequest, OutboxState
-from aaiclick.api.field_types import ChangedIdsResponse
+from aaiclick.api.field_types import ChangedIdsResponse, Page
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.operations.pagination import make_page, read_id_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.catalog import outbox

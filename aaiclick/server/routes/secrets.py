@@ -8,10 +8,12 @@ from uuid import UUID
 
 from fastapi import Path
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import SecretSummary, SetSecretRequest
 from aaiclick.api.worker_protocol.tasks import SecretsRequest, SecretsResponse, SecretValue
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_text_cursor
+from aaiclick.operations.pagination import make_page, read_text_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import owner_transaction, tenant_connection, tenant_transaction, write_audit
 from aaiclick.server.routes.worker_api.tasks import require_lease, to_lease
 from aaiclick.server.routing import Context, Routes

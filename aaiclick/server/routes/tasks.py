@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
-from aaiclick.api.field_types import MAX_ID, ChangedIdsResponse, CreatedIdsResponse, Key, Name, TaskState
+from aaiclick.api.field_types import MAX_ID, ChangedIdsResponse, CreatedIdsResponse, Key, Name, Page, TaskState
 from aaiclick.api.tasks import (
     Attempt,
     CancelResponse,
@@ -24,9 +24,10 @@ from aaiclick.catalog.task_summary import summarize_outputs
 from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
 from aaiclick.errors import ForbiddenError, NotFoundError, SubmitError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.pagination import make_page, read_id_cursor
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import (
     argument_tables,
     changed_ids,

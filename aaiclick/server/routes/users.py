@@ -6,9 +6,11 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import CreateUserRequest, UpdateUserRequest, User
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_uuid_cursor
+from aaiclick.operations.pagination import make_page, read_uuid_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import tenant_connection, tenant_transaction, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.tenancy import users

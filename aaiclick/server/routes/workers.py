@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from aaiclick.api.field_types import Page
 from aaiclick.api.workers import Worker
 from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Permission
-from aaiclick.server.pagination import Cursor, Limit, Page, make_page, read_id_cursor
+from aaiclick.operations.pagination import make_page, read_id_cursor
+from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import owner_transaction, tenant_connection, write_audit
 from aaiclick.server.routing import Context, PathId, RequestContext, Routes
 from aaiclick.store.engine import queries, queue
