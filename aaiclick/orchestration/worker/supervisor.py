@@ -240,17 +240,27 @@ class Supervisor:
             slots = [self._run_slot() for _ in range(self._config.processes)]
             results = await asyncio.gather(*slots, return_exceptions=True)
         finally:
-            for background_task in background_tasks:
-                background_task.cancel()
-            await asyncio.gather(*background_tasks, return_exceptions=True)
-            for connection in (
-                self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
-            ):  # fmt: skip
-                connection.close()
+            await self._cancel_background(background_tasks)
             await self._gateway.close()
         errors = [result for result in results if result is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, UnreachableError)):
             raise error
+
+    async def _cancel_background(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Cancel all background tasks and close their connections.
+
+        The rollback of a cancelled transaction would wait for a server that does not answer. After the close it fails,
+        and its error can replace the cancellation, which is therefore repeated.
+        """
+        pending = set(tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            for connection in (
+                self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
+            ):  # fmt: skip
+                connection.close()
+            _, pending = await asyncio.wait(pending, timeout=RETRY_SECONDS)
 
     # --- processes ----------------------------------------------------------------------------------------------------
 

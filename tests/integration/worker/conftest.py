@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import asyncpg
 import psutil
 import pytest
 
+from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
@@ -180,6 +181,15 @@ def worker_env(gateway, aaiclick_postgres, tmp_path):
             worker.process.wait()
         assert worker.process.stderr is not None
         worker.process.stderr.close()
+
+
+@pytest.fixture
+async def proxy(gateway) -> AsyncIterator[TcpProxy]:
+    """A proxy for the server of the gateway; closed also after a failure, since an open one fails a later test."""
+    proxy = TcpProxy(gateway.upstream)
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
 
 
 @pytest.fixture(scope="session")

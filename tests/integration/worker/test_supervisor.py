@@ -10,13 +10,13 @@ import asyncpg
 import psutil
 import pytest
 
-from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.worker.main import EXIT_ORPHANED
 from aaiclick.orchestration.worker.process_config import EXIT_STUCK
 from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, LOG_OUTAGE_SECONDS
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import maintenance
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 
 async def test_timed_out_task_is_ended_whatever_it_does(worker_env):
@@ -117,10 +117,8 @@ async def test_second_signal_releases_running_tasks(worker_env):
     assert (row["status"], row["failures"]) == ("PENDING", 0)
 
 
-async def test_stop_during_an_outage_leaves_no_process(worker_env, gateway):
+async def test_stop_during_an_outage_leaves_no_process(worker_env, gateway, proxy):
     """The idle process exits first although the queue is unreachable; the other one finishes its task."""
-    proxy = TcpProxy(gateway.upstream)
-    await proxy.start()
     go = worker_env.directory / "go"
     task_id = await worker_env.enqueue("take", json.dumps({"path": str(go)}))
     variables = gateway.via_port(proxy.port).variables
@@ -233,9 +231,7 @@ async def reap(worker_env) -> None:
     await connection.close()
 
 
-async def test_orphaned_process_exits_when_its_leases_expire(worker_env, worker_processes, gateway):
-    proxy = TcpProxy(gateway.upstream)
-    await proxy.start()
+async def test_orphaned_process_exits_when_its_leases_expire(worker_env, worker_processes, gateway, proxy):
     worker_processes.reach_work_by(gateway.via_port(proxy.port))
     task_id = await worker_env.enqueue("patient", '{"seconds": 600}')
     pid = await worker_processes.start(lease_seconds=2.0)
@@ -245,10 +241,8 @@ async def test_orphaned_process_exits_when_its_leases_expire(worker_env, worker_
     assert await worker_processes.wait(pid) == EXIT_ORPHANED
 
 
-async def test_silent_connection_is_replaced_within_the_lease(worker_env, gateway):
+async def test_silent_connection_is_replaced_within_the_lease(worker_env, gateway, proxy):
     """Open connections drop all packets silently: running tasks keep their leases, and new ones are claimed."""
-    proxy = TcpProxy(gateway.upstream)
-    await proxy.start()
     go = worker_env.directory / "go"
     held = await worker_env.enqueue("wait_for", json.dumps({"path": str(go)}))
     variables = {"WORKER_TIMEOUT": "5", "WORKER_HEARTBEAT_INTERVAL": "0.5"} | gateway.via_port(proxy.port).variables
@@ -263,4 +257,19 @@ async def test_silent_connection_is_replaced_within_the_lease(worker_env, gatewa
     go.touch()
     assert (await worker_env.wait_until(held, lambda row: row["status"] == "COMPLETED"))["attempt"] == before["attempt"]
     assert await asyncio.to_thread(worker.stop) == 0
-    await proxy.stop()
+
+
+async def test_stop_ends_a_transaction_on_a_silent_connection(worker_env, gateway, proxy):
+    """Its rollback ends with a connection error, which must not replace the cancellation."""
+    await worker_env.rows("INSERT INTO outbox (org_id, kind) VALUES ($1, 'route_event') RETURNING id", DEFAULT_ORG_ID)
+    blocker = await connect(worker_env.endpoint, silent_seconds=100)
+    async with blocker.transaction():
+        await blocker.execute("LOCK TABLE outbox IN SHARE MODE")
+        variables = {"WORKER_TIMEOUT": "2", "WORKER_HEARTBEAT_INTERVAL": "0.5"} | gateway.via_port(proxy.port).variables
+        worker = await asyncio.to_thread(worker_env.start, **variables)
+        waiting = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass"
+        while not await worker_env.rows(waiting):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await proxy.inject("forgotten", 0)
+        await asyncio.to_thread(worker.stop)
+    await blocker.close()
