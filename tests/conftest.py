@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -15,6 +16,12 @@ TOGETHER = ("tests/e2e/ui/", "tests/integration/cluster/", "tests/integration/st
 
 LONG = ("tests/chaos/", "tests/e2e/ui/", "tests/integration/worker/")
 """Long tests run first, so that none is left alone at the end."""
+
+
+def pytest_configure() -> None:
+    """Write bytecode, also in child processes: without it each of them compiles all modules again."""
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -182,6 +182,7 @@ def serve(control: socket.socket) -> None:
 
     for name in build_environment().list_templates():
         build_environment().get_template(name)  # a server compiles all its pages
+    _skip_preparations()
     gc.freeze()  # a collection would copy the imported modules
     woken, waking = socket.socketpair()
     waking.setblocking(False)
@@ -207,6 +208,17 @@ def serve(control: socket.socket) -> None:
             control.sendall(LENGTH.pack(pid))
     for pid in exit_sockets:
         os.kill(pid, signal.SIGKILL)
+
+
+def _skip_preparations() -> None:
+    """Make servers create the analysis process and the OpenAPI document when they are needed, which is seldom."""
+    from aaiclick.server import app
+    from aaiclick.server.analysis_pool import AnalysisPool
+
+    async def skip(*_: object) -> None:
+        """Prepare nothing."""
+
+    AnalysisPool.warm_up = app._prepare_openapi = skip  # pyright: ignore[reportPrivateUsage]
 
 
 def _receive_exactly(control: socket.socket, count: int) -> bytes:

@@ -20,6 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from aaiclick.endpoints import PostgresEndpoint, ServerEndpoint, WorkEndpoint
+from aaiclick.server.analysis_pool import AnalysisPool
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
 from aaiclick.settings import get_settings
@@ -94,6 +95,13 @@ class AppStateProxy:
         return getattr(self.current, name)
 
 
+class LazyAnalysisPool(AnalysisPool):
+    """Starts its first process with the first call, since most worker tests analyse nothing."""
+
+    async def warm_up(self) -> None:
+        """Start no process."""
+
+
 class ServerThread:
     """A thread that runs one server at a time."""
 
@@ -110,6 +118,7 @@ class ServerThread:
         key = asyncio.run(_worker_key(endpoint))
         listener = socket.create_server(("127.0.0.1", 0))
         app_state = self._state_proxy.current = AppState(get_settings(), endpoint)
+        app_state.analysis_pool = LazyAnalysisPool()
         self._app = self._app or create_app(cast("AppState", self._state_proxy))
         server = uvicorn.Server(uvicorn.Config(self._app, log_config=None, lifespan="on"))
         running = asyncio.run_coroutine_threadsafe(server.serve(sockets=[listener]), self._loop)
