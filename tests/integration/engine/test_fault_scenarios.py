@@ -20,6 +20,7 @@ from aaiclick import failpoints
 from aaiclick.store.connections import connect
 from aaiclick.store.engine.invariants import check_invariants
 from tests.integration.engine.fault_scenarios import SCENARIOS
+from tests.integration.engine.killed_process import act, act_and_die
 
 HOW = ("before-kill", "before-error", "before-delay:0.01", "after-kill", "after-error")
 CASES = [(f"{name}.{moment}", mode) for name in SCENARIOS for moment, mode in (how.split("-") for how in HOW)]
@@ -57,22 +58,8 @@ def test_every_transaction_has_a_failpoint():
 def processes():
     """Processes that may be killed, each forked from one that has imported everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.integration.engine.fault_scenarios"])
+    context.set_forkserver_preload([act_and_die.__module__])
     return context
-
-
-async def act(endpoint, failpoint: str, state, fault: str, marks: str) -> None:
-    db = await connect(endpoint)
-    failpoints.arm_faults(f"{failpoint}={fault}" if fault else "", marks)
-    try:
-        await SCENARIOS[failpoint.partition(".")[0]].act(db, state)
-    finally:
-        failpoints.arm_faults("")
-        db.terminate()
-
-
-def act_and_die(*arguments) -> None:
-    asyncio.run(act(*arguments))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

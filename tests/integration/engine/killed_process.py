@@ -1,0 +1,28 @@
+"""Runs a scenario with a fault, in this process or in one that is killed; preloaded by the fork server of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+from aaiclick import failpoints
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.store.connections import connect
+from tests.integration.engine.fault_scenarios import SCENARIOS
+
+gc.freeze()  # a collection in a forked process would copy the imported modules
+
+
+async def act(endpoint: PostgresEndpoint, failpoint: str, state: Any, fault: str, marks: str) -> None:
+    db = await connect(endpoint)
+    failpoints.arm_faults(f"{failpoint}={fault}" if fault else "", marks)
+    try:
+        await SCENARIOS[failpoint.partition(".")[0]].act(db, state)
+    finally:
+        failpoints.arm_faults("")
+        db.terminate()
+
+
+def act_and_die(*arguments: Any) -> None:
+    asyncio.run(act(*arguments))
