@@ -83,7 +83,7 @@ class Task(BaseModel):
     worker_id: Id | None
     cause_id: Id | None
     partitions: list[str] | None = Field(description="Partitions that a task of a DAG processes")
-    made: str = Field(description="Summary of what a task of a DAG wrote")
+    output_summary: str = Field(description="Summary of what a task of a DAG wrote")
     error: str | None
     error_fingerprint: str | None
 
@@ -118,7 +118,7 @@ class WaitReason(BaseModel):
     """One reason why a task does not run."""
 
     code: str
-    words: str
+    text: str
 
 
 class TaskLog(BaseModel):

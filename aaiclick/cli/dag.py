@@ -346,7 +346,7 @@ async def _run_local(name: str, job: str | None, payload: object, org: str) -> t
         ended = dict(await find_job(connection, job_id))
         rows = await queries.list_tasks_of_job(connection, org_id, job_id, limit=MAX_TASKS)
         print_message(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
-        return ended, [dict(row) | {"made": summarize_outputs(row["outputs"])} for row in rows]
+        return ended, [dict(row) | {"output_summary": summarize_outputs(row["outputs"])} for row in rows]
 
 
 def _run_remote(client: Client, name: str, job: str | None, payload: object) -> tuple[Row, list[Row]]:
@@ -379,7 +379,7 @@ def _task_row(row: Row) -> Row:
         "partition": ", ".join(row["partitions"] or ()),
         "status": row["status"],
         "duration": format_duration(row["started_at"], row["completed_at"]),
-        "made": row["made"],
+        "output": row["output_summary"],
         "error": error_headline(row["error"]),
     }
 

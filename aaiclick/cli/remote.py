@@ -172,7 +172,7 @@ def _explain_waiting(client: Client, job_id: int) -> str:
     if not could_run:
         return ""
     first = min(could_run, key=lambda task: (task["readiness"] == "TIME", int(task["id"])))
-    reasons = "; ".join(reason["words"].partition("\n")[0] for reason in client.why(int(first["id"])))
+    reasons = "; ".join(reason["text"].partition("\n")[0] for reason in client.why(int(first["id"])))
     return f"{first['type']} waits: {reasons}"
 
 

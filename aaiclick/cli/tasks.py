@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 1_000
 JSON_FIELDS = (
     "id", "job_id", "type", "queue", "status", "readiness", "attempt", "failures", "max_attempts", "created_at",
-    "available_at", "started_at", "completed_at", "worker_id", "made", "error", "error_fingerprint",
+    "available_at", "started_at", "completed_at", "worker_id", "output_summary", "error", "error_fingerprint",
 )  # fmt: skip
 
 FOLLOW_SECONDS = 0.2
@@ -239,12 +239,12 @@ def _load_task_remote(client: Client, task_id: int) -> Row:
 
 
 def _load_reasons_remote(client: Client, task_id: int) -> list[Reason]:
-    return [Reason(reason["code"], reason["words"]) for reason in client.why(task_id)]
+    return [Reason(reason["code"], reason["text"]) for reason in client.why(task_id)]
 
 
 def _reason_json(reason: Reason) -> Row:
     """Format a waiting reason with the field names of the API."""
-    return {"code": reason.code, "words": reason.text}
+    return {"code": reason.code, "text": reason.text}
 
 
 async def _load_task(connection: Connection, task_id: int) -> asyncpg.Record:
@@ -256,7 +256,7 @@ async def _load_task(connection: Connection, task_id: int) -> asyncpg.Record:
 
 def _task_row(task: asyncpg.Record) -> Row:
     """Return a task in the format of the API."""
-    return dict(task) | {"made": summarize_outputs(task["outputs"])}
+    return dict(task) | {"output_summary": summarize_outputs(task["outputs"])}
 
 
 def task_json(row: Row) -> Row:
@@ -273,6 +273,6 @@ def _table_row(row: Row) -> Row:
         "attempt": row["attempt"],
         "started": format_time(row["started_at"]),
         "duration": format_duration(row["started_at"], row["completed_at"]),
-        "made": row["made"],
+        "output": row["output_summary"],
         "error": error_headline(row["error"]),
     }

@@ -154,7 +154,7 @@ class AppState:
         if not unknown:
             return
         if not await are_workers_of_org(connection, unknown, org_id):
-            raise NotFoundError("There is no such worker.", remedy="Register it: POST /v1/worker/register.")
+            raise NotFoundError("There is no such worker.", remedy="Register it: POST /v1/worker-api/workers/register.")
         if len(self._known_workers) > MAX_KNOWN_WORKERS:
             self._known_workers.clear()
         self._known_workers.update((org_id, worker_id) for worker_id in unknown)

@@ -107,16 +107,19 @@ class Routes:
     def install(self, app: FastAPI) -> None:
         for route in self.declared:
             security: dict[str, Any] = {} if route.permission is Permission.PUBLIC else {"security": [{"bearer": []}]}
+            options: dict[str, Any] = {
+                "operation_id": route.endpoint.__name__,
+                "summary": _first_line(route.endpoint),
+                **route.options,
+                "responses": {**openapi_responses(), **route.options.get("responses", {})},
+            }
             app.add_api_route(
                 route.path,
                 route.endpoint,
                 methods=[route.method],
                 tags=[self.tag],
-                operation_id=route.endpoint.__name__,
-                summary=_first_line(route.endpoint),
-                responses={**openapi_responses(), **route.options.pop("responses", {})},
                 openapi_extra={PERMISSION_EXTENSION: route.permission.value, **security},
-                **route.options,
+                **options,
             )
 
 

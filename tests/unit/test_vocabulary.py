@@ -39,7 +39,7 @@ MANNERED_TEXTS: dict[str, int] = {}
 
 VAGUE_VARIABLES: dict[str, int] = {
     "aaiclick": 1,
-    "aaiclick/api": 4,
+    "aaiclick/api": 2,
     "aaiclick/catalog": 6,
     "aaiclick/chaos": 6,
     "aaiclick/cli": 2,

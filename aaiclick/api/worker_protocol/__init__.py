@@ -3,6 +3,7 @@
 A lease is the right to one attempt: task, attempt and a secret token. Every write about a task is fenced by its lease
 and changes nothing once another attempt has begun.
 
+- `endpoints`: path, body and response of each request; aliases
 - `field_types`: field types and leases that several schemas share
 - `workers`: requests of a supervisor: registration, leases of its processes, loops of the leader
 - `claims`: claims, heartbeats and waiting for work

@@ -87,7 +87,7 @@ class TablesRequest(RequestModel):
 
 class TableReferenceStatus(BaseModel):
     lease_lost: bool
-    gone: bool
+    is_unknown: bool = Field(description="The table does not exist, or is being dropped")
 
 
 class TablesResponse(BaseModel):

@@ -53,16 +53,19 @@ class HeldTasksResponse(BaseModel):
     tasks: list[HeldTask]
 
 
-class WorkerIds(RequestModel):
+class WorkersRequest(RequestModel):
     worker_ids: Annotated[list[Id], Field(max_length=1_000)]
 
 
-class RenewLeasesRequest(RequestModel):
-    worker_ids: Annotated[list[Id], Field(max_length=1_000)]
+class DrainingResponse(BaseModel):
+    worker_ids: list[Id]
+
+
+class RenewLeasesRequest(WorkersRequest):
     lease_seconds: LeaseSeconds = 90.0
 
 
-class OverdueRequest(WorkerIds):
+class OverdueRequest(WorkersRequest):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5.0
     default_timeout_seconds: Seconds = 3600.0
 
@@ -83,8 +86,8 @@ class OverdueResponse(BaseModel):
 class SettleRequest(WorkerRequest):
     """A worker process has ended.
 
-    `culprits` are charged a failure; its other tasks are suspect if it `crashed`, else released.
+    `overdue` tasks are charged a failure; after a `crash` its other tasks are suspect, else they are released.
     """
 
-    culprits: Annotated[list[OverdueTask], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
-    crashed: Annotated[str, StringConstraints(max_length=200), AfterValidator(check_storable)] | None = None
+    overdue: Annotated[list[OverdueTask], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
+    crash: Annotated[str, StringConstraints(max_length=200), AfterValidator(check_storable)] | None = None

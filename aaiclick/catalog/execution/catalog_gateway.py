@@ -219,4 +219,4 @@ class HttpCatalogGateway(CatalogGateway):
         await self._post("events", cursor=cursor, effects=json.loads(effects.to_json()))
 
     async def _post(self, endpoint: str, **body: object) -> Any:
-        return await self._client.request(f"/v1/task/{endpoint}", lease=self._lease, **body)
+        return await self._client.request(f"/v1/worker-api/tasks/{endpoint}", lease=self._lease, **body)

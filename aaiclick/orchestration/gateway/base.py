@@ -142,7 +142,7 @@ class GatewayConnection(ABC):
 
     @abstractmethod
     async def finish_worker(
-        self, worker_id: int, culprits: Sequence[worker_leases.OverdueTask], crashed: str | None
+        self, worker_id: int, overdue: Sequence[worker_leases.OverdueTask], crash: str | None
     ) -> None:
         """Release the tasks of a worker process that has ended; see `worker_leases`."""
 

@@ -50,7 +50,7 @@ def encode_claim(claim: Claim) -> JsonObject:
 
 
 def encode_payload(claim: Claim, worker_id: int, lease_seconds: float) -> JsonObject:
-    """Encode a claimed task as the response of `/internal/task-fetch` and the event of a Lambda function.
+    """Encode a claimed task as the response of `/v1/worker-api/tasks/fetch` and the event of a Lambda function.
 
     It contains no credential: the event of a Lambda function is readable by others.
     """

@@ -1,4 +1,4 @@
-"""HTTP gateway, for workers without a database: every call is a request under `/v1/task` or `/v1/worker`.
+"""HTTP gateway, for workers without a database: every call is a request under `/v1/worker-api`.
 
 An unreachable server or a rejected key raises the same errors as a lost connection: the worker keeps retrying.
 """
@@ -16,6 +16,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from aaiclick import failpoints
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.client import AsyncClient
 from aaiclick.client.requests import post
 from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
@@ -45,10 +46,10 @@ QUEUES_PER_REQUEST = 1_000
 
 
 FAILPOINTS = {
-    "/v1/task/start": "start",
-    "/v1/task/add": "add",
-    "/v1/task/events": "emit",
-    "/v1/worker/keep": "extend_worker_leases",
+    endpoints.START.path: "start",
+    endpoints.ADD_TASKS.path: "add",
+    endpoints.EMIT_EVENTS.path: "emit",
+    endpoints.RENEW_LEASES.path: "extend_worker_leases",
 }
 """Failpoint of each request path; see `_failpoint_of`."""
 
@@ -88,7 +89,7 @@ class WorkerApiClient:
                 await client.__aexit__(None, None, None)
 
     async def acknowledge_and_claim(self, seconds: float | None, **body: object) -> tuple[set[int], list[Claim]]:
-        answer = await self.request_within(seconds, "/v1/task/exchange", **body)
+        answer = await self.request_within(seconds, endpoints.EXCHANGE.path, **body)
         if answer["tasks"]:
             self.set_clickhouse(answer)
         claims = [codecs.decode_claim(task) for task in answer["tasks"]]
@@ -103,23 +104,29 @@ class WorkerApiClient:
 
     async def add_tasks(self, lease: Lease, plan: Plan, names: Mapping[int, str]) -> None:
         """Add tasks to the job of the lease's task."""
-        await self.request("/v1/task/add", lease=codecs.encode_lease(lease), **codecs.encode_plan(plan, names))
+        await self.request(
+            endpoints.ADD_TASKS.path, lease=codecs.encode_lease(lease), **codecs.encode_plan(plan, names)
+        )
 
     async def task_results(self, lease: Lease, task_ids: Sequence[int]) -> dict[int, str | None]:
         """Results of tasks of the same job, as JSON text by task id."""
         answer = await self.request(
-            "/v1/task/results", lease=codecs.encode_lease(lease), task_ids=[str(task_id) for task_id in task_ids]
+            endpoints.GET_RESULTS.path,
+            lease=codecs.encode_lease(lease),
+            task_ids=[str(task_id) for task_id in task_ids],
         )
         return {int(task["task_id"]): codecs.to_json_text(task["result"]) for task in answer["results"]}
 
     async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
         """Secrets by the names that the task's definition declares."""
-        answer = await self.request("/v1/task/secrets", lease=codecs.encode_lease(lease), names=list(names))
+        answer = await self.request(endpoints.READ_SECRETS.path, lease=codecs.encode_lease(lease), names=list(names))
         return [Secret(secret["name"], secret["value"], secret["host"]) for secret in answer["secrets"]]
 
     async def group_results(self, lease: Lease, group_id: int) -> list[dict[str, Any]]:
         """Results of the tasks of a group in the same job, as JSON text, ordered by task id."""
-        answer = await self.request("/v1/task/results", lease=codecs.encode_lease(lease), group_id=str(group_id))
+        answer = await self.request(
+            endpoints.GET_RESULTS.path, lease=codecs.encode_lease(lease), group_id=str(group_id)
+        )
         return [
             {
                 "attempt": task["attempt"],
@@ -136,7 +143,7 @@ class WorkerApiClient:
 
 def _failpoint_of(path: str, body: Mapping[str, object]) -> str:
     """Name of the failpoint of a request; an exchange with outcomes passes `end`, one without `claim`."""
-    if path == "/v1/task/exchange":
+    if path == endpoints.EXCHANGE.path:
         return "end" if body["completed"] or body["failed"] or body["released"] else "claim"
     return FAILPOINTS.get(path, path)
 
@@ -156,7 +163,7 @@ async def check_server(endpoint: ServerEndpoint) -> None:
     """Raise an error if the server is unreachable or rejects the key."""
     client = WorkerApiClient(endpoint)
     try:
-        await client.request("/v1/task/wait", since="", wait_seconds=0)
+        await client.request(endpoints.WAIT.path, since="", wait_seconds=0)
     finally:
         await client.close()
 
@@ -233,16 +240,16 @@ class HttpGatewayConnection(GatewayConnection):
         return None
 
     async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await self._request("/v1/task/start", leases=[codecs.encode_lease(lease) for lease in leases])
+        await self._request(endpoints.START.path, leases=[codecs.encode_lease(lease) for lease in leases])
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         queues = [{"queue": queue, **asdict(tally)} for (_, queue), tally in tallies.items()]  # all of one org
         for start in range(0, len(queues), QUEUES_PER_REQUEST):
             part = queues[start : start + QUEUES_PER_REQUEST]
-            await self._request("/v1/worker/count", worker_id=str(worker_id), queues=part)
+            await self._request(endpoints.ADD_COUNTS.path, worker_id=str(worker_id), queues=part)
 
     async def held_leases(self, worker_id: int) -> list[worker_leases.HeldLease]:
-        answer = await self._request("/v1/worker/held", worker_id=str(worker_id))
+        answer = await self._request(endpoints.LIST_HELD_TASKS.path, worker_id=str(worker_id))
         return [codecs.decode_held(task) for task in answer["tasks"]]
 
     async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
@@ -252,7 +259,7 @@ class HttpGatewayConnection(GatewayConnection):
         since = ""
         while True:
             try:
-                answer = await self._client.request("/v1/task/wait", since=since, wait_seconds=WAIT_SECONDS)
+                answer = await self._client.request(endpoints.WAIT.path, since=since, wait_seconds=WAIT_SECONDS)
             except CONNECTION_ERRORS:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -267,13 +274,15 @@ class HttpGatewayConnection(GatewayConnection):
         with contextlib.suppress(FileNotFoundError, LeaseLost):
             while part := await asyncio.to_thread(_read_log, path, offset):
                 text = part.decode(errors="replace")
-                await self._request("/v1/task/log", lease=codecs.encode_lease(lease), offset=offset, text=text)
+                await self._request(
+                    endpoints.WRITE_LOG.path, lease=codecs.encode_lease(lease), offset=offset, text=text
+                )
                 offset += len(part)
         return offset
 
     async def register_worker(self, worker: Registration) -> None:
         await self._request(
-            "/v1/worker/register",
+            endpoints.REGISTER_WORKER.path,
             worker_id=str(worker.worker_id),
             hostname=worker.hostname,
             pid=worker.pid,
@@ -283,7 +292,9 @@ class HttpGatewayConnection(GatewayConnection):
         )
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
-        await self._request("/v1/worker/keep", worker_ids=_ids_to_text(worker_ids), lease_seconds=lease_seconds)
+        await self._request(
+            endpoints.RENEW_LEASES.path, worker_ids=_ids_to_text(worker_ids), lease_seconds=lease_seconds
+        )
 
     async def overdue_tasks(
         self, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
@@ -291,7 +302,7 @@ class HttpGatewayConnection(GatewayConnection):
         if not worker_ids:
             return []
         answer = await self._request(
-            "/v1/worker/overdue",
+            endpoints.LIST_OVERDUE_TASKS.path,
             worker_ids=_ids_to_text(worker_ids),
             grace_seconds=grace_seconds,
             default_timeout_seconds=default_timeout_seconds,
@@ -299,20 +310,20 @@ class HttpGatewayConnection(GatewayConnection):
         return [codecs.decode_overdue(task) for task in answer["tasks"]]
 
     async def finish_worker(
-        self, worker_id: int, culprits: Sequence[worker_leases.OverdueTask], crashed: str | None
+        self, worker_id: int, overdue: Sequence[worker_leases.OverdueTask], crash: str | None
     ) -> None:
         await self._request(
-            "/v1/worker/settle",
+            endpoints.SETTLE_WORKER.path,
             worker_id=str(worker_id),
-            culprits=[codecs.encode_overdue(task) for task in culprits],
-            crashed=crashed,
+            overdue=[codecs.encode_overdue(task) for task in overdue],
+            crash=crash,
         )
 
     async def run_leader_loops(self, worker_id: int, term_seconds: float) -> None:
-        await self._request("/v1/worker/house", worker_id=str(worker_id), term_seconds=term_seconds)
+        await self._request(endpoints.RUN_LOOPS.path, worker_id=str(worker_id), term_seconds=term_seconds)
 
     async def draining_workers(self, worker_ids: Sequence[int]) -> list[int]:
-        answer = await self._request("/v1/worker/draining", worker_ids=_ids_to_text(worker_ids))
+        answer = await self._request(endpoints.LIST_DRAINING_WORKERS.path, worker_ids=_ids_to_text(worker_ids))
         return [int(worker_id) for worker_id in answer["worker_ids"]]
 
     async def reserve_tables(self, requests: Sequence[TableRequest]) -> list[table_references.TableReferenceResult]:
@@ -328,8 +339,10 @@ class HttpGatewayConnection(GatewayConnection):
         self, action: str, wishes: Sequence[TableRequest]
     ) -> list[table_references.TableReferenceResult]:
         tables = [{"table": name, "lease": codecs.encode_lease(lease)} for name, lease in wishes]
-        answer = await self._request("/v1/task/tables", action=action, tables=tables)
-        return [table_references.TableReferenceResult(each["lease_lost"], each["gone"]) for each in answer["tables"]]
+        answer = await self._request(endpoints.UPDATE_TABLES.path, action=action, tables=tables)
+        return [
+            table_references.TableReferenceResult(each["lease_lost"], each["is_unknown"]) for each in answer["tables"]
+        ]
 
     async def name_table(self, table_name: str, name: str, lease: Lease | None) -> None:
         await self._set_table_name(table_name, name, lease)
@@ -339,7 +352,7 @@ class HttpGatewayConnection(GatewayConnection):
 
     async def _set_table_name(self, table_name: str, name: str | None, lease: Lease | None) -> None:
         assert lease is not None  # noqa: S101  (a worker's Objects belong to attempts)
-        await self._request("/v1/task/name", lease=codecs.encode_lease(lease), table=table_name, name=name)
+        await self._request(endpoints.NAME_TABLE.path, lease=codecs.encode_lease(lease), table=table_name, name=name)
 
 
 class HttpGateway(WorkerGateway):

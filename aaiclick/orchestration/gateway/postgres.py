@@ -137,9 +137,9 @@ class PostgresGatewayConnection(GatewayConnection):
         )
 
     async def finish_worker(
-        self, worker_id: int, culprits: Sequence[worker_leases.OverdueTask], crashed: str | None
+        self, worker_id: int, overdue: Sequence[worker_leases.OverdueTask], crash: str | None
     ) -> None:
-        await finish_worker(self._connection, worker_id, culprits, crashed)
+        await finish_worker(self._connection, worker_id, overdue, crash)
 
     async def run_leader_loops(self, worker_id: int, term_seconds: float) -> None:
         await leader.run_once(self._connection, worker_id=worker_id, term_seconds=term_seconds)
@@ -164,11 +164,11 @@ class PostgresGatewayConnection(GatewayConnection):
 
 
 async def finish_worker(
-    connection: Connection, worker_id: int, culprits: Sequence[worker_leases.OverdueTask], crashed: str | None
+    connection: Connection, worker_id: int, overdue: Sequence[worker_leases.OverdueTask], crash: str | None
 ) -> None:
     """Release the tasks of an ended worker process, delayed by their retry policies."""
     await worker_leases.settle_exited_process(
-        connection, worker_id=worker_id, overdue=culprits, crash=crashed, delay_seconds=_delay_seconds
+        connection, worker_id=worker_id, overdue=overdue, crash=crash, delay_seconds=_delay_seconds
     )
 
 

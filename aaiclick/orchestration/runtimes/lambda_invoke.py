@@ -1,7 +1,7 @@
 """Invoke Lambda functions: each invocation runs one task that was claimed for it.
 
-The event equals the response of `/internal/task-fetch` for the same lease, without a credential (`clickhouse` is null):
-the function fetches that from the server with the key in its environment.
+The event equals the response of `/v1/worker-api/tasks/fetch` for the same lease, without a credential (`clickhouse` is
+null): the function fetches that from the server with the key in its environment.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import LeaseLost, SettingsError
 from aaiclick.orchestration.gateway import GatewayConnection, codecs
@@ -86,7 +87,7 @@ class LambdaInvocation:
         """Fetch complete arguments and the ClickHouse endpoint; raises LeaseLost if the lease is lost."""
         assert isinstance(self._setup.work, ServerEndpoint)  # noqa: S101
         client = worker_api_client(self._setup.work)
-        answer = await client.request("/internal/task-fetch", lease=codecs.encode_lease(self._lease))
+        answer = await client.request(endpoints.FETCH.path, lease=codecs.encode_lease(self._lease))
         client.set_clickhouse(answer)
         self._task = {**self._task, "shared": answer["task"]["shared"]}  # decided by the server, not by the event
         if self._task["kwargs"] is None:

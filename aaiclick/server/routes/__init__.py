@@ -18,7 +18,7 @@
 - `users`: users
 - `roles`: dataset roles and their members
 - `api_keys`: API keys
-- `secrets`: set, list and delete secrets; read them with a lease
+- `secrets`: set, list and delete secrets
 - `audit`: audit log
 - `health`: health checks and the OpenAPI document
 - `metrics`: metrics for Prometheus
@@ -50,7 +50,7 @@ from aaiclick.server.routes import (
     webhooks,
     workers,
 )
-from aaiclick.server.routes.worker_api import definitions, leases
+from aaiclick.server.routes.worker_api import aliases, definitions, leases
 from aaiclick.server.routes.worker_api import tasks as worker_tasks
 
 ALL = (
@@ -77,4 +77,5 @@ ALL = (
     worker_tasks.routes,
     definitions.routes,
     leases.routes,
+    aliases.routes,
 )

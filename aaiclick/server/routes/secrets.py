@@ -1,4 +1,4 @@
-"""Routes of secrets: set, list without values, delete; and read by attempts that hold a lease."""
+"""Routes of secrets: set, list without values, delete."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from fastapi import Path
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.orgs import SecretSummary, SetSecretRequest
-from aaiclick.api.worker_protocol.tasks import SecretsRequest, SecretsResponse, SecretValue
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.pagination import make_page, read_text_cursor
 from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import owner_transaction, tenant_connection, tenant_transaction, write_audit
-from aaiclick.server.routes.worker_api.tasks import require_lease, to_lease
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.tenancy import orgs, secrets
 from aaiclick.store.tenancy.secrets import ListedSecret
@@ -85,18 +83,6 @@ async def delete_org_secret(context: Context, org_id: UUID, name: SecretName) ->
         await orgs.get_org(connection, org_id)
         await secrets.delete_secret(connection, org_id, name)
         await write_audit(context, connection, "secret.remove", name, {"org": str(org_id)})
-
-
-@routes.post("/v1/task/secrets", Permission.WORKER)
-async def read_task_secrets(context: Context, body: SecretsRequest) -> SecretsResponse:
-    """Read the secrets that a task may use; requires the lease of its attempt."""
-    lease = to_lease(body.lease)
-    await require_lease(context, lease)
-    async with tenant_connection(context) as connection:
-        task_secrets = await secrets.load_task_secrets(connection, lease, body.names)
-    return SecretsResponse(
-        secrets=[SecretValue(name=secret.name, value=secret.value, host=secret.host) for secret in task_secrets]
-    )
 
 
 def _to_secret_summary(secret: ListedSecret) -> SecretSummary:

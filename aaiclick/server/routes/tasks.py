@@ -57,7 +57,7 @@ routes = Routes("tasks")
 IdValue = Annotated[int, Field(ge=1, le=MAX_ID)]
 
 _ID_FIELDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
-_PLAIN_FIELDS = tuple(name for name in Task.model_fields if name not in (*_ID_FIELDS, "made"))
+_PLAIN_FIELDS = tuple(name for name in Task.model_fields if name not in (*_ID_FIELDS, "output_summary"))
 _ENCODER = json.JSONEncoder(allow_nan=False)
 """Shared, since `json.dumps` with options creates an encoder per call."""
 _DETAIL_FIELDS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
@@ -140,7 +140,7 @@ async def explain_task(context: Context, task_id: PathId) -> list[WaitReason]:
     async with tenant_connection(context) as connection:
         await get_own_task(context, connection, task_id)
         reasons = await explain_waiting(connection, await dataset_reader(connection, context.actor), task_id)
-    return [WaitReason(code=reason.code, words=reason.text) for reason in reasons]
+    return [WaitReason(code=reason.code, text=reason.text) for reason in reasons]
 
 
 @routes.post("/v1/tasks/{task_id}/cancel", Permission.WRITER)
@@ -256,7 +256,7 @@ def to_task(row: Any) -> Task:
     """Convert a row to the response schema."""
     fields = {name: row[name] for name in _PLAIN_FIELDS}
     ids = {name: text_id(row[name]) for name in _ID_FIELDS}
-    return Task(**fields, **ids, made=summarize_outputs(row["outputs"]))  # pyright: ignore[reportArgumentType]
+    return Task(**fields, **ids, output_summary=summarize_outputs(row["outputs"]))  # pyright: ignore[reportArgumentType]
 
 
 def _to_attempt(row: Any) -> Attempt:

@@ -1,22 +1,26 @@
 -- name: reserve_tables
 -- Register tables that attempts with a valid lease are about to create, each referenced by its attempt. FOR SHARE: the
--- end of the attempt is serialised before this (no reference) or after it (which releases it).
+-- end of the attempt is serialised before this (no reference) or after it (which releases it). A name that another org
+-- has registered is not referenced.
 WITH given AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::int[], $4::uuid[]) AS g (name, id, attempt, token)
 ),
 live AS MATERIALIZED (
-    SELECT g.name, g.id, g.attempt, t.org_id FROM given g CROSS JOIN LATERAL (
+    SELECT g.name, g.id, g.attempt, t.org_id, NOT EXISTS (
+        SELECT FROM table_refcounts r WHERE r.table_name = g.name AND r.org_id <> t.org_id) AS held
+    FROM given g CROSS JOIN LATERAL (
         SELECT t.org_id FROM tasks t WHERE t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token FOR SHARE) t
 ),
 known AS (
-    INSERT INTO table_refcounts (table_name, org_id) SELECT DISTINCT name, org_id FROM live ORDER BY name
+    INSERT INTO table_refcounts (table_name, org_id) SELECT DISTINCT name, org_id FROM live WHERE held ORDER BY name
     ON CONFLICT DO NOTHING
 ),
 held AS (
     INSERT INTO table_references (table_name, owner, owner_id, attempt)
-    SELECT DISTINCT name, 'ATTEMPT'::reference_owner, id, attempt FROM live ORDER BY name ON CONFLICT DO NOTHING
+    SELECT DISTINCT name, 'ATTEMPT'::reference_owner, id, attempt FROM live WHERE held ORDER BY name
+    ON CONFLICT DO NOTHING
 )
-SELECT name, id FROM live
+SELECT name, id, held FROM live
 
 -- name: hold_tables
 -- Reference tables by attempts that read them. A table that is not registered or is being dropped is not referenced;

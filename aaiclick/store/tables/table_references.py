@@ -47,19 +47,21 @@ class TableReferenceResult:
 
 
 async def reserve_tables(connection: Connection, requests: Sequence[tuple[str, Lease]]) -> list[TableReferenceResult]:
-    """Register tables before they are created, each referenced by its attempt, if the lease of that is valid."""
-    async with failpoints.statement("reserve_tables"):
-        rows = await retry_on_deadlock(
-            lambda: connection.fetch(statement("reserve_tables"), *_request_columns(requests))
-        )
-    reserved = {(row["name"], row["id"]) for row in rows}
-    return [TableReferenceResult((name, lease.task_id) not in reserved, is_unknown=False) for name, lease in requests]
+    """Register tables before they are created; a name that another organisation has registered is `is_unknown`."""
+    return await _reference_tables(connection, "reserve_tables", requests)
 
 
 async def hold_tables(connection: Connection, requests: Sequence[tuple[str, Lease]]) -> list[TableReferenceResult]:
     """Reference existing tables; one that is not registered, or is being dropped, is `is_unknown`."""
-    async with failpoints.statement("hold_tables"):
-        rows = await retry_on_deadlock(lambda: connection.fetch(statement("hold_tables"), *_request_columns(requests)))
+    return await _reference_tables(connection, "hold_tables", requests)
+
+
+async def _reference_tables(
+    connection: Connection, name: str, requests: Sequence[tuple[str, Lease]]
+) -> list[TableReferenceResult]:
+    """Reference tables by attempts, if their leases are valid."""
+    async with failpoints.statement(name):
+        rows = await retry_on_deadlock(lambda: connection.fetch(statement(name), *_request_columns(requests)))
     held = {(row["name"], row["id"]): row["held"] for row in rows}
     return [
         TableReferenceResult((name, lease.task_id) not in held, not held.get((name, lease.task_id), True))

@@ -137,7 +137,7 @@ async def test_unchanged_inputs_reuse_outputs(shop, monkeypatch):
     assert logged == [f"Skipped: the output was already computed from the same inputs by task {maker['id']}."]
     arguments = ["ls", str(again), "-o", "json"]
     listed = await asyncio.to_thread(CliRunner().invoke, tasks, arguments, catch_exceptions=False)
-    assert f"reused from task {maker['id']}" in [line["made"] for line in json.loads(listed.stdout)]
+    assert f"reused from task {maker['id']}" in [line["output_summary"] for line in json.loads(listed.stdout)]
     await shop.deploy(SHOP.replace("outputs: [{name: doubled", "memoize: false\n    outputs: [{name: doubled"))
     (outputs,) = await shop.outputs(await shop.run(order(1, 1, 10)), "twice")
     assert outputs["doubled"]["rows"] == 1

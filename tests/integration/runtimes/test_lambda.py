@@ -193,7 +193,7 @@ async def test_event_equals_task_fetch_without_the_credential(cloud, runtimes, s
     async with httpx.AsyncClient(
         base_url=server["AAICLICK_SERVER"], headers={"Authorization": f"Bearer {server['AAICLICK_API_KEY']}"}
     ) as client:
-        answer = await client.post("/internal/task-fetch", json={"lease": event["task"]["lease"]})
+        answer = await client.post("/v1/worker-api/tasks/fetch", json={"lease": event["task"]["lease"]})
     fetched = answer.json()
     assert answer.status_code == 200, fetched
     assert list(event) == list(fetched)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from aaiclick.api.worker_protocol.endpoints import PREFIX
+
 
 class HttpWorker:
     """A worker that consists of plain HTTP requests."""
 
     def __init__(self, site, role: str) -> None:
         self.client = site.as_(role)
-        answer = self.client.post("/v1/worker/register", json={"hostname": "http-worker", "pid": 1})
+        answer = self.post("workers/register", hostname="http-worker", pid=1)
         self.id = answer.json()["worker_id"]
 
     def post(self, path: str, **body: Any):
-        return self.client.post(path, json=body)
+        """Send a request of the worker protocol; a path without a leading slash is relative to its prefix."""
+        return self.client.post(path if path.startswith("/") else f"{PREFIX}/{path}", json=body)
 
     def claim(self, limit: int = 1, **more: Any) -> list[dict[str, Any]]:
-        answer = self.post("/v1/task/claim", worker_id=self.id, limit=limit, lease_seconds=60, **more)
+        answer = self.post("tasks/claim", worker_id=self.id, limit=limit, lease_seconds=60, **more)
         assert answer.status_code == 200, answer.text
         return answer.json()["tasks"]
 

@@ -93,7 +93,7 @@ def test_remote_task_show(command, work) -> None:
     local, remote_result = shown.values()
     assert local == remote_result
     assert (local["kwargs"], local["result"], local["took_seconds"]) == ({"x": 1}, None, None)
-    assert [sorted(reason) for reason in local["why"]] == [["code", "words"]]
+    assert [sorted(reason) for reason in local["why"]] == [["code", "text"]]
 
 
 SCHEMAS = {
@@ -210,7 +210,7 @@ def test_run_reports_that_no_worker_is_active(command, site, monkeypatch) -> Non
     def record_message(message: str) -> None:
         [job] = writer.get("/v1/jobs", params={"limit": 1}).json()["items"]
         [task] = writer.get("/v1/tasks", params={"job_id": job["id"]}).json()["items"]
-        why = [reason["words"] for reason in writer.get(f"/v1/tasks/{task['id']}/why").json()]
+        why = [reason["text"] for reason in writer.get(f"/v1/tasks/{task['id']}/why").json()]
         messages.extend((message, f"{task['type']} waits: {'; '.join(why)}"))
         writer.post(f"/v1/jobs/{job['id']}/cancel").raise_for_status()
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.server.routes import ALL
 from aaiclick.server.ui.pages import ALL_PAGES as ALL_PAGES
 from tests.integration.server.conftest import Site, premises, with_connection
@@ -259,7 +260,7 @@ def test_no_route_blocks_the_loop_with_any_body(watched: Watched) -> None:
     """Routes come from the application, so that new ones are covered."""
     for method, path in ROUTES:
         if method != "GET":
-            role = "worker" if path.startswith(("/v1/task/", "/v1/worker/", "/internal/")) else "operator-admin"
+            role = "worker" if path.startswith(("/v1/worker-api/", *endpoints.ALIASES)) else "operator-admin"
             send(watched.site.as_(role), fill(path, NOBODYS), UNKNOWN_FIELDS, method)
             slow = watched.slow()
             assert not slow, (method, path, slow)

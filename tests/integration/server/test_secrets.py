@@ -102,15 +102,15 @@ def test_worker_reads_only_secrets_of_its_task(site, http_worker) -> None:
     put(site, "token", CANARY)
     put(site, "undeclared", "sesame")
     lease = lease_of_dag(site, http_worker, "leased", "{key: token}")
-    assert http_worker.post("/v1/task/secrets", lease=lease, names=["key"]).json() == {
+    assert http_worker.post("tasks/secrets", lease=lease, names=["key"]).json() == {
         "secrets": [{"name": "key", "value": CANARY, "host": None}]
     }
     for name in ("token", "undeclared", "absent"):
-        refused = http_worker.post("/v1/task/secrets", lease=lease, names=["key", name])
+        refused = http_worker.post("tasks/secrets", lease=lease, names=["key", name])
         assert (refused.status_code, refused.json()["code"]) == (409, "secret"), refused.text
         assert CANARY not in refused.text
-    assert http_worker.post("/v1/task/release", lease=lease).status_code == 204
-    stale = http_worker.post("/v1/task/secrets", lease=lease, names=["key"])
+    assert http_worker.post("tasks/release", lease=lease).status_code == 204
+    stale = http_worker.post("tasks/secrets", lease=lease, names=["key"])
     assert (stale.status_code, stale.json()["code"]) == (409, "lease_lost")
 
 
@@ -119,22 +119,22 @@ def test_worker_of_another_organisation_reads_no_secrets(site, http_worker) -> N
     lease = lease_of_dag(site, http_worker, "crossed", "{key: token}")
     thief = HttpWorker(site, "other-worker")
     for forged in (lease, lease | {"token": str(uuid4())}, lease | {"attempt": 2}):
-        answer = thief.post("/v1/task/secrets", lease=forged, names=["key"])
+        answer = thief.post("tasks/secrets", lease=forged, names=["key"])
         assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost"), answer.text
     enqueue(site, "own", role="other-writer")
     [own] = thief.claim(queues=["own"])
-    answer = thief.post("/v1/task/secrets", lease=own["lease"], names=["token"])
+    answer = thief.post("tasks/secrets", lease=own["lease"], names=["token"])
     assert (answer.status_code, answer.json()["code"]) == (409, "secret"), answer.text
     assert CANARY not in answer.text
     for role in ("reader", "writer", "admin"):
-        answer = site.as_(role).post("/v1/task/secrets", json={"lease": lease, "names": ["key"]})
+        answer = site.as_(role).post("/v1/worker-api/tasks/secrets", json={"lease": lease, "names": ["key"]})
         assert answer.status_code == 403
 
 
 def test_secret_with_a_host_is_sent_only_to_that_host(site, http_worker) -> None:
     put(site, "bound", CANARY, host="api.example.com")
     code = lease_of_dag(site, http_worker, "code", "[bound]")
-    assert http_worker.post("/v1/task/secrets", lease=code, names=["bound"]).json()["code"] == "secret"
+    assert http_worker.post("tasks/secrets", lease=code, names=["bound"]).json()["code"] == "secret"
     for number, (url, status) in enumerate(
         [
             ("https://api.example.com/x", 200), ("https://API.example.com:443/", 200), ("http://api.example.com/", 409),
@@ -144,7 +144,7 @@ def test_secret_with_a_host_is_sent_only_to_that_host(site, http_worker) -> None
     ):  # fmt: skip
         config = json.dumps({"url": url, "headers": {"X-Key": {"secret": "bound"}}})
         lease = lease_of_dag(site, http_worker, f"bound-{number}", "[bound]", "http_fetch", config)
-        answer = http_worker.post("/v1/task/secrets", lease=lease, names=["bound"])
+        answer = http_worker.post("tasks/secrets", lease=lease, names=["bound"])
         assert answer.status_code == status, (url, answer.text)
         assert (CANARY in answer.text) == (status == 200)
 

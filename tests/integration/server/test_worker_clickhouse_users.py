@@ -86,9 +86,9 @@ def claim(site, prefix: str = "") -> tuple[HttpWorker, ClickHouseEndpoint]:
     """A worker and the ClickHouse endpoint of its claim."""
     http_worker = HttpWorker(site, f"{prefix}worker")
     enqueue(site, "data", f"{prefix}writer")
-    answer = http_worker.post("/v1/task/claim", worker_id=http_worker.id, queues=["data"]).json()
+    answer = http_worker.post("tasks/claim", worker_id=http_worker.id, queues=["data"]).json()
     assert answer["no_clickhouse"] is None
-    fetched = http_worker.post("/internal/task-fetch", lease=answer["tasks"][0]["lease"]).json()
+    fetched = http_worker.post("tasks/fetch", lease=answer["tasks"][0]["lease"]).json()
     assert fetched["clickhouse"] == answer["clickhouse"]
     return http_worker, ClickHouseEndpoint.of(answer["clickhouse"])
 
@@ -144,7 +144,7 @@ def test_worker_gets_a_clickhouse_user_of_its_own(site, admin, clickhouse_proxy,
 
 def test_user_of_an_ended_worker_is_dropped(site, clickhouse_proxy) -> None:
     http_worker, endpoint = claim(site)
-    assert http_worker.post("/v1/worker/settle", worker_id=http_worker.id, culprits=[]).status_code == 204
+    assert http_worker.post("workers/settle", worker_id=http_worker.id, overdue=[]).status_code == 204
     clickhouse_proxy.wait_until(lambda statements: drop_statement(endpoint.user) in statements)
 
 
@@ -155,7 +155,7 @@ def test_second_server_shares_renews_and_drops_users(site, clickhouse_proxy, adm
     server = start_server(site.environment, tmp_path / "second.log")
     key = {"Authorization": f"Bearer {site.keys['worker']}"}
     body = {"worker_id": own_credential.user.rpartition("_")[2], "queues": ["again"]}
-    answer = httpx.post(f"{server.url}/v1/task/claim", json=body, headers=key, timeout=30).json()
+    answer = httpx.post(f"{server.url}/v1/worker-api/tasks/claim", json=body, headers=key, timeout=30).json()
     assert ClickHouseEndpoint.of(answer["clickhouse"]) == own_credential
     renewed = f"ALTER USER `{other_credential.user}` VALID UNTIL "
     dropped = drop_statement(worker_endpoint(admin, site.org, NOBODY).user)
@@ -186,7 +186,7 @@ def test_lease_of_another_worker_gives_no_credentials(site) -> None:
     enqueue(site, "shared")
     [task] = http_worker.claim(queues=["shared"])
     site.sql("UPDATE tasks SET worker_id = $2 WHERE id = $1", int(task["lease"]["task_id"]), shared["id"])
-    answer = http_worker.post("/internal/task-fetch", lease=task["lease"])
+    answer = http_worker.post("tasks/fetch", lease=task["lease"])
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.field_types import LeaseReference
 from aaiclick.operations.actor import Permission
 from aaiclick.server.routing import PERMISSION_EXTENSION
@@ -96,7 +97,9 @@ def scalar(name: str, annotation: Any, ids: Ids) -> Any:
 def is_wanted(name: str, field: FieldInfo) -> bool:
     """Whether a field is required or carries an id."""
     text = str(field.annotation)
-    carries = any(word in text for word in ("Lease", "Completed", "Failed", "Wish", "Overdue", "UUID"))
+    carries = any(
+        word in text for word in ("Lease", "CompleteRequest", "FailRequest", "TableReference", "Overdue", "UUID")
+    )
     return field.is_required() or carries or name.endswith(("_id", "_ids", "ids"))
 
 
@@ -119,10 +122,9 @@ def victim(site) -> Ids:
     lease = task["lease"]
     table = f"t{lease['task_id']}"
     assert (
-        http_worker.post("/v1/task/tables", action="reserve", tables=[{"table": table, "lease": lease}]).status_code
-        == 200
+        http_worker.post("tasks/tables", action="reserve", tables=[{"table": table, "lease": lease}]).status_code == 200
     )
-    assert http_worker.post("/v1/task/log", lease=lease, offset=0, text=CANARY).status_code == 204
+    assert http_worker.post("tasks/log", lease=lease, offset=0, text=CANARY).status_code == 204
     (row,) = site.sql("SELECT definition_id FROM tasks WHERE id = $1", int(lease["task_id"]))
     (dataset,) = site.sql(
         "SELECT v.id, d.id AS dataset FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid "
@@ -138,7 +140,13 @@ def victim(site) -> Ids:
 
 
 @pytest.fixture(scope="module")
-def attacker(site) -> tuple[HttpWorker, dict[str, Any]]:
+def attacker(site) -> HttpWorker:
+    """A worker of the second organisation."""
+    return HttpWorker(site, "other-worker")
+
+
+@pytest.fixture(scope="module")
+def leaseholder(site) -> tuple[HttpWorker, dict[str, Any]]:
     """A worker of the second organisation with a lease of its own."""
     http_worker = HttpWorker(site, "other-worker")
     site.as_("other-writer").post("/v1/jobs", json={"name": "own", "entrypoint": "m.f"})
@@ -146,10 +154,10 @@ def attacker(site) -> tuple[HttpWorker, dict[str, Any]]:
     return http_worker, task["lease"]
 
 
-def keep_lease(site, victim: Ids) -> None:
-    """Renew the victim's lease, so that its task is not reassigned during the test."""
-    renewal = {"worker_ids": [victim.worker], "lease_seconds": 3600}
-    assert site.as_("worker").post("/v1/worker/keep", json=renewal).status_code == 204
+def renew_lease(site, worker_id: str, role: str = "worker") -> None:
+    """Renew the lease of a worker, so that its task is not reassigned during the test."""
+    renewal = {"worker_ids": [worker_id], "lease_seconds": 3600}
+    assert site.as_(role).post("/v1/worker-api/workers/renew", json=renewal).status_code == 204
 
 
 def state_of(site, victim: Ids) -> dict[str, Any]:
@@ -170,26 +178,31 @@ def state_of(site, victim: Ids) -> dict[str, Any]:
         state[f"{table}.{column}"] = [row["row"] for row in site.sql(text, value)]
     for name in ("api_keys.org_id", "workers.org_id"):  # last-use times change
         state[name] = len(state[name])
-    state["log"] = {path.name: path.read_bytes() for path in site.logs.rglob("*") if path.is_file()}
+    state["log"] = {path.name: path.read_bytes() for path in site.logs.rglob(f"*{victim.task}*")}
     return state
 
 
 ROUTES = worker_routes()
+ENDING = {
+    endpoint.path
+    for endpoint in (endpoints.COMPLETE, endpoints.FAIL, endpoints.RELEASE, endpoints.EXCHANGE, endpoints.SETTLE_WORKER)
+}
+"""Requests that end the attempt of their lease."""
 
 
 def test_worker_routes_are_collected() -> None:
-    assert {"/v1/task/complete", "/v1/task/claim", "/v1/worker/settle", "/internal/task-fetch"} <= set(ROUTES)
+    collected = {endpoints.COMPLETE.path, endpoints.CLAIM.path, endpoints.SETTLE_WORKER.path, "/internal/task-fetch"}
+    assert collected <= set(ROUTES)
 
 
 @pytest.mark.parametrize("path", ROUTES)
 def test_lease_of_another_organisation_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
     """With the lease and the worker of the victim, and with its lease and the attacker's own worker."""
-    http_worker, _ = attacker
-    keep_lease(site, victim)
+    renew_lease(site, victim.worker)
     before = state_of(site, victim)
-    for worker in (victim.worker, http_worker.id):
+    for worker in (victim.worker, attacker.id):
         ids = Ids(victim.lease, worker, victim.task, victim.uuids, victim.table)
-        answer = http_worker.post(path, **body_of(ROUTES[path], ids))
+        answer = attacker.post(path, **body_of(ROUTES[path], ids))
         assert answer.status_code < 500, answer.text
         assert CANARY not in answer.text
         if answer.status_code not in (404, 409):
@@ -198,17 +211,19 @@ def test_lease_of_another_organisation_changes_nothing(site, victim: Ids, attack
 
 
 @pytest.mark.parametrize("path", ROUTES)
-def test_own_lease_with_ids_of_another_organisation_changes_nothing(site, victim: Ids, attacker, path: str) -> None:
-    http_worker, own = attacker
-    if path in ("/v1/task/complete", "/v1/task/fail", "/v1/task/release", "/v1/task/exchange", "/v1/worker/settle"):
+def test_own_lease_with_ids_of_another_organisation_changes_nothing(site, victim: Ids, leaseholder, path: str) -> None:
+    http_worker, own = leaseholder
+    if endpoints.ALIASES.get(path, path) in ENDING:
         return  # these end the attempt; the test above covers their ids
-    keep_lease(site, victim)
+    renew_lease(site, victim.worker)
+    renew_lease(site, http_worker.id, "other-worker")
     before = state_of(site, victim)
     ids = Ids(own, http_worker.id, victim.task, victim.uuids, victim.table)
     answer = http_worker.post(path, **body_of(ROUTES[path], ids))
     assert answer.status_code < 500, answer.text
     assert CANARY not in answer.text
     assert state_of(site, victim) == before
+    assert http_worker.post("tasks/start", leases=[own]).json() == {"ids": [own["task_id"]]}
 
 
 def is_empty(answer: Any, victim: Ids, worker: str) -> bool:

@@ -48,10 +48,10 @@ def test_dag_task_sees_its_definition_inputs_and_outputs(site, http_worker) -> N
         (str(uuid4()), str(uuid4()), 404),
     ):
         answers = [
-            http_worker.post("/v1/task/definition", lease=lease, definition=requested),
-            http_worker.post("/v1/task/state", lease=lease, definition=requested, key="k"),
-            http_worker.post("/v1/task/partitions", lease=lease, generation=of),
-            http_worker.post("/v1/task/digest", lease=lease, generation=of),
+            http_worker.post("tasks/definition", lease=lease, definition=requested),
+            http_worker.post("tasks/state", lease=lease, definition=requested, key="k"),
+            http_worker.post("tasks/partitions", lease=lease, generation=of),
+            http_worker.post("tasks/digest", lease=lease, generation=of),
         ]
         assert [answer.status_code for answer in answers] == [status] * 4, [answer.text for answer in answers]
 
@@ -61,11 +61,11 @@ def test_rows_are_published_only_with_a_taken_ticket(site, http_worker) -> None:
     definition, generation = deploy(site, "ticketed")
     lease = claim_of_dag(site, http_worker, "ticketed")
     table = f"t{lease['task_id']}"
-    http_worker.post("/v1/task/tables", action="reserve", tables=[{"table": table, "lease": lease}])
-    taken = int(http_worker.post("/v1/task/ticket", lease=lease).json()["ticket"])
+    http_worker.post("tasks/tables", action="reserve", tables=[{"table": table, "lease": lease}])
+    taken = int(http_worker.post("tasks/ticket", lease=lease).json()["ticket"])
     for ticket in (taken + 1, 2**62, 10**19 - 1):
         answer = http_worker.post(
-            "/v1/task/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
+            "tasks/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
         )
         assert (answer.status_code, "never taken" in answer.text) == (422, True), answer.text
     assert site.sql("SELECT 1 FROM dataset_partitions WHERE dataset_version = $1", UUID(generation)) == []
@@ -74,9 +74,7 @@ def test_rows_are_published_only_with_a_taken_ticket(site, http_worker) -> None:
         "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": taken + 1, "columns": {},
         "schema_hash": "h", "partitions": [],
     }  # fmt: skip
-    refused = http_worker.post(
-        "/v1/task/complete", lease=lease, effects={"definition": definition, "updates": [update]}
-    )
+    refused = http_worker.post("tasks/complete", lease=lease, effects={"definition": definition, "updates": [update]})
     assert (refused.status_code, "never taken" in refused.text) == (422, True), refused.text
 
 
@@ -138,20 +136,20 @@ def test_forged_effects_are_refused_and_nothing_is_written(site, http_worker) ->
     before = left_behind(site)
     for change in forged:
         lease = claim_of_dag(site, http_worker, "forged")
-        answer = http_worker.post("/v1/task/complete", lease=lease, effects={"definition": definition, **change})
+        answer = http_worker.post("tasks/complete", lease=lease, effects={"definition": definition, **change})
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), (change, answer.text)
         assert show(site, lease["task_id"])["status"] == "FAILED"
-        again = http_worker.post("/v1/task/complete", lease=lease, effects={"definition": definition})
+        again = http_worker.post("tasks/complete", lease=lease, effects={"definition": definition})
         assert (again.status_code, again.json()["code"]) == (409, "lease_lost")
     lease = claim_of_dag(site, http_worker, "forged")
     for change in unreadable:
-        answer = http_worker.post("/v1/task/complete", lease=lease, effects={"definition": definition, **change})
+        answer = http_worker.post("tasks/complete", lease=lease, effects={"definition": definition, **change})
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid"), change
     completion = {
         "lease": lease,
         "effects": {"definition": definition, "updates": [update(generation=other_generation)]},
     }
-    both = http_worker.post("/v1/task/exchange", worker_id=http_worker.id, limit=0, completed=[completion])
+    both = http_worker.post("tasks/exchange", worker_id=http_worker.id, limit=0, completed=[completion])
     assert (both.status_code, show(site, lease["task_id"])["status"]) == (200, "FAILED")
     assert left_behind(site) == before
 
@@ -161,32 +159,32 @@ def test_lost_lease_of_a_dag_task_writes_nothing(site, http_worker) -> None:
     definition, generation = deploy(site, "late")
     old = claim_of_dag(site, http_worker, "late")
     other_worker = HttpWorker(site, "other-worker")
-    ticket = http_worker.post("/v1/task/ticket", lease=old).json()["ticket"]
+    ticket = http_worker.post("tasks/ticket", lease=old).json()["ticket"]
     table = f"t{old['task_id']}"
-    http_worker.post("/v1/task/tables", action="reserve", tables=[{"table": table, "lease": old}])
+    http_worker.post("tasks/tables", action="reserve", tables=[{"table": table, "lease": old}])
     good = {"definition": definition, "states": [[definition, "cursor", {"n": 1}]]}
     publication = {"generation": generation, "ticket": ticket, "table": table, "rows": 0}
     before = left_behind(site)
 
     def refused(who: HttpWorker, lease: dict[str, Any]) -> None:
         answers = [
-            who.post("/v1/task/complete", lease=lease, effects=good),
-            who.post("/v1/task/publish", lease=lease, **publication),
-            who.post("/v1/task/ticket", lease=lease),
-            who.post("/v1/task/state", lease=lease, definition=definition, key="cursor"),
+            who.post("tasks/complete", lease=lease, effects=good),
+            who.post("tasks/publish", lease=lease, **publication),
+            who.post("tasks/ticket", lease=lease),
+            who.post("tasks/state", lease=lease, definition=definition, key="cursor"),
         ]
         assert [(item.status_code, item.json()["code"]) for item in answers] == [(409, "lease_lost")] * 4
 
     refused(other_worker, old)
-    elsewhere = http_worker.post("/v1/task/publish", lease=old, **publication, partition="de")
+    elsewhere = http_worker.post("tasks/publish", lease=old, **publication, partition="de")
     assert (elsewhere.status_code, elsewhere.json()["code"]) == (404, "not_found")
-    assert http_worker.post("/v1/task/release", lease=old).status_code == 204
+    assert http_worker.post("tasks/release", lease=old).status_code == 204
     refused(http_worker, old)
     assert left_behind(site) == before
     [new] = [item["lease"] for item in http_worker.claim(10) if item["lease"]["task_id"] == old["task_id"]]
     refused(http_worker, old | {"token": str(uuid4())})
     assert left_behind(site) == before
-    assert http_worker.post("/v1/task/complete", lease=new, effects=good).status_code == 204
+    assert http_worker.post("tasks/complete", lease=new, effects=good).status_code == 204
     assert left_behind(site) != before
 
 
@@ -196,7 +194,7 @@ def test_emissions_are_fenced_and_limited_to_outputs(site, http_worker) -> None:
     lease = claim_of_dag(site, http_worker, "emitting")
     [row] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(generation))
     [other] = site.sql("SELECT dataset_uuid FROM dataset_versions WHERE id = $1", UUID(other_generation))
-    ticket = int(http_worker.post("/v1/task/ticket", lease=lease).json()["ticket"])
+    ticket = int(http_worker.post("tasks/ticket", lease=lease).json()["ticket"])
     update = {
         "dataset": str(row["dataset_uuid"]), "generation": generation, "ticket": ticket, "columns": LAYOUT,
         "schema_hash": "h", "partitions": [{"key": "", "rows": 1}], "changed": [""],
@@ -204,7 +202,7 @@ def test_emissions_are_fenced_and_limited_to_outputs(site, http_worker) -> None:
 
     def emit(lease=lease, cursor="1", client=http_worker, definition=definition, **changes: Any):
         effects = {"definition": definition, "updates": [update | changes]}
-        return client.post("/v1/task/events", lease=lease, cursor=cursor, effects=effects)
+        return client.post("tasks/events", lease=lease, cursor=cursor, effects=effects)
 
     before = left_behind(site)
     refused = {
@@ -229,5 +227,5 @@ def test_emissions_are_fenced_and_limited_to_outputs(site, http_worker) -> None:
     assert emit().status_code == 204, "it may be repeated"
     events = site.sql("SELECT job_id, cursor FROM outbox WHERE payload ->> 'generation' = $1", generation)
     assert [event["cursor"] for event in events] == ["1", "1"]
-    assert http_worker.post("/v1/task/complete", lease=lease, effects={"definition": definition}).status_code == 204
+    assert http_worker.post("tasks/complete", lease=lease, effects={"definition": definition}).status_code == 204
     assert emit().json()["code"] == "lease_lost"

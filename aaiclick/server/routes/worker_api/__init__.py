@@ -3,6 +3,7 @@
 - `leases`: supervisor: register workers, renew leases, settle ended processes
 - `tasks`: claim, heartbeat, acknowledge, and requests of running attempts
 - `definitions`: requests of tasks of DAGs: definition, state, publication, events
+- `aliases`: paths of the design documents
 
 Next: aaiclick.store.engine and aaiclick.store.catalog.runs.
 """

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from fastapi import Response
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.definitions import (
     DefinitionRequest,
     DefinitionResponse,
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
     from aaiclick.store.engine.leases import Lease
 
-routes = Routes("definitions")
+routes = Routes("worker-api")
 
 
-@routes.post("/v1/task/definition", Permission.WORKER, response_model=DefinitionResponse)
+@routes.post(endpoints.GET_DEFINITION.path, Permission.WORKER, response_model=DefinitionResponse)
 async def get_definition(context: Context, body: DefinitionRequest) -> Response:
     """Get the definition of a task of a DAG."""
     lease = await _require_request_lease(context, body)
@@ -62,7 +63,7 @@ async def get_definition(context: Context, body: DefinitionRequest) -> Response:
     return _json_response(runs.definition_to_json(definition_row, datasets))
 
 
-@routes.post("/v1/task/ticket", Permission.WORKER)
+@routes.post(endpoints.TAKE_TICKET.path, Permission.WORKER)
 async def take_ticket(context: Context, body: LeaseRequest) -> TicketResponse:
     """Take a ticket: a higher ticket means a later read of the inputs."""
     await _require_request_lease(context, body)
@@ -70,7 +71,7 @@ async def take_ticket(context: Context, body: LeaseRequest) -> TicketResponse:
         return TicketResponse(ticket=str(await runs.take_ticket(connection)))
 
 
-@routes.post("/v1/task/state", Permission.WORKER)
+@routes.post(endpoints.GET_STATE.path, Permission.WORKER)
 async def get_state(context: Context, body: StateRequest) -> StateResponse:
     """Get the state of an operator."""
     lease = await _require_request_lease(context, body)
@@ -82,7 +83,7 @@ async def get_state(context: Context, body: StateRequest) -> StateResponse:
     return StateResponse(state=state)
 
 
-@routes.post("/v1/task/partitions", Permission.WORKER, response_model=PartitionsResponse)
+@routes.post(endpoints.LIST_PARTITIONS.path, Permission.WORKER, response_model=PartitionsResponse)
 async def list_partitions(context: Context, body: PartitionsRequest) -> Response:
     """List the partitions of a generation."""
     lease = await _require_request_lease(context, body)
@@ -92,7 +93,7 @@ async def list_partitions(context: Context, body: PartitionsRequest) -> Response
     return _json_response({"partitions": [runs.partition_to_json(row) for row in rows.values()]})
 
 
-@routes.post("/v1/task/digest", Permission.WORKER)
+@routes.post(endpoints.GET_DIGEST.path, Permission.WORKER)
 async def get_digest(context: Context, body: GenerationRequest) -> DigestResponse:
     """Get the content digest of a generation."""
     lease = await _require_request_lease(context, body)
@@ -101,7 +102,7 @@ async def get_digest(context: Context, body: GenerationRequest) -> DigestRespons
         return DigestResponse(digest=await runs.load_input_digest(connection, body.generation))
 
 
-@routes.post("/v1/task/publish", Permission.WORKER)
+@routes.post(endpoints.PUBLISH.path, Permission.WORKER)
 async def publish_partition(context: Context, body: PublishRequest) -> PublishResponse:
     """Publish rows that an attempt has staged in a table of its own, atomically."""
     lease = await _require_request_lease(context, body)
@@ -121,7 +122,7 @@ async def publish_partition(context: Context, body: PublishRequest) -> PublishRe
     return PublishResponse(published=published)
 
 
-@routes.post("/v1/task/events", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.EMIT_EVENTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def emit_events(context: Context, body: EmitRequest) -> None:
     """Emit dataset events of a running source; a repeated cursor starts nothing twice."""
     lease = await _require_request_lease(context, body)
@@ -150,7 +151,7 @@ async def _check_ticket(context: RequestContext, ticket: int) -> None:
         if ticket > await runs.get_last_ticket(connection):
             raise RequestError(
                 f"The ticket {ticket} was never taken.",
-                remedy="POST /v1/task/ticket before reading, and send that one.",
+                remedy="POST /v1/worker-api/tasks/ticket before reading, and send that one.",
             )
 
 

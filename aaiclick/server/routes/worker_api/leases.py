@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from fastapi import Response
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.workers import (
     CountsRequest,
+    DrainingResponse,
     HeldTasksResponse,
     OverdueRequest,
     OverdueResponse,
@@ -20,8 +22,8 @@ from aaiclick.api.worker_protocol.workers import (
     RenewLeasesRequest,
     RunLoopsRequest,
     SettleRequest,
-    WorkerIds,
     WorkerRequest,
+    WorkersRequest,
 )
 from aaiclick.operations.actor import Permission
 from aaiclick.orchestration.gateway import codecs
@@ -36,10 +38,10 @@ from aaiclick.store.engine.leases import OutcomeCounts
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
-routes = Routes("supervision")
+routes = Routes("worker-api")
 
 
-@routes.post("/v1/worker/register", Permission.WORKER)
+@routes.post(endpoints.REGISTER_WORKER.path, Permission.WORKER)
 async def register_worker(context: Context, body: RegisterRequest) -> RegisterResponse:
     """Register a worker process, which serves only the organisation of its key."""
     async with context.app_state.owner_connection() as connection:
@@ -57,7 +59,7 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
     return RegisterResponse(worker_id=str(worker.id))
 
 
-@routes.post("/v1/worker/count", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.ADD_COUNTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def count_outcomes(context: Context, body: CountsRequest) -> None:
     """Add to the counts of completed and failed tasks of a worker, by queue."""
     org_id = context.actor.org_id
@@ -66,7 +68,7 @@ async def count_outcomes(context: Context, body: CountsRequest) -> None:
         await workers.count_outcomes(connection, int(body.worker_id), tallies)
 
 
-@routes.post("/v1/worker/held", Permission.WORKER, response_model=HeldTasksResponse)
+@routes.post(endpoints.LIST_HELD_TASKS.path, Permission.WORKER, response_model=HeldTasksResponse)
 async def list_held_tasks(context: Context, body: WorkerRequest) -> Response:
     """List the tasks that a worker holds, and whether they are to be cancelled."""
     async with _workers_connection(context, [body.worker_id]) as connection:
@@ -74,14 +76,14 @@ async def list_held_tasks(context: Context, body: WorkerRequest) -> Response:
     return _tasks_response([codecs.encode_held(task) for task in held_tasks])
 
 
-@routes.post("/v1/worker/keep", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.RENEW_LEASES.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def renew_leases(context: Context, body: RenewLeasesRequest) -> None:
     """Renew all leases of workers."""
     async with _workers_connection(context, body.worker_ids) as connection:
         await worker_leases.extend_worker_leases(connection, _to_ids(body.worker_ids), body.lease_seconds)
 
 
-@routes.post("/v1/worker/overdue", Permission.WORKER, response_model=OverdueResponse)
+@routes.post(endpoints.LIST_OVERDUE_TASKS.path, Permission.WORKER, response_model=OverdueResponse)
 async def list_overdue_tasks(context: Context, body: OverdueRequest) -> Response:
     """List tasks of workers that are past their time limit."""
     async with _workers_connection(context, body.worker_ids) as connection:
@@ -91,18 +93,18 @@ async def list_overdue_tasks(context: Context, body: OverdueRequest) -> Response
     return _tasks_response([codecs.encode_overdue(task) for task in overdue_tasks])
 
 
-@routes.post("/v1/worker/settle", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.SETTLE_WORKER.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def settle_worker(context: Context, body: SettleRequest) -> None:
     """Settle a worker process that has ended: its tasks are released or charged."""
     async with _workers_connection(context, [body.worker_id]) as connection:
-        owned = await own_leases(context, connection, [task.lease for task in body.culprits])
-        charged = [task for task in body.culprits if int(task.lease.task_id) in owned]
-        culprits = [codecs.decode_overdue(task.model_dump(mode="json")) for task in charged]
-        await settle_process(connection, int(body.worker_id), culprits, body.crashed)
+        owned = await own_leases(context, connection, [task.lease for task in body.overdue])
+        charged = [task for task in body.overdue if int(task.lease.task_id) in owned]
+        overdue = [codecs.decode_overdue(task.model_dump(mode="json")) for task in charged]
+        await settle_process(connection, int(body.worker_id), overdue, body.crash)
     context.app_state.worker_credentials.revoke(context.actor.org_id, int(body.worker_id))
 
 
-@routes.post("/v1/worker/house", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.RUN_LOOPS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def run_loops(context: Context, body: RunLoopsRequest) -> None:
     """Run one pass of the leader's loops on the server, and start its event router."""
     async with _workers_connection(context, [body.worker_id]) as connection:
@@ -110,12 +112,12 @@ async def run_loops(context: Context, body: RunLoopsRequest) -> None:
         await leader.run_once(connection, worker_id=int(body.worker_id), term_seconds=body.term_seconds)
 
 
-@routes.post("/v1/worker/draining", Permission.WORKER)
-async def list_draining_workers(context: Context, body: WorkerIds) -> WorkerIds:
+@routes.post(endpoints.LIST_DRAINING_WORKERS.path, Permission.WORKER)
+async def list_draining_workers(context: Context, body: WorkersRequest) -> DrainingResponse:
     """List the workers that are draining."""
     async with _workers_connection(context, body.worker_ids) as connection:
         draining_ids = await workers.list_draining_workers(connection, _to_ids(body.worker_ids))
-    return WorkerIds(worker_ids=[str(worker_id) for worker_id in draining_ids])
+    return DrainingResponse(worker_ids=[str(worker_id) for worker_id in draining_ids])
 
 
 @asynccontextmanager

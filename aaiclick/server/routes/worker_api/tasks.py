@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Response
 
+from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.claims import (
     ClaimOptions,
     ClaimRequest,
@@ -38,6 +39,9 @@ from aaiclick.api.worker_protocol.tasks import (
     NameTableRequest,
     ResultsRequest,
     ResultsResponse,
+    SecretsRequest,
+    SecretsResponse,
+    SecretValue,
     TableReferenceStatus,
     TablesRequest,
     TablesResponse,
@@ -65,18 +69,19 @@ from aaiclick.store.engine.submit import add_to_job
 from aaiclick.store.enums import DISPATCHER_QUEUE
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import table_references
+from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.orgs import has_several_orgs
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
-routes = Routes("work")
+routes = Routes("worker-api")
 
 POLL_SECONDS = 1.0
 """Tasks that become due by their time send no notification."""
 
 
-@routes.post("/v1/task/exchange", Permission.WORKER, response_model=ExchangeResponse)
+@routes.post(endpoints.EXCHANGE.path, Permission.WORKER, response_model=ExchangeResponse)
 async def exchange_tasks(context: Context, body: ExchangeRequest) -> Response:
     """Acknowledge attempts and claim tasks in one request."""
     async with _worker_connection(context, body.worker_id) as connection:
@@ -103,7 +108,7 @@ async def exchange_tasks(context: Context, body: ExchangeRequest) -> Response:
     return await _claim_response(context, body, claims, accepted=[str(task_id) for task_id in sorted(accepted)])
 
 
-@routes.post("/v1/task/claim", Permission.WORKER, response_model=ClaimResponse)
+@routes.post(endpoints.CLAIM.path, Permission.WORKER, response_model=ClaimResponse)
 async def claim_tasks(context: Context, body: ClaimRequest) -> Response:
     """Claim tasks; waits if none is ready."""
     deadline = time.monotonic() + body.wait_seconds
@@ -123,7 +128,7 @@ async def claim_tasks(context: Context, body: ClaimRequest) -> Response:
         await context.app_state.work_notifier.wait_for_notification(min(seconds_left, POLL_SECONDS))
 
 
-@routes.post("/internal/task-fetch", Permission.WORKER, response_model=FetchResponse)
+@routes.post(endpoints.FETCH.path, Permission.WORKER, response_model=FetchResponse)
 async def fetch_task(context: Context, body: LeaseRequest) -> Response:
     """Get a claimed task with the results of other tasks filled into its arguments."""
     lease = to_lease(body.lease)
@@ -149,7 +154,7 @@ async def fetch_task(context: Context, body: LeaseRequest) -> Response:
     return _json_response({**payload, **await _clickhouse_fields(context, row["worker_id"])})
 
 
-@routes.post("/v1/task/start", Permission.WORKER)
+@routes.post(endpoints.START.path, Permission.WORKER)
 async def start_tasks(context: Context, body: LeasesRequest) -> StartResponse:
     """Mark claimed tasks as running."""
     async with context.app_state.owner_connection() as connection:
@@ -158,7 +163,7 @@ async def start_tasks(context: Context, body: LeasesRequest) -> StartResponse:
     return StartResponse(ids=[str(task_id) for task_id in sorted(started)])
 
 
-@routes.post("/v1/task/heartbeat", Permission.WORKER)
+@routes.post(endpoints.HEARTBEAT.path, Permission.WORKER)
 async def renew_task_leases(context: Context, body: HeartbeatRequest) -> HeartbeatResponse:
     """Renew leases; returns lost leases and tasks to cancel."""
     async with _worker_connection(context, body.worker_id) as connection:
@@ -176,7 +181,7 @@ async def renew_task_leases(context: Context, body: HeartbeatRequest) -> Heartbe
     )
 
 
-@routes.post("/v1/task/complete", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.COMPLETE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def complete_task(context: Context, body: CompleteRequest) -> None:
     """Acknowledge a successful attempt."""
     async with context.app_state.owner_connection() as connection:
@@ -191,7 +196,7 @@ async def complete_task(context: Context, body: CompleteRequest) -> None:
                 raise RequestError(row["error"], remedy="Nothing was stored.")
 
 
-@routes.post("/v1/task/fail", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.FAIL.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def fail_task(context: Context, body: FailRequest) -> None:
     """Acknowledge a failed attempt."""
     async with context.app_state.owner_connection() as connection:
@@ -200,7 +205,7 @@ async def fail_task(context: Context, body: FailRequest) -> None:
         _require_accepted(failure.lease, await queue.acknowledge(connection, worker_id=0, failures=[failure]))
 
 
-@routes.post("/v1/task/release", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.RELEASE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def release_task(context: Context, body: LeaseRequest) -> None:
     """Release a task without charging the attempt."""
     lease = to_lease(body.lease)
@@ -209,7 +214,7 @@ async def release_task(context: Context, body: LeaseRequest) -> None:
         _require_accepted(lease, await queue.acknowledge(connection, worker_id=0, releases=[lease]))
 
 
-@routes.post("/v1/task/add", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.ADD_TASKS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def add_tasks(context: Context, body: AddTasksRequest) -> None:
     """Add tasks to the job of a running task; they start only after it has completed."""
     lease = to_lease(body.lease)
@@ -223,7 +228,7 @@ async def add_tasks(context: Context, body: AddTasksRequest) -> None:
             await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
 
 
-@routes.post("/v1/task/results", Permission.WORKER)
+@routes.post(endpoints.GET_RESULTS.path, Permission.WORKER)
 async def get_task_results(context: Context, body: ResultsRequest) -> ResultsResponse:
     """Read results of other tasks of the same job."""
     job_id = await require_lease(context, to_lease(body.lease))
@@ -248,7 +253,7 @@ async def get_task_results(context: Context, body: ResultsRequest) -> ResultsRes
     return ResultsResponse(results=results)
 
 
-@routes.post("/v1/task/tables", Permission.WORKER)
+@routes.post(endpoints.UPDATE_TABLES.path, Permission.WORKER)
 async def update_table_references(context: Context, body: TablesRequest) -> TablesResponse:
     """Reserve, hold or release tables; references of an attempt end with it."""
     held_tables: list[table_references.TableReferenceResult] = []
@@ -265,11 +270,11 @@ async def update_table_references(context: Context, body: TablesRequest) -> Tabl
     remaining, lost = iter(held_tables), table_references.TableReferenceResult(lease_lost=True, is_unknown=False)
     results = [next(remaining) if _is_owned(item.lease, owned) else lost for item in body.tables]
     return TablesResponse(
-        tables=[TableReferenceStatus(lease_lost=result.lease_lost, gone=result.is_unknown) for result in results]
+        tables=[TableReferenceStatus(lease_lost=result.lease_lost, is_unknown=result.is_unknown) for result in results]
     )
 
 
-@routes.post("/v1/task/name", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.NAME_TABLE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def name_table(context: Context, body: NameTableRequest) -> None:
     """Name the table of an existing named Object, or remove its name."""
     lease = to_lease(body.lease)
@@ -287,7 +292,19 @@ async def name_table(context: Context, body: NameTableRequest) -> None:
             await table_references.name_table(connection, body.table, body.name, lease)
 
 
-@routes.post("/v1/task/log", Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+@routes.post(endpoints.READ_SECRETS.path, Permission.WORKER)
+async def read_task_secrets(context: Context, body: SecretsRequest) -> SecretsResponse:
+    """Read the secrets that a task may use; requires the lease of its attempt."""
+    lease = to_lease(body.lease)
+    await require_lease(context, lease)
+    async with tenant_connection(context) as connection:
+        task_secrets = await secrets.load_task_secrets(connection, lease, body.names)
+    return SecretsResponse(
+        secrets=[SecretValue(name=secret.name, value=secret.value, host=secret.host) for secret in task_secrets]
+    )
+
+
+@routes.post(endpoints.WRITE_LOG.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def write_task_log(context: Context, body: LogRequest) -> None:
     """Write a part of an attempt's log."""
     lease = to_lease(body.lease)
@@ -295,7 +312,7 @@ async def write_task_log(context: Context, body: LogRequest) -> None:
     await write_part(context.app_state.settings, lease.task_id, lease.attempt, body.offset, body.text)
 
 
-@routes.post("/v1/task/wait", Permission.WORKER)
+@routes.post(endpoints.WAIT.path, Permission.WORKER)
 async def wait_for_work(context: Context, body: WaitRequest) -> WaitResponse:
     """Wait until tasks may be ready or are to be cancelled."""
     result = await context.app_state.work_notifier.wait(body.since, body.wait_seconds)
