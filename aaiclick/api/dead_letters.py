@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Id, Name, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, Snowflake
 
 
 class DeadLetterSelection(RequestModel):
     """Selects dead letters by id, type or fingerprint, or all of them."""
 
-    ids: Annotated[list[Id], Field(max_length=MAX_ITEMS)] | None = None
+    ids: Annotated[list[Snowflake], Field(max_length=MAX_ITEMS)] | None = None
     type: Name | None = None
     fingerprint: Name | None = None
     all: bool = False
@@ -32,8 +32,8 @@ class RedriveRequest(DeadLetterSelection):
 
 
 class DeadLetter(BaseModel):
-    id: Id
-    job_id: Id | None
+    id: Snowflake
+    job_id: Snowflake | None
     type: str
     queue: str
     failures: int
@@ -50,7 +50,7 @@ class DeadLetterGroup(BaseModel):
     first: datetime
     last: datetime
     type: str
-    example: Id
+    example: Snowflake
     error: str | None
 
 
@@ -60,8 +60,8 @@ OutboxState = Literal["Pending", "Failed"]
 class OutboxEvent(BaseModel):
     """An event of a dataset that is not routed; a routed one is deleted."""
 
-    id: Id
-    job_id: Id | None
+    id: Snowflake
+    job_id: Snowflake | None
     dataset: str | None = Field(description="Its name; absent if there is no such dataset")
     status: OutboxState
     attempts: int
@@ -75,7 +75,7 @@ class OutboxEvent(BaseModel):
 class OutboxRetryRequest(RequestModel):
     """Failed events to route again: by id, or all."""
 
-    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
+    ids: Annotated[list[Snowflake], Field(min_length=1, max_length=MAX_ITEMS)] | None = None
     all: bool = False
 
     @model_validator(mode="after")

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 T = TypeVar("T")
 
@@ -22,6 +33,24 @@ def check_storable(text: str) -> str:
         raise ValueError("a NUL character")
     return text
 
+
+def _parse_snowflake(value: object) -> object:
+    if isinstance(value, str):
+        if not _SNOWFLAKE.fullmatch(value):
+            raise ValueError("not an id: ids are positive numbers of up to 19 digits")
+        return int(value)
+    return value
+
+
+_SNOWFLAKE = re.compile(r"[1-9][0-9]{0,18}")
+Snowflake = Annotated[
+    int,
+    Strict(),
+    BeforeValidator(_parse_snowflake),
+    PlainSerializer(str, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_SNOWFLAKE.pattern}$", "examples": ["7265312768204800"]}),
+]
+"""An id: a number in Python, a string in JSON, since JavaScript loses the last digits of large numbers."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
 Slug = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -57,17 +86,17 @@ class Page(BaseModel, Generic[T]):
 class CreatedResponse(BaseModel):
     """The id of the created item."""
 
-    id: Id
+    id: Snowflake
 
 
 class CreatedIdsResponse(BaseModel):
     """The ids of the created items, in the order of the request."""
 
-    ids: list[Id]
+    ids: list[Snowflake]
 
 
 class ChangedIdsResponse(BaseModel):
     """The number of changed items, and the ids of the first thousand."""
 
     count: int
-    ids: list[Id]
+    ids: list[Snowflake]

@@ -7,7 +7,17 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, model_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Id, JobState, Key, Name, RequestModel, Seconds
+from aaiclick.api.field_types import (
+    MAX_ITEMS,
+    Arguments,
+    Entrypoint,
+    JobState,
+    Key,
+    Name,
+    RequestModel,
+    Seconds,
+    Snowflake,
+)
 from aaiclick.api.tasks import TaskOptions
 
 
@@ -58,7 +68,7 @@ class ReleasedTablesResponse(BaseModel):
 
 
 class Job(BaseModel):
-    id: Id
+    id: Snowflake
     name: str
     status: JobState
     total_tasks: int
@@ -95,7 +105,7 @@ class GroupProgress(BaseModel):
 class JobResult(BaseModel):
     """The result of a task as text: its value, or the first rows of its table."""
 
-    task_id: Id
+    task_id: Snowflake
     name: str
     value: str
 
@@ -105,6 +115,6 @@ class JobEvent(BaseModel):
 
     at: datetime
     kind: str = Field(examples=["created", "started", "attempt_failed", "ended"])
-    task_id: Id | None = None
+    task_id: Snowflake | None = None
     attempt: int | None = None
     detail: str | None = None

@@ -11,12 +11,12 @@ from aaiclick.api.field_types import (
     MAX_ITEMS,
     Arguments,
     Entrypoint,
-    Id,
     Key,
     Name,
     RequestModel,
     RetryPolicy,
     Seconds,
+    Snowflake,
     TaskState,
 )
 from aaiclick.store.enums import Cancellation
@@ -64,9 +64,9 @@ class CancelResponse(BaseModel):
 
 
 class Task(BaseModel):
-    id: Id
-    job_id: Id | None
-    group_id: Id | None
+    id: Snowflake
+    job_id: Snowflake | None
+    group_id: Snowflake | None
     type: str
     entrypoint: str | None
     queue: str
@@ -80,8 +80,8 @@ class Task(BaseModel):
     available_at: datetime | None
     started_at: datetime | None
     completed_at: datetime | None
-    worker_id: Id | None
-    cause_id: Id | None
+    worker_id: Snowflake | None
+    cause_id: Snowflake | None
     partitions: list[str] | None = Field(description="Partitions that a task of a DAG processes")
     output_summary: str = Field(description="Summary of what a task of a DAG wrote")
     error: str | None
@@ -94,7 +94,7 @@ class Attempt(BaseModel):
     attempt: int
     outcome: str
     charged: bool
-    worker_id: Id | None
+    worker_id: Snowflake | None
     claimed_at: datetime | None
     started_at: datetime | None
     ended_at: datetime

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from aaiclick.api.field_types import Id, RequestModel, RetryPolicy
+from aaiclick.api.field_types import RequestModel, RetryPolicy, Snowflake
 
 
 class Worker(BaseModel):
     """A process that runs tasks. Host, process id and counts of a shared worker are shown to the operator only."""
 
-    id: Id
+    id: Snowflake
     status: Literal["ACTIVE", "IDLE", "STOPPED"]
     shared: bool
     queues: list[str]

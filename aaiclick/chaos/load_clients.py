@@ -20,7 +20,7 @@ from uuid import UUID
 from aaiclick.chaos.dag_workload import DAG_NAME, TASKS_PER_RUN
 from aaiclick.chaos.history import record_event
 from aaiclick.chaos.servers import Route
-from aaiclick.client import AsyncClient, requests
+from aaiclick.client import AsyncClient
 from aaiclick.errors import ConflictError
 from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Group, OrchContext, Task, cancel_job, create_job, lifecycle
@@ -156,11 +156,9 @@ class LoadClient:
             "entrypoint": f"{TASK_MODULE}.plain",
             "payload": {"history": str(self.history)},
         }
-        call = requests.post("/v1/tasks", {"items": [item] * POSTED}, idempotent=True)
+        call = AsyncClient.enqueue.build([item] * POSTED)
         answer = await self._retry_until_done(lambda: self._server.call(call))
-        record_event(
-            self.history, CLIENT_EVENTS, acknowledged="posted", key=key, ids=[int(task_id) for task_id in answer["ids"]]
-        )
+        record_event(self.history, CLIENT_EVENTS, acknowledged="posted", key=key, ids=answer.ids)
         return POSTED
 
     async def _submit_redrive(self, _: str) -> int:

@@ -122,7 +122,7 @@ def revoke_key(key: str, org: str) -> None:
         remote.check_org(client, org)
         api_keys_of_org = client.pages(requests.get("/v1/keys"))
         api_key = remote.find_by_fields(api_keys_of_org, api_keys.parse_key_prefix(key), ("prefix", "id"), "key")
-        client.call(ApiRequest("DELETE", requests.build_path("keys", api_key["id"])))
+        client.call(ApiRequest[None]("DELETE", requests.build_path("keys", api_key["id"])))
         return api_key["name"]
 
     print_message(f"API key {call_local_or_remote(revoke_local, revoke_remote)!r} revoked.")

@@ -350,11 +350,11 @@ async def _run_local(name: str, job: str | None, payload: object, org: str) -> t
 
 
 def _run_remote(client: Client, name: str, job: str | None, payload: object) -> tuple[Row, list[Row]]:
-    job_id = client.run_dag(name, job, payload)
+    job_id = client.run_dag(name, job, payload).id
     print_message(f"Job {job_id} started.")
     ended = remote.watch_job(client, job_id)
     print_message(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
-    return ended, remote.parse_rows(client.tasks(job_id), MAX_TASKS)
+    return ended, remote.dump_rows(client.list_tasks(job_id), MAX_TASKS)
 
 
 async def _start_source(connection: Connection, org_id: UUID, name: str, job: str | None, payload: object) -> int:
@@ -459,7 +459,9 @@ def pause_dag(name: str, org: str) -> None:
 @org_option
 def resume_dag(name: str, org: str) -> None:
     """Resume a paused DAG. Missed schedules are handled by each schedule's policy."""
-    count = audited_call_local_or_remote(org, "dag.resume", name, _resume_local, lambda client: client.resume_dag(name))
+    count = audited_call_local_or_remote(
+        org, "dag.resume", name, _resume_local, lambda client: client.resume_dag(name).count
+    )
     print_message(f"DAG {name} resumed; {count} tasks were waiting.")
 
 

@@ -175,7 +175,7 @@ def run_query(sql: str, max_rows: int, time_limit: float, org: str, user: str | 
         return [to_json(row) for row in result.to_pylist()]
 
     def query_remote(client: Client) -> list[Row]:
-        return _check_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit)
+        return _check_key(client, org, user).query(sql, max_rows=max_rows, seconds=time_limit).rows
 
     print_records(call_local_or_remote(query_local, query_remote), output, empty_message="No rows.")
 
@@ -207,8 +207,8 @@ def rematerialize_dataset(name: str, wait: bool, org: str, output: str) -> int:
     """Rebuild a dataset and everything downstream. Readers see the old rows until the new ones are complete."""
     if remote.is_remote():
         with remote.open_client() as client:
-            job_id = _check_key(client, org).rematerialize(name)
-            status = (remote.watch_job(client, job_id) if wait else client.get_job(job_id))["status"]
+            job_id = _check_key(client, org).rematerialize(name).id
+            status = (remote.watch_job(client, job_id) if wait else client.get_job(job_id).model_dump())["status"]
     else:
         job_id, status = asyncio.run(_rematerialize_local(name, wait, org))
     print_record({"job": str(job_id), "status": status}, output)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from aaiclick.api.dead_letters import DeadLetterSelection, RedriveRequest
 from aaiclick.cli import remote
 from aaiclick.cli.audit import write_audit
 from aaiclick.cli.database import error_headline, format_time
@@ -59,8 +60,8 @@ def list_dead_letters(task_type: str | None, fingerprint: str | None, group: boo
         return [dict(letter) for letter in letters]
 
     def list_remote(client: Client) -> list[Row]:
-        return remote.parse_rows(
-            client.dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE_SIZE)), limit
+        return remote.dump_rows(
+            client.list_dead_letters(type=task_type, fingerprint=fingerprint, limit=min(limit, PAGE_SIZE)), limit
         )
 
     print_rows(
@@ -156,8 +157,8 @@ def redrive_dead_letters(choice: DeadLetterOptions, rate: float | None) -> None:
     def redrive_remote(client: Client) -> int:
         chosen = choice.for_a_server(client)
         if rate is None:
-            return _repeat_batches(lambda: client.redrive(**chosen))
-        count = client.redrive(**chosen, per_second=rate)
+            return _repeat_batches(lambda: client.redrive_dead_letters(RedriveRequest.model_validate(chosen)).count)
+        count = client.redrive_dead_letters(RedriveRequest.model_validate({**chosen, "per_second": rate})).count
         if count >= BATCH_SIZE:
             print_message("There may be more. Repeat the command when these have started.")
         return count
@@ -179,14 +180,14 @@ def discard_dead_letters(choice: DeadLetterOptions) -> None:
 
     def discard_remote(client: Client) -> int:
         chosen = choice.for_a_server(client)
-        return _repeat_batches(lambda: client.discard(**chosen))
+        return _repeat_batches(lambda: client.discard_dead_letters(DeadLetterSelection.model_validate(chosen)).count)
 
     print_message(f"{call_local_or_remote(discard_local, discard_remote)} tasks discarded.")
 
 
 def _is_dead(client: Client, task_id: int) -> bool:
     try:
-        return client.get_task(task_id)["status"] == TaskStatus.DEAD_LETTER
+        return client.get_task(task_id).status == TaskStatus.DEAD_LETTER
     except NotFoundError:
         return False
 

@@ -83,7 +83,7 @@ def show_job(job_id: int, output: str) -> None:
 
     def show_remote(client: Client) -> tuple[Row, list[Row]]:
         progress = client.call(requests.get(requests.build_path("jobs", job_id, "progress")))
-        return remote.parse_row(client.get_job(job_id)), [row | {"name": row["group"]} for row in progress]
+        return client.get_job(job_id).model_dump(), [row | {"name": row["group"]} for row in progress]
 
     job, progress = call_local_or_remote(show_local, show_remote)
     if output == "json":

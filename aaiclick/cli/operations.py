@@ -3,80 +3,92 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+import importlib
+from collections.abc import Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick.cli.database import find_org_id, open_connection
 from aaiclick.cli.remote import check_org, is_remote, open_client, translate_remedies
+from aaiclick.client.endpoint import DeclaredMethod, Endpoint, Listing
+from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.local import clickhouse_endpoint
-from aaiclick.operations import jobs as jobs
-from aaiclick.operations import queues as queues
 from aaiclick.operations.actor import Actor, local_actor
-from aaiclick.operations.operation import OPERATIONS, DatabasesOperation, Operation
 from aaiclick.orchestration.tenant_databases import TenantDatabases
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
-    from aaiclick.client import Client
     from aaiclick.endpoints import ClickHouseEndpoint
+    from aaiclick.operations.operation import DatabasesOperation, Operation
     from aaiclick.store.connections import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @contextmanager
-def open_operations(org: str = DEFAULT_ORG_SLUG) -> Generator[Client]:
+def open_operations(org: str | None = None) -> Generator[SyncEndpoints]:
     """Open the operations of an organisation. The local ones have the interface of the client.
+
+    Without `org`, the remote ones are those of the API key's organisation, and the local ones are performed in the
+    default organisation and see all of them.
 
     with open_operations() as operations:
         operations.cancel_job(job_id)
     """
     if is_remote():
         with open_client() as client, translate_remedies():
-            check_org(client, org)
+            if org is not None:
+                check_org(client, org)
             yield client
         return
     with asyncio.Runner() as runner:
         local = LocalOperations(runner, org)
         try:
-            yield cast("Client", local)
+            yield local
         finally:
             runner.run(local.close())
 
 
-class LocalOperations:
+class LocalOperations(SyncEndpoints):
     """Performs operations as the local user; a test compares the signatures with those of the client."""
 
-    def __init__(self, runner: asyncio.Runner, org: str) -> None:
+    def __init__(self, runner: asyncio.Runner, org: str | None) -> None:
         self._runner = runner
         self._org = org
         self._databases: LocalDatabases | None = None
         self._actor: Actor | None = None
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        try:
-            operation = OPERATIONS[name]
-        except KeyError:
-            raise AttributeError(f"There is no operation {name!r}.") from None
-        return lambda *args, **kwargs: self._runner.run(self._perform(operation, args, kwargs))  # pyright: ignore[reportUnknownLambdaType]
+    def perform(self, declared: Endpoint[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._runner.run(self._perform(declared, args, kwargs))
+
+    def iterate(self, declared: Listing[P, T], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        arguments: dict[str, Any] = dict(kwargs)
+        while True:
+            page = self._runner.run(self._perform(declared, args, arguments))
+            yield from page.items
+            if page.next is None:
+                return
+            arguments["cursor"] = page.next
 
     async def close(self) -> None:
         if self._databases is not None:
             await self._databases.connection.close()
 
-    async def _perform(
-        self,
-        operation: Operation[..., object] | DatabasesOperation[..., object],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-    ) -> Any:
+    async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         if self._databases is None or self._actor is None:
             connection = await open_connection()
-            self._actor = local_actor(await find_org_id(connection, self._org))
-            self._databases = LocalDatabases(connection, self._actor.org_id)
-        result: Awaitable[object] = operation.perform(self._databases, self._actor, *args, **kwargs)
-        return await result
+            org_id = await find_org_id(connection, self._org or DEFAULT_ORG_SLUG)
+            self._actor = local_actor(org_id, sees_all_orgs=self._org is None)
+            self._databases = LocalDatabases(connection, org_id)
+        return await _find_operation(declared).perform(self._databases, self._actor, *args, **kwargs)
+
+
+def _find_operation(declared: DeclaredMethod[..., T]) -> Operation[..., T] | DatabasesOperation[..., T]:
+    """Import the operation of an endpoint: it has the same name, in the module of the same name."""
+    return getattr(importlib.import_module(f"aaiclick.operations.{declared.resource}"), declared.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def list_queues(org: str | None, output: str) -> None:
 
     def list_remote(client: Client) -> list[Row]:
         own_slug = remote.find_own_org(client, org)
-        return [row | {"org": own_slug} for row in remote.parse_rows(client.queues())]
+        return [row | {"org": own_slug} for row in remote.dump_rows(client.list_queues())]
 
     empty_message = "No queues with tasks or settings found."
     print_rows(
@@ -118,7 +118,7 @@ def list_workers(everything: bool, output: str) -> None:
         worker_list = await queue.list_workers(connection)
         return [asdict(worker) for worker in worker_list if everything or worker.status != WorkerStatus.STOPPED]
 
-    rows = call_local_or_remote(list_local, lambda client: remote.parse_rows(client.workers(stopped=everything)))
+    rows = call_local_or_remote(list_local, lambda client: remote.dump_rows(client.list_workers(stopped=everything)))
     hint = "" if everything else " Stopped workers are listed with --all."
     empty_message = f"No workers found. Start one with: aaiclick worker start.{hint}"
     print_rows(rows, output, _worker_row, _worker_json, empty_message=empty_message)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
+from pydantic import BaseModel
 
 from aaiclick.cli.database import with_database
 from aaiclick.cli.output import Row, print_message
@@ -75,6 +76,11 @@ def open_async_client() -> AsyncClient:
 def parse_rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
     """Convert times and ids of API items to the types of the database."""
     return [parse_row(item) for item in islice(items, limit)]
+
+
+def dump_rows(items: Iterable[BaseModel], limit: int | None = None) -> list[Row]:
+    """Convert models to the rows that commands print."""
+    return [item.model_dump() for item in islice(items, limit)]
 
 
 def parse_row(item: Row) -> Row:
@@ -151,8 +157,8 @@ def watch_job(client: Client, job_id: int) -> Row:
     printed_reason, checked_at = "", time.monotonic()
     while True:
         job = client.get_job(job_id)
-        if job["status"] in requests.ENDED:
-            return parse_row(job)
+        if job.completed_at is not None:
+            return job.model_dump()
         if time.monotonic() - checked_at >= MESSAGE_SECONDS:
             checked_at = time.monotonic()
             reason = _explain_waiting(client, job_id)
@@ -164,16 +170,15 @@ def watch_job(client: Client, job_id: int) -> Row:
 
 def _explain_waiting(client: Client, job_id: int) -> str:
     """Explain why the first runnable task waits; empty if a task is running."""
-    for status in ("RUNNING", "CLAIMED"):
-        if next(client.tasks(job_id, status=status, limit=1), None) is not None:
-            return ""
-    pending = islice(client.tasks(job_id, status="PENDING", limit=MAX_PENDING), MAX_PENDING)
-    could_run = [task for task in pending if task["readiness"] in ("READY", "TIME", "HELD")]
+    if any(next(client.list_tasks(job_id, status=status, limit=1), None) for status in ("RUNNING", "CLAIMED")):
+        return ""
+    pending = islice(client.list_tasks(job_id, status="PENDING", limit=MAX_PENDING), MAX_PENDING)
+    could_run = [task for task in pending if task.readiness in ("READY", "TIME", "HELD")]
     if not could_run:
         return ""
-    first = min(could_run, key=lambda task: (task["readiness"] == "TIME", int(task["id"])))
-    reasons = "; ".join(reason["text"].partition("\n")[0] for reason in client.why(int(first["id"])))
-    return f"{first['type']} waits: {reasons}"
+    first = min(could_run, key=lambda task: (task.readiness == "TIME", task.id))
+    reasons = "; ".join(reason.text.partition("\n")[0] for reason in client.explain_task(first.id))
+    return f"{first.type} waits: {reasons}"
 
 
 def refuse_remote(feature: str) -> NoReturn:

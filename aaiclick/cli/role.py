@@ -86,7 +86,7 @@ def remove_role(role: str, org: str) -> None:
             await write_audit(connection, org_id, "role.delete", str(row["id"]))
 
     def remove_remote(client: Client) -> None:
-        client.call(ApiRequest("DELETE", requests.build_path("roles", _find_role_id(client, org, role))))
+        client.call(ApiRequest[None]("DELETE", requests.build_path("roles", _find_role_id(client, org, role))))
 
     call_local_or_remote(remove_local, remove_remote)
     print_message(f"Role {role!r} removed.")
@@ -152,7 +152,7 @@ def _change_membership(
 
     def change_remote(client: Client) -> None:
         role_id, user_id = _find_role_id(client, org, role), find_user_remote(client, org, user)["id"]
-        client.call(ApiRequest(method, requests.build_path("roles", role_id, "members", user_id)))
+        client.call(ApiRequest[None](method, requests.build_path("roles", role_id, "members", user_id)))
 
     call_local_or_remote(change_local, change_remote)
 

@@ -85,12 +85,12 @@ def _run_remote(entrypoint: str, arguments: dict[str, object], name: str | None,
         if isinstance(target, JobFunction):
             job_function = target  # pyright: ignore[reportUnknownVariableType]
             graph = build_job_graph(_build_tasks(job_function, arguments, entrypoint))
-            job_id = client.create_job(name or job_function.name, **graph)
+            job_id = client.create_job(name or job_function.name, **graph).id
         else:
-            job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments)
+            job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments).id
         print_message(f"Job {job_id} submitted to {get_settings().server}.")
-        job = _watch_remote(client, job_id) if wait else remote.parse_row(client.get_job(job_id))
-        results = {result["name"].rpartition(".")[2]: result["value"] for result in client.job_results(job_id)}
+        job = _watch_remote(client, job_id) if wait else client.get_job(job_id).model_dump()
+        results = {result.name.rpartition(".")[2]: result.value for result in client.get_job_results(job_id)}
     return _print_result(job, results, output)
 
 
@@ -105,11 +105,11 @@ def _watch_remote(client: Client, job_id: int) -> Row:
 
 def _lacks_worker(client: Client, job_id: int) -> bool:
     try:
-        first = next(client.tasks(job_id, status="PENDING", limit=1), None)
-        reasons = [] if first is None else client.why(int(first["id"]))
+        first = next(client.list_tasks(job_id, status="PENDING", limit=1), None)
+        reasons = [] if first is None else client.explain_task(first.id)
     except AaiclickError:
         return False  # unknown
-    return any(reason["code"] == "no_worker" for reason in reasons)
+    return any(reason.code == "no_worker" for reason in reasons)
 
 
 async def _run_local(

@@ -97,7 +97,7 @@ def remove_secret(name: str, org: str) -> None:
             await write_audit(connection, org_id, "secret.remove", name)
 
     def remove_remote(client: Client) -> None:
-        client.call(ApiRequest("DELETE", _secrets_path(client, org, name)))
+        client.call(ApiRequest[None]("DELETE", _secrets_path(client, org, name)))
 
     call_local_or_remote(remove_local, remove_remote)
     print_message(f"Secret {name!r} removed.")

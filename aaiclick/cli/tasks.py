@@ -145,7 +145,7 @@ def cancel_tasks(task_ids: tuple[int, ...]) -> int:
     def cancel_remote(client: Client) -> list[str]:
         for task_id in task_ids:  # check all ids before changing anything
             client.get_task(task_id)
-        return [client.cancel_task(task_id) for task_id in task_ids]
+        return [client.cancel_task(task_id).outcome for task_id in task_ids]
 
     outcomes = call_local_or_remote(cancel_local, cancel_remote)
     for task_id, outcome in zip(task_ids, outcomes, strict=True):
@@ -166,9 +166,8 @@ def clear_tasks(task_ids: tuple[int, ...]) -> None:
             await write_audit(connection, row["org_id"], "task.clear", str(first_id), {"tasks": count})
         return count
 
-    print_message(
-        f"{call_local_or_remote(clear_local, lambda client: client.clear_task(first_id, other_ids))} tasks cleared."
-    )
+    count = call_local_or_remote(clear_local, lambda client: client.clear_task(first_id, other_ids).count)
+    print_message(f"{count} tasks cleared.")
 
 
 @click.command()
@@ -214,13 +213,13 @@ def _read_log_remote(task_id: int, follow: bool) -> Iterator[str]:
     offset = 0
     with remote.open_client() as client:
         while True:
-            part = client.log(task_id, offset=offset)
-            yield part["text"]
-            if part["next_offset"] == offset:
-                if part["ended"] or not follow:
+            part = client.read_task_log(task_id, offset=offset)
+            yield part.text
+            if part.next_offset == offset:
+                if part.ended or not follow:
                     return
                 time.sleep(FOLLOW_SECONDS)
-            offset = part["next_offset"]
+            offset = part.next_offset
 
 
 def _preview_result(result: str | None) -> str | None:
@@ -233,13 +232,13 @@ def _preview_result(result: str | None) -> str | None:
 
 
 def _load_task_remote(client: Client, task_id: int) -> Row:
-    task = remote.parse_row(client.get_task(task_id))
+    task = client.get_task(task_id).model_dump()
     texts = {name: None if task[name] is None else json.dumps(task[name]) for name in ("kwargs", "result")}
     return task | texts | {"log_path": None}
 
 
 def _load_reasons_remote(client: Client, task_id: int) -> list[Reason]:
-    return [Reason(reason["code"], reason["text"]) for reason in client.why(task_id)]
+    return [Reason(reason.code, reason.text) for reason in client.explain_task(task_id)]
 
 
 def _reason_json(reason: Reason) -> Row:

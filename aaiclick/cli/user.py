@@ -133,7 +133,7 @@ def remove_user(user: str, org: str) -> None:
             await write_audit(connection, org_id, "user.delete", str(user_row["id"]))
 
     def remove_remote(client: Client) -> None:
-        client.call(ApiRequest("DELETE", requests.build_path("users", find_user_remote(client, org, user)["id"])))
+        client.call(ApiRequest[None]("DELETE", requests.build_path("users", find_user_remote(client, org, user)["id"])))
 
     call_local_or_remote(remove_local, remove_remote)
     print_message(f"User {user} removed.")

@@ -1,13 +1,17 @@
 """Python client of the HTTP API, synchronous and asynchronous.
 
     with Client("https://aaiclick.example.org", key="aai_…") as client:
-        job_id = client.create_job("nightly", "myapp.steps.load", {"day": "2026-11-15"})
-        job = client.wait_for_job(job_id)
+        created = client.create_job("nightly", "myapp.steps.load", {"day": "2026-11-15"})
+        job = client.wait_for_job(created.id)
+
+Methods return the models of `aaiclick.api`, listings iterators over them.
 
 Errors are those of `aaiclick.errors`, chosen by the problem code of the response.
 
 - `sync_client`: `Client`: runs the asynchronous client on a background event loop
 - `async_client`: `AsyncClient`
+- `endpoints`: the methods of both clients by resource
+- `endpoint`: the decorators of these methods
 - `requests`: requests as data, and the errors of responses
 
 Next: aaiclick.server, which receives the requests.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from aaiclick.errors import (
     AaiclickError,
@@ -23,6 +26,8 @@ from aaiclick.errors import (
     UnauthorisedError,
     UnreachableError,
 )
+
+T = TypeVar("T")
 
 ERRORS: dict[str, type[AaiclickError]] = {
     "unauthorised": UnauthorisedError,
@@ -51,48 +56,69 @@ ERRORS: dict[str, type[AaiclickError]] = {
 }
 """Problem code → error class."""
 
-ENDED = ("COMPLETED", "FAILED", "CANCELLED")
-
 
 @dataclass(frozen=True, slots=True)
-class ApiRequest:
-    """One request."""
+class ApiRequest(Generic[T]):
+    """One request, and the type of its response."""
 
     method: str
     path: str
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    response: type[T] | Any = Any
+
+    def with_cursor(self, cursor: str | None) -> ApiRequest[T]:
+        """Return the request of the page at a cursor."""
+        return self if cursor is None else replace(self, query={**self.query, "cursor": cursor})
 
 
-def get(path: str, **query: object) -> ApiRequest:
+def build_request(
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"],
+    response: type[T],
+    *path: object,
+    query: Mapping[str, object] | None = None,
+    body: BaseModel | Mapping[str, object] | None = None,
+    idempotent: bool = False,
+) -> ApiRequest[T]:
+    """Build a request to a path below /v1; `idempotent` adds an Idempotency-Key, so that it can be repeated safely."""
+    return ApiRequest(
+        method,
+        build_path(*path),
+        {name: value for name, value in (query or {}).items() if value is not None},
+        body.model_dump(mode="json", exclude_unset=True) if isinstance(body, BaseModel) else body,
+        {"Idempotency-Key": str(uuid4())} if idempotent else {},
+        response,
+    )
+
+
+def parse_response(request: ApiRequest[T], content: bytes) -> T:
+    """Parse the body of a successful response; raises AaiclickError if it has another format."""
+    try:
+        adapter = _type_adapter(request.response)
+        return adapter.validate_json(content) if content else adapter.validate_python(None)
+    except ValidationError as error:
+        raise AaiclickError(
+            f"The response to {request.method} {request.path} cannot be read: {error}",
+            remedy="Use the same version of aaiclick for the client and the server.",
+        ) from None
+
+
+@functools.cache
+def _type_adapter(response: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(response)
+
+
+def get(path: str, **query: object) -> ApiRequest[Any]:
     return ApiRequest("GET", path, {name: value for name, value in query.items() if value is not None})
 
 
-def post(path: str, body: object = None, *, idempotent: bool = False, **query: object) -> ApiRequest:
-    """Build a POST request; `idempotent` adds an Idempotency-Key, so that it can be repeated safely."""
-    headers = {"Idempotency-Key": str(uuid4())} if idempotent else {}
-    return ApiRequest("POST", path, {name: value for name, value in query.items() if value is not None}, body, headers)
+def post(path: str, body: object = None, **query: object) -> ApiRequest[Any]:
+    return ApiRequest("POST", path, {name: value for name, value in query.items() if value is not None}, body)
 
 
-def put(path: str, body: Any) -> ApiRequest:
+def put(path: str, body: Any) -> ApiRequest[Any]:
     return ApiRequest("PUT", path, body=body)
-
-
-def create_job(
-    name: str,
-    entrypoint: str | None,
-    kwargs: Mapping[str, object] | None,
-    tasks: Sequence[Mapping[str, object]] | None,
-    groups: Sequence[Mapping[str, object]] | None,
-    options: Mapping[str, object],
-) -> ApiRequest:
-    body: dict[str, object] = {"name": name, **options}
-    if entrypoint is not None:
-        body |= {"entrypoint": entrypoint, "kwargs": dict(kwargs or {})}
-    if tasks is not None:
-        body |= {"tasks": list(tasks), "groups": list(groups or ())}
-    return post("/v1/jobs", body, idempotent=True)
 
 
 def encode_cursor(last_id: int | None) -> str | None:

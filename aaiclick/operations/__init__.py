@@ -1,7 +1,8 @@
 """Every use case once: permission check, store call and audit entry in one transaction.
 
 HTTP routes and pages call an operation with the actor of the request; the local command line calls it with the user of
-the machine; the remote command line calls the method of the same name of `aaiclick.client.Client`.
+the machine; the remote command line calls the client's method of the same name, which is declared in the module of the
+same name of `aaiclick.client.endpoints`.
 
 - `actor`: actors and their permissions
 - `databases`: connections for operations that need more than one PostgreSQL connection

@@ -43,7 +43,8 @@ class Actor:
     scopes: frozenset[str]
     request_id: str | None = None
     is_local: bool = False
-    """The local command line, which sees the jobs and tasks of every organisation."""
+    sees_all_orgs: bool = False
+    """The local command line without --org sees the work of every organisation."""
 
     @property
     def permissions(self) -> frozenset[Permission]:
@@ -54,8 +55,13 @@ class Actor:
         """Whether the actor belongs to the org that operates the installation."""
         return self.is_local or self.org_id == DEFAULT_ORG_ID
 
+    @property
+    def visible_org_id(self) -> UUID | None:
+        """The org of the work that the actor sees; None for every org."""
+        return None if self.sees_all_orgs else self.org_id
+
     def sees(self, org_id: UUID) -> bool:
-        return self.is_local or org_id == self.org_id
+        return self.sees_all_orgs or org_id == self.org_id
 
     def require(self, permission: Permission) -> None:
         """Raise ForbiddenError unless the actor has the permission."""
@@ -76,10 +82,10 @@ def scope_permissions(scopes: Iterable[str], *, is_operator: bool) -> frozenset[
     return frozenset(permissions)
 
 
-def local_actor(org_id: UUID = DEFAULT_ORG_ID) -> Actor:
+def local_actor(org_id: UUID = DEFAULT_ORG_ID, *, sees_all_orgs: bool = True) -> Actor:
     """The user of this machine, with all permissions."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a user without a name, as in some containers
         user = str(os.getuid())
-    return Actor(org_id, f"local:{user}", frozenset(SCOPE_PERMISSIONS), is_local=True)
+    return Actor(org_id, f"local:{user}", frozenset(SCOPE_PERMISSIONS), is_local=True, sees_all_orgs=sees_all_orgs)

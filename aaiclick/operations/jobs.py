@@ -79,4 +79,4 @@ async def find_job(connection: Connection, actor: Actor, job_id: int) -> asyncpg
 def changed_ids(ids: Iterable[int]) -> ChangedIdsResponse:
     """The number of changed items and the first thousand ids."""
     ordered = sorted(ids)
-    return ChangedIdsResponse(count=len(ordered), ids=[str(item_id) for item_id in ordered[:MAX_LISTED_IDS]])
+    return ChangedIdsResponse(count=len(ordered), ids=ordered[:MAX_LISTED_IDS])

@@ -103,7 +103,7 @@ def argument_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
 
 def changed_ids(ids: Iterable[int]) -> ChangedIdsResponse:
     sorted_ids = sorted(ids)
-    return ChangedIdsResponse(count=len(sorted_ids), ids=[str(task_id) for task_id in sorted_ids[:MAX_LISTED_IDS]])
+    return ChangedIdsResponse(count=len(sorted_ids), ids=sorted_ids[:MAX_LISTED_IDS])
 
 
 def set_etag(request: Request, response: Response, item_id: int, updated_at: datetime) -> bool:

@@ -144,7 +144,7 @@ async def run_dag(context: Context, dag: DagName, body: RunDagRequest | None = N
     async with tenant_transaction(context) as connection:
         job_id, _ = await sources.start_source(connection, context.actor.org_id, dag, run_request.job, event)
         await write_audit(context, connection, "dag.run", dag, {"job": str(job_id)})
-    return CreatedResponse(id=str(job_id))
+    return CreatedResponse(id=job_id)
 
 
 @routes.post("/v1/dags/{dag}/backfill", Permission.WRITER)

@@ -117,7 +117,7 @@ async def rematerialize_dataset(context: Context, dataset: DatasetName) -> Creat
         row = await store.find_dataset(connection, await dataset_reader(connection, context.actor), dataset)
         job_id = await store.rematerialize(connection, context.actor.org_id, row["id"], dataset)
         await write_audit(context, connection, "dataset.rematerialize", dataset, {"job": str(job_id)})
-    return CreatedResponse(id=str(job_id))
+    return CreatedResponse(id=job_id)
 
 
 @routes.post("/v1/datasets/{dataset}/versions", Permission.WRITER)

@@ -14,7 +14,7 @@ from aaiclick.operations.actor import Permission
 from aaiclick.operations.pagination import invalid_cursor, make_page, read_cursor
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.pagination import Cursor, Limit
-from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
+from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.engine import control, queries
 
@@ -58,7 +58,7 @@ async def group_dead_letters(context: Context) -> list[DeadLetterGroup]:
             first=row["first"],
             last=row["last"],
             type=row["type"],
-            example=str(row["example"]),
+            example=row["example"],
             error=REDACTED_ERROR if row["untold"] else row["error"],
         )
         for row in rows
@@ -91,7 +91,7 @@ async def discard_dead_letters(context: Context, body: DeadLetterSelection) -> C
 
 def _selection_arguments(context: Context, body: DeadLetterSelection) -> dict[str, Any]:
     return {
-        "task_ids": None if body.ids is None else [int(task_id) for task_id in body.ids if int(task_id) < 2**63],
+        "task_ids": None if body.ids is None else [task_id for task_id in body.ids if task_id < 2**63],
         "org_id": context.actor.org_id,
         "type": body.type,
         "fingerprint": body.fingerprint,
@@ -120,5 +120,4 @@ def _read_time_cursor(cursor: str | None) -> tuple[datetime, int] | None:
 
 
 def _to_dead_letter(row: Any) -> DeadLetter:
-    fields = {name: row[name] for name in DeadLetter.model_fields if name not in ("id", "job_id")}
-    return DeadLetter(**fields, id=str(row["id"]), job_id=text_id(row["job_id"]))
+    return DeadLetter(**{name: row[name] for name in DeadLetter.model_fields})

@@ -29,7 +29,6 @@ from aaiclick.server.routes.common import (
     get_own_job,
     set_etag,
     tenant_connection,
-    text_id,
     write_audit,
 )
 from aaiclick.server.routing import Context, PathId, Routes
@@ -66,7 +65,7 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
             await write_audit(context, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
             if (tracing := get_tracing()) is not None:
                 tracing.record_submission(job_id, new_job.org_id, new_job.name, len(plan.tasks))
-        return CreatedResponse(id=str(job_id))
+        return CreatedResponse(id=job_id)
 
     return await run_idempotent(context, request, key, submit)
 
@@ -128,7 +127,7 @@ async def get_job_results(context: Context, job_id: PathId) -> list[JobResult]:
         rows = await redact_tasks(connection, await dataset_reader(connection, context.actor), result_rows)
     endpoint = await context.app_state.clickhouse_endpoint(context.actor.org_id)
     return [
-        JobResult(task_id=str(row["id"]), name=row["name"], value=await in_words(json.loads(row["result"]), endpoint))
+        JobResult(task_id=row["id"], name=row["name"], value=await in_words(json.loads(row["result"]), endpoint))
         for row in rows
     ]
 
@@ -154,7 +153,7 @@ async def get_job_events(context: Context, job_id: PathId) -> list[JobEvent]:
         JobEvent(
             at=attempt["ended_at"],
             kind=f"attempt_{attempt['outcome'].lower()}",
-            task_id=str(attempt["task_id"]),
+            task_id=attempt["task_id"],
             attempt=attempt["attempt"],
             detail=attempt["error"],
         )
@@ -197,4 +196,4 @@ async def resume_job(context: Context, job_id: PathId) -> None:
 
 def to_job(row: Any) -> Job:
     """Convert a row to the response schema."""
-    return Job(**{name: row[name] for name in _JOB_FIELDS if name != "id"}, id=text_id(row["id"]) or "")
+    return Job(**{name: row[name] for name in _JOB_FIELDS})

@@ -11,7 +11,7 @@ from aaiclick.api.field_types import ChangedIdsResponse, Page
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.pagination import make_page, read_id_cursor
 from aaiclick.server.pagination import Cursor, Limit
-from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, text_id, write_audit
+from aaiclick.server.routes.common import changed_ids, tenant_connection, tenant_transaction, write_audit
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.catalog import outbox
 
@@ -43,7 +43,7 @@ async def list_outbox_events(
 @routes.post("/v1/outbox/retry", Permission.ADMIN)
 async def retry_outbox_events(context: Context, body: OutboxRetryRequest) -> ChangedIdsResponse:
     """Retry failed events (at most ten thousand at a time); their jobs continue."""
-    ids = None if body.ids is None else [int(event_id) for event_id in body.ids if int(event_id) < 2**63]
+    ids = None if body.ids is None else [event_id for event_id in body.ids if event_id < 2**63]
     async with tenant_transaction(context) as connection:
         retried = await outbox.retry_events(connection, ids, org_id=context.actor.org_id)
         named = None if ids is None else [str(event_id) for event_id in ids[:100]]
@@ -52,5 +52,4 @@ async def retry_outbox_events(context: Context, body: OutboxRetryRequest) -> Cha
 
 
 def _to_outbox_event(row: asyncpg.Record) -> OutboxEvent:
-    fields = {name: row[name] for name in OutboxEvent.model_fields if name not in ("id", "job_id")}
-    return OutboxEvent(**fields, id=str(row["id"]), job_id=text_id(row["job_id"]))
+    return OutboxEvent(**{name: row[name] for name in OutboxEvent.model_fields})

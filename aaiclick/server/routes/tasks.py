@@ -36,7 +36,6 @@ from aaiclick.server.routes.common import (
     set_etag,
     tenant_connection,
     tenant_transaction,
-    text_id,
     write_audit,
 )
 from aaiclick.server.routing import Context, PathId, RequestContext, Routes
@@ -56,8 +55,7 @@ routes = Routes("tasks")
 
 IdValue = Annotated[int, Field(ge=1, le=MAX_ID)]
 
-_ID_FIELDS = ("id", "job_id", "group_id", "worker_id", "cause_id")
-_PLAIN_FIELDS = tuple(name for name in Task.model_fields if name not in (*_ID_FIELDS, "output_summary"))
+_TASK_FIELDS = tuple(name for name in Task.model_fields if name != "output_summary")
 _ENCODER = json.JSONEncoder(allow_nan=False)
 """Shared, since `json.dumps` with options creates an encoder per call."""
 _DETAIL_FIELDS = ("timeout_seconds", "lease_expires_at", "idempotency_key", "concurrency_key")
@@ -77,7 +75,7 @@ async def create_tasks(
             ids = await enqueue_with_tables(connection, items, tables, {}, org_id)
         else:
             ids = await enqueue_tasks(connection, items, org_id)
-        return CreatedIdsResponse(ids=[str(task_id) for task_id in ids])
+        return CreatedIdsResponse(ids=list(ids))
 
     return await run_idempotent(context, request, key, enqueue)
 
@@ -254,11 +252,8 @@ def _encode_payload(item: TaskRequest) -> str:
 
 def to_task(row: Any) -> Task:
     """Convert a row to the response schema."""
-    fields = {name: row[name] for name in _PLAIN_FIELDS}
-    ids = {name: text_id(row[name]) for name in _ID_FIELDS}
-    return Task(**fields, **ids, output_summary=summarize_outputs(row["outputs"]))  # pyright: ignore[reportArgumentType]
+    return Task(**{name: row[name] for name in _TASK_FIELDS}, output_summary=summarize_outputs(row["outputs"]))
 
 
 def _to_attempt(row: Any) -> Attempt:
-    fields = {name: row[name] for name in Attempt.model_fields if name != "worker_id"}
-    return Attempt(**fields, worker_id=text_id(row["worker_id"]))
+    return Attempt(**{name: row[name] for name in Attempt.model_fields})

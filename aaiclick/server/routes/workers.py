@@ -63,4 +63,4 @@ def to_worker(context: RequestContext, row: Any) -> Worker:
     """Convert a row; host and counts of a shared worker are hidden from other organisations than the operator's."""
     shared = row["org_id"] is None
     operator_fields = _OPERATOR_FIELDS if not shared or context.actor.is_operator else ()
-    return Worker(id=str(row["id"]), shared=shared, **{name: row[name] for name in (*_PUBLIC_FIELDS, *operator_fields)})
+    return Worker(id=row["id"], shared=shared, **{name: row[name] for name in (*_PUBLIC_FIELDS, *operator_fields)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import Annotated
 
 import click
 import pytest
@@ -111,7 +112,8 @@ def test_json_output_has_the_fields_of_the_api(command, work, line: str) -> None
     for item in json.loads(command(*arguments, "-o", "json", role=None).stdout):
         assert set(item) <= set(schema.model_fields) | extra_fields
         for name in set(item) - extra_fields:
-            TypeAdapter(schema.model_fields[name].annotation).validate_json(json.dumps(item[name]), strict=True)
+            field = schema.model_fields[name]
+            TypeAdapter(Annotated[field.annotation, field]).validate_json(json.dumps(item[name]), strict=True)
 
 
 def test_remote_commands_change_the_server(command, site, work) -> None:

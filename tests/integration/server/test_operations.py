@@ -173,5 +173,5 @@ def test_unknown_job_is_refused_everywhere(site, command, browser, channel) -> N
 def test_clients_have_the_signature_of_each_operation(name) -> None:
     operation = list(inspect.signature(OPERATIONS[name].function).parameters.values())[2:]
     for client in (Client, AsyncClient):
-        method = list(inspect.signature(getattr(client, name)).parameters.values())[1:]
+        method = list(inspect.signature(getattr(client, name).function).parameters.values())[1:]
         assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in operation]

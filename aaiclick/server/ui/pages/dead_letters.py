@@ -68,7 +68,9 @@ async def discard_dead_letters(page: PageRequest) -> Response:
 @pages.post("/dead-letters/events/retry", Permission.ADMIN)
 async def retry_events(page: PageRequest) -> Response:
     ids = page.form.get("id") or None
-    retried = await outbox.retry_outbox_events(page.call, OutboxRetryRequest(ids=ids, all=ids is None))
+    retried = await outbox.retry_outbox_events(
+        page.call, OutboxRetryRequest.model_validate({"ids": ids, "all": ids is None})
+    )
     if not retried.count:
         return page.redirect_back("No event was retried: none has failed.", is_error=True)
     return page.redirect_back(f"{retried.count} {'event' if retried.count == 1 else 'events'} queued for retry.")

@@ -31,13 +31,13 @@ async def list_workers(page: PageRequest) -> Response:
         busy = await job_queries.count_tasks_by_worker(connection, org)
     rows = worker_rows[:MAX_WORKERS]
     workers = [api.to_worker(page.call, row) for row in rows]
-    draining = {str(row["id"]) for row in rows if row["drain_requested_at"] is not None and row["stopped_at"] is None}
+    draining = {row["id"] for row in rows if row["drain_requested_at"] is not None and row["stopped_at"] is None}
     return page.render(
         "workers.html",
         workers=workers,
         more=len(worker_rows) > MAX_WORKERS,
         draining=draining,
-        busy={str(worker): count for worker, count in busy.items()},
+        busy=busy,
         stopped=stopped,
         now=datetime.now(UTC),
         late_seconds=LATE_HEARTBEAT_SECONDS,

@@ -1,0 +1,45 @@
+"""Endpoints of the HTTP API by resource, each declared once for the synchronous and the asynchronous client.
+
+An endpoint has the name and the parameters of its operation in the module of the same name of `aaiclick.operations`.
+
+- `jobs`, `tasks`, `dead_letters`, `outbox`, `queues`, `workers`: work
+- `dags`, `datasets`: the catalog
+- `orgs`: organisations
+
+Next: aaiclick.client.requests.
+"""
+
+from __future__ import annotations
+
+from aaiclick.client.endpoint import AsyncCaller, SyncCaller
+from aaiclick.client.endpoints.dags import DagEndpoints
+from aaiclick.client.endpoints.datasets import DatasetEndpoints
+from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
+from aaiclick.client.endpoints.jobs import JobEndpoints
+from aaiclick.client.endpoints.orgs import OrgEndpoints
+from aaiclick.client.endpoints.outbox import OutboxEndpoints
+from aaiclick.client.endpoints.queues import QueueEndpoints
+from aaiclick.client.endpoints.tasks import TaskEndpoints
+from aaiclick.client.endpoints.workers import WorkerEndpoints
+
+
+class Endpoints(
+    JobEndpoints,
+    TaskEndpoints,
+    DeadLetterEndpoints,
+    OutboxEndpoints,
+    QueueEndpoints,
+    WorkerEndpoints,
+    DagEndpoints,
+    DatasetEndpoints,
+    OrgEndpoints,
+):
+    """All endpoints."""
+
+
+class SyncEndpoints(Endpoints, SyncCaller):
+    """All endpoints as methods that return their results."""
+
+
+class AsyncEndpoints(Endpoints, AsyncCaller):
+    """All endpoints as methods that return awaitables."""
