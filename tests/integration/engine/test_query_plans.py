@@ -18,6 +18,7 @@ from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
+from aaiclick.testing import TEMPLATE
 
 ROWS = 300_000
 BATCH = 100
@@ -201,10 +202,19 @@ HOSTILE = {
 }
 
 
+@pytest.fixture
+def unused_database(aaiclick_stack: Any, _aaiclick_template: None) -> Iterator[PostgresEndpoint]:
+    """A new copy of the template: a database of earlier tests has their statistics."""
+    name = f"plans_{uuid4().hex}"
+    aaiclick_stack.run(aaiclick_stack.run_sql(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}"))
+    yield aaiclick_stack.connection.postgres_endpoint().with_database(name)
+    aaiclick_stack.run(aaiclick_stack.run_sql(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
 @pytest.mark.parametrize("belief", HOSTILE)
-async def test_any_statistics_avoid_sequential_scans(aaiclick_postgres: PostgresEndpoint, belief: str) -> None:
+async def test_any_statistics_avoid_sequential_scans(unused_database: PostgresEndpoint, belief: str) -> None:
     """A generic plan for empty tables stays in use while they grow: each of its scans needs a condition."""
-    connection = await connect(aaiclick_postgres)
+    connection = await connect(unused_database)
     whole: list[str] = []
     try:
         await connection.execute(HOSTILE[belief])
@@ -218,9 +228,9 @@ async def test_any_statistics_avoid_sequential_scans(aaiclick_postgres: Postgres
     assert whole == []
 
 
-async def test_cached_plan_of_empty_table_stays_efficient(aaiclick_postgres: PostgresEndpoint) -> None:
+async def test_cached_plan_of_empty_table_stays_efficient(unused_database: PostgresEndpoint) -> None:
     """A worker that polls an empty queue caches its plans before the first million tasks arrive."""
-    connection = await connect(aaiclick_postgres)
+    connection = await connect(unused_database)
     try:
         claim = await connection.prepare(statement("claim_tasks"))
         for _ in range(10):
