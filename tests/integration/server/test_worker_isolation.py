@@ -35,6 +35,15 @@ publish: [raw]
 """
 
 
+COLUMNS = """
+    SELECT c.table_name, c.column_name
+    FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+    WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'
+      AND c.column_name IN ('org_id', 'task_id', 'owner_id')
+    ORDER BY 1, 2
+"""
+
+
 class Ids:
     """Values for request bodies: a lease, a worker and ids of resources."""
 
@@ -160,22 +169,23 @@ def renew_lease(site, worker_id: str, role: str = "worker") -> None:
     assert site.as_(role).post("/v1/worker-api/workers/renew", json=renewal).status_code == 204
 
 
+async def rows_of_victim(connection: Any, org_id: str, task_id: str) -> dict[str, Any]:
+    """Rows of an organisation and a task, by table and column."""
+    rows: dict[str, Any] = {}
+    for table, column in await connection.fetch(COLUMNS):
+        value = org_id if column == "org_id" else task_id
+        row = "to_jsonb(x) - '{updated_at,last_heartbeat}'::text[]" if table == "job_definitions" else "x"
+        text = f"SELECT ({row})::text FROM {table} x WHERE x.{column}::text = $1 ORDER BY 1"
+        rows[f"{table}.{column}"] = [record[0] for record in await connection.fetch(text, value)]
+    return rows
+
+
 def state_of(site, victim: Ids) -> dict[str, Any]:
     """All rows of the first organisation and its task in all tables, and the log.
 
     Without heartbeats, which the loops of the server copy from tasks to their definitions.
     """
-    columns = site.sql(
-        "SELECT c.table_name, c.column_name FROM information_schema.columns c JOIN information_schema.tables t "
-        "USING (table_schema, table_name) WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' "
-        "AND c.column_name IN ('org_id', 'task_id', 'owner_id') ORDER BY 1, 2"
-    )
-    state: dict[str, Any] = {}
-    for table, column in columns:
-        value = str(site.org) if column == "org_id" else victim.task
-        row = "to_jsonb(x) - '{updated_at,last_heartbeat}'::text[]" if table == "job_definitions" else "x"
-        text = f"SELECT ({row})::text AS row FROM {table} x WHERE x.{column}::text = $1 ORDER BY 1"
-        state[f"{table}.{column}"] = [row["row"] for row in site.sql(text, value)]
+    state = site.run(lambda connection: rows_of_victim(connection, str(site.org), victim.task))
     for name in ("api_keys.org_id", "workers.org_id"):  # last-use times change
         state[name] = len(state[name])
     state["log"] = {path.name: path.read_bytes() for path in site.logs.rglob(f"*{victim.task}*")}
