@@ -14,8 +14,8 @@ from tests.fork_server import FORK_SERVER
 TOGETHER = ("tests/e2e/ui/", "tests/integration/cluster/", "tests/integration/store/")
 """Packages that share expensive fixtures: a browser, a cluster, PostgreSQL servers."""
 
-LONG = ("tests/chaos/", "tests/e2e/ui/", "tests/integration/worker/")
-"""Long tests run first, so that none is left alone at the end."""
+LONG = ("tests/chaos/", "tests/e2e/", "tests/integration/worker/", *TOGETHER)
+"""Long tests and packages run first, so that none is left alone at the end."""
 
 
 def pytest_configure() -> None:

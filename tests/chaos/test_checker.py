@@ -112,6 +112,7 @@ async def run_data(aaiclick_postgres, aaiclick_clickhouse, tmp_path):
     await db.execute(TRIGGERS)
     endpoints = aaiclick_postgres, aaiclick_clickhouse
     yield RunData(db, await connect_clickhouse(aaiclick_clickhouse), tmp_path, endpoints)
+    await db.execute("DROP SCHEMA chaos CASCADE")  # a database with the original schema is reused, which is faster
     await db.close()
 
 

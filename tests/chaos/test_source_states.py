@@ -39,6 +39,7 @@ async def db(aaiclick_env, aaiclick_postgres):
     connection = await connect(aaiclick_postgres)
     await deploy(connection, DAG)
     yield connection
+    await connection.execute("ALTER TABLE tasks ENABLE TRIGGER source_status")
     await connection.close()
 
 

@@ -158,9 +158,9 @@ def api(gateway, server_thread, aaiclick_postgres):
 async def test_migration_under_load_refuses_no_request(worker_env, api, next_release):
     worker = worker_env.start("--concurrency", "8")
     async with Clients(worker_env.endpoint) as clients, ApiClients(api) as api_clients:
-        await asyncio.gather(clients.more(100), api_clients.more(15))
+        await asyncio.gather(clients.more(60), api_clients.more(9))
         await upgrade(worker_env.endpoint)
-        await asyncio.gather(clients.more(100), api_clients.more(15))
+        await asyncio.gather(clients.more(60), api_clients.more(9))
     assert await get_current_revision(worker_env.endpoint) == "0002"
     submitted = [*clients.submitted, *api_clients.submitted]
     await worker_env.assert_all_completed(submitted)
@@ -189,7 +189,7 @@ async def test_table_in_use_delays_only_the_migration(aaiclick_postgres, next_re
             await reading.enter_async_context(reader.transaction())
             await reader.fetchval("SELECT count(*) FROM tasks")  # a long-running report
             changing = asyncio.create_task(upgrade(aaiclick_postgres))
-            await clients.more(300)
+            await clients.more(100)
             assert not changing.done()
             await reading.aclose()
             await changing
