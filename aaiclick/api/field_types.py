@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import (
@@ -14,10 +15,14 @@ from pydantic import (
     PlainSerializer,
     Strict,
     StringConstraints,
+    ValidationError,
     WithJsonSchema,
 )
 
+from aaiclick.errors import RequestError
+
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 
 MAX_ID = 2**63 - 1
 MAX_ITEMS = 10_000
@@ -67,6 +72,16 @@ class RequestModel(BaseModel):
     """Base of request bodies: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
+    """Validate fields of a form or a command; raises RequestError with the first error, without the value."""
+    try:
+        return schema.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in first["loc"]) or "it"
+        raise RequestError(f"{name}: {first['msg']}.", remedy="Correct it and try again.") from None
 
 
 class RetryPolicy(RequestModel):

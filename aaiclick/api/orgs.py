@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
 
-from aaiclick.api.field_types import Id, Name, RequestModel, Seconds, Slug, check_storable
+from aaiclick.api.field_types import Name, RequestModel, Seconds, Slug, Snowflake, check_storable
 from aaiclick.api.workers import LimitsRequest
 
 Scope = Literal["reader", "writer", "admin", "worker"]
 Role = Literal["reader", "writer", "admin"]
+Subject = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(check_storable)]
 
 
 class CreateOrgRequest(LimitsRequest):
@@ -21,7 +22,7 @@ class CreateOrgRequest(LimitsRequest):
 
 
 class UpdateOrgRequest(LimitsRequest):
-    name: Name
+    name: Name | None = Field(default=None, description="Omitted: unchanged")
 
 
 class Org(BaseModel):
@@ -37,15 +38,17 @@ class Org(BaseModel):
 
 
 class CreateUserRequest(RequestModel):
-    external_id: Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(check_storable)]
+    external_id: Subject
     email: Name | None = None
     role: Role
 
 
 class UpdateUserRequest(RequestModel):
-    email: Name | None = None
-    role: Role
-    disabled: bool = False
+    """Changes of a user; an omitted field is unchanged."""
+
+    email: Name | None = Field(default=None, description="Null removes it")
+    role: Role | None = None
+    disabled: bool | None = None
 
 
 class User(BaseModel):
@@ -72,6 +75,7 @@ class RoleResponse(BaseModel):
 class Membership(BaseModel):
     role_id: UUID
     user_id: UUID
+    external_id: str
     created_at: datetime
 
 
@@ -101,6 +105,8 @@ class CreatedKeyResponse(ApiKey):
 
 
 class SetSecretRequest(RequestModel):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     value: Annotated[SecretStr, Field(max_length=65_536, json_schema_extra={"writeOnly": True})]
     host: Annotated[str, StringConstraints(min_length=1, max_length=300)] | None = Field(
         default=None, description="Send it to this host only: api.example.com", examples=["api.example.com"]
@@ -118,13 +124,13 @@ class SecretSummary(BaseModel):
 
 
 class AuditEntry(BaseModel):
-    id: Id
+    id: Snowflake
     at: datetime
     actor: str
     action: str
     target: str
     request_id: str | None
-    detail: dict[str, Any]
+    detail: dict[str, object]
 
 
 class WhoamiResponse(BaseModel):

@@ -292,7 +292,7 @@ async def _check_settings(connection: Connection, dag: Dag, text: str, file: str
     """Reject definitions with a runtime that is not configured, and files outside the organisation's prefixes."""
     if all(definition.runtime in LOCAL_RUNTIMES and not _writes_files(definition) for definition in dag.jobs):
         return
-    settings, org_slug = get_settings(), (await get_org(connection, org_id))["slug"]
+    settings, org_slug = get_settings(), (await get_org(connection, org_id)).slug
     problems = await analysis.locate_findings(text, find_unknown_runtimes(dag, settings.runtimes, org_slug))
     problems += await analysis.locate_findings(text, find_foreign_prefixes(dag, settings.parquet_prefixes, org_slug))
     if problems:

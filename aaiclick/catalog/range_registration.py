@@ -66,7 +66,7 @@ async def _check_location(connection: Connection, org_id: UUID, dataset: asyncpg
             f"{location!r:.120} is not a prefix with a glob.",
             remedy="Write s3://bucket/path/*.parquet or /directory/*.parquet, without '..'.",
         )
-    org_slug = (await get_org(connection, org_id))["slug"]
+    org_slug = (await get_org(connection, org_id)).slug
     own = [prefix for slug, prefix in get_settings().parquet_prefixes if slug == org_slug]
     if not any(location.startswith(prefix) for prefix in own):
         raise ForbiddenError(

@@ -95,7 +95,7 @@ async def _find_signing_secret(connection: Connection, org_id: UUID, dag_name: s
             org = await orgs.get_org(connection, org_id)
             try:
                 name = spec["secrets"][source["secret"]]
-                secret = await secrets.find_secret(connection, org_id, org["slug"], name)
+                secret = await secrets.find_secret(connection, org_id, org.slug, name)
             except SecretError as error:
                 _logger.warning("Webhook of %s.%s: %s", dag_name, job_name, error.what)
                 return None

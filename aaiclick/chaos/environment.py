@@ -122,7 +122,7 @@ class ChaosEnvironment:
         self._background = [asyncio.create_task(self._supervise_programs()), asyncio.create_task(self._count_backlog())]
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:
-        return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}"))["id"] for n in range(1, ORGS)]
+        return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}")).id for n in range(1, ORGS)]
 
     def make_monitor(self) -> ApiMonitor:
         """Return a monitor of the API server."""

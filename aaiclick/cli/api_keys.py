@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from aaiclick.cli import remote
-from aaiclick.cli.audit import audited_transaction, write_audit
-from aaiclick.cli.database import find_org_id, format_time
-from aaiclick.cli.org import NO_LIMIT
-from aaiclick.cli.output import Row, output_option, print_message, print_row, print_rows, select_fields
+from aaiclick.api.field_types import parse_fields
+from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
+from aaiclick.cli.database import format_time
+from aaiclick.cli.operations import open_operations, open_org_operations
+from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME, Number
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.client import requests
-from aaiclick.client.requests import ApiRequest
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
-from aaiclick.store.tenancy import api_keys
-from aaiclick.store.tenancy.api_keys import SCOPES
-
-if TYPE_CHECKING:
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
-
-JSON_FIELDS = (
-    "id", "name", "prefix", "scopes", "user_id", "created_at", "last_used_at", "expires_at", "revoked_at",
-)  # fmt: skip
+from aaiclick.store.tenancy.api_keys import KEY_SCHEME, SCOPES, parse_key_prefix
 
 org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
 
@@ -56,28 +42,11 @@ def key() -> None:
 @output_option
 def create_key(name: str, scopes: tuple[str, ...], days: float | None, org: str, output: str) -> None:
     """Create an API key. It is shown only once."""
-
-    async def create_local(connection: Connection) -> tuple[str, Row]:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            seconds = None if days is None else days * 86_400
-            created = await api_keys.create_key(
-                connection, org_id=org_id, name=name, scopes=scopes, lifetime_seconds=seconds
-            )
-            await write_audit(connection, org_id, "key.create", created.row["prefix"])
-        return created.text, dict(created.row)
-
-    def create_remote(client: Client) -> tuple[str, Row]:
-        body = {"name": name, "scopes": list(scopes), "lifetime_seconds": None if days is None else days * 86_400}
-        org_id = remote.find_org_by_slug(client, org)["id"] if remote.is_explicit_org(org) else None
-        is_own_org = org_id is None or org_id == client.whoami()["org_id"]
-        created = remote.parse_row(
-            client.call(requests.post("/v1/keys" if is_own_org else requests.build_path("orgs", org_id, "keys"), body))
-        )
-        return created["key"], created
-
-    text, row = call_local_or_remote(create_local, create_remote)
-    print_row(row, output, lambda row: {"key": text} | _table_row(row), lambda row: {"key": text} | _json_record(row))
+    seconds = None if days is None else days * 86_400
+    new_key = parse_fields(CreateKeyRequest, {"name": name, "scopes": list(scopes), "lifetime_seconds": seconds})
+    with open_org_operations(org) as (operations, other_org):
+        created = operations.create_key(new_key) if other_org is None else operations.create_org_key(other_org, new_key)
+    print_model(created, output, _created_row)
     print_message("Store the key now: it is not shown again.")
 
 
@@ -86,22 +55,8 @@ def create_key(name: str, scopes: tuple[str, ...], days: float | None, org: str,
 @output_option
 def list_keys(org: str, output: str) -> None:
     """List API keys; secrets are not shown."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        rows = await api_keys.list_keys(connection, await find_org_id(connection, org), limit=NO_LIMIT)
-        return [dict(row) for row in rows]
-
-    def list_remote(client: Client) -> list[Row]:
-        remote.check_org(client, org)
-        return remote.parse_rows(client.pages(requests.get("/v1/keys")))
-
-    print_rows(
-        call_local_or_remote(list_local, list_remote),
-        output,
-        _table_row,
-        _json_record,
-        empty_message="No API keys found.",
-    )
+    with open_operations(org) as operations:
+        print_models(operations.list_keys(), output, _table_row, empty_message="No API keys found.")
 
 
 @key.command("revoke")
@@ -109,37 +64,23 @@ def list_keys(org: str, output: str) -> None:
 @org_option
 def revoke_key(key: str, org: str) -> None:
     """Revoke an API key, by its prefix or id."""
-
-    async def revoke_local(connection: Connection) -> str:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            api_key = await api_keys.find_key(connection, org_id, api_keys.parse_key_prefix(key))
-            await api_keys.revoke_key(connection, org_id, api_key["id"])
-            await write_audit(connection, org_id, "key.revoke", api_key["prefix"])
-        return api_key["name"]
-
-    def revoke_remote(client: Client) -> str:
-        remote.check_org(client, org)
-        api_keys_of_org = client.pages(requests.get("/v1/keys"))
-        api_key = remote.find_by_fields(api_keys_of_org, api_keys.parse_key_prefix(key), ("prefix", "id"), "key")
-        client.call(ApiRequest[None]("DELETE", requests.build_path("keys", api_key["id"])))
-        return api_key["name"]
-
-    print_message(f"API key {call_local_or_remote(revoke_local, revoke_remote)!r} revoked.")
+    with open_operations(org) as operations:
+        revoked = operations.revoke_key(parse_key_prefix(key))
+    print_message(f"API key {revoked.name!r} revoked.")
 
 
-def _json_record(row: Row) -> Row:
-    return select_fields(row, JSON_FIELDS)
+def _created_row(key: CreatedKeyResponse) -> Row:
+    return {"key": key.key} | _table_row(key)
 
 
-def _table_row(row: Row) -> Row:
+def _table_row(key: ApiKey) -> Row:
     return {
-        "id": str(row["id"]),
-        "name": row["name"],
-        "prefix": f"{api_keys.KEY_SCHEME}_{row['prefix']}",
-        "scopes": ",".join(row["scopes"]),
-        "created": format_time(row["created_at"]),
-        "used": format_time(row["last_used_at"]),
-        "expires": format_time(row["expires_at"]),
-        "revoked": format_time(row["revoked_at"]),
+        "id": str(key.id),
+        "name": key.name,
+        "prefix": f"{KEY_SCHEME}_{key.prefix}",
+        "scopes": ",".join(key.scopes),
+        "created": format_time(key.created_at),
+        "used": format_time(key.last_used_at),
+        "expires": format_time(key.expires_at),
+        "revoked": format_time(key.revoked_at),
     }

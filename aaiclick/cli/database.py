@@ -69,5 +69,5 @@ def error_headline(text: object) -> str:
 
 
 async def find_org_id(connection: Connection, slug: str) -> UUID:
-    """Return the id of an organisation by its slug."""
-    return (await find_org(connection, slug))["id"]
+    """Return the id of an organisation by its slug or id."""
+    return (await find_org(connection, slug)).id

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 
+from aaiclick.api.workers import LimitsRequest
 from aaiclick.cli.param_types import Number
-from aaiclick.store.tenancy.orgs import ClaimLimits
 
 T = TypeVar("T")
 
@@ -38,11 +37,7 @@ def limit_options(function: Callable[..., T]) -> Callable[..., T]:
     def command(weight: int, max_running: int | None, rate: float | None, burst: int | None, **options: Any) -> T:
         if burst is not None and rate is None:
             raise click.UsageError("--burst requires --rate.")
-        return function(limits=ClaimLimits(weight, max_running, rate, burst), **options)
+        limits = LimitsRequest(weight=weight, max_running=max_running, rate_per_second=rate, rate_burst=burst)
+        return function(limits=limits, **options)
 
     return functools.reduce(lambda decorated, option: option(decorated), reversed(OPTIONS), command)
-
-
-def limits_body(limits: ClaimLimits) -> dict[str, Any]:
-    """Return the limits that are set, in the format of the API."""
-    return {name: value for name, value in asdict(limits).items() if value is not None}

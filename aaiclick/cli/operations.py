@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick.cli.database import find_org_id, open_connection
-from aaiclick.cli.remote import check_org, is_remote, open_client, translate_remedies
+from aaiclick.cli.remote import check_org, is_explicit_org, is_remote, open_client, translate_remedies
 from aaiclick.client.endpoint import DeclaredMethod, Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.local import clickhouse_endpoint
@@ -50,6 +50,14 @@ def open_operations(org: str | None = None) -> Generator[SyncEndpoints]:
             yield local
         finally:
             runner.run(local.close())
+
+
+@contextmanager
+def open_org_operations(org: str) -> Generator[tuple[SyncEndpoints, str | None]]:
+    """Open the operations of an organisation, and its name if the API key is that of an operator of another one."""
+    with open_operations(None if is_remote() else org) as operations:
+        is_own = not is_remote() or not is_explicit_org(org) or operations.get_org(org).id == operations.whoami().org_id
+        yield operations, None if is_own else org
 
 
 class LocalOperations(SyncEndpoints):

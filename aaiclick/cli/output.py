@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import click
+from pydantic import BaseModel
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=BaseModel)
 
 Row = dict[str, Any]
 RowFormat = Callable[[Row], Row]
@@ -80,6 +82,22 @@ def print_rows(
         output,
         empty_message=empty_message,
     )
+
+
+def print_models(
+    models: Iterable[Model], output: str, to_table_row: Callable[[Model], Row], *, empty_message: str = "No results."
+) -> None:
+    """Print models of the API: all fields as JSON, or the fields of a table."""
+    print_records([_to_record(model, output, to_table_row) for model in models], output, empty_message=empty_message)
+
+
+def print_model(model: Model, output: str, to_table_row: Callable[[Model], Row]) -> None:
+    """Print one model of the API: all fields as JSON, or the fields of a table."""
+    print_record(_to_record(model, output, to_table_row), output)
+
+
+def _to_record(model: Model, output: str, to_table_row: Callable[[Model], Row]) -> Row:
+    return select_fields(dict(model), type(model).model_fields) if output == "json" else to_table_row(model)
 
 
 def print_row(row: Row, output: str, to_table_row: RowFormat, to_json_record: RowFormat) -> None:

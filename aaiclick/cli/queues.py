@@ -12,7 +12,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.api_keys import every_org_option, org_option
 from aaiclick.cli.audit import audited_transaction, write_audit
 from aaiclick.cli.database import find_org_id, format_time
-from aaiclick.cli.limit_options import limit_options, limits_body
+from aaiclick.cli.limit_options import limit_options
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_rows, select_fields
 from aaiclick.cli.param_types import ID
@@ -21,7 +21,6 @@ from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries, queue
 from aaiclick.store.engine.workers import worker_state
 from aaiclick.store.enums import DEFAULT_ORG_ID, WorkerStatus
-from aaiclick.store.tenancy.orgs import ClaimLimits
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -65,13 +64,12 @@ def list_queues(org: str | None, output: str) -> None:
 @click.argument("name")
 @limit_options
 @org_option
-def set_queue_limits(name: str, limits: ClaimLimits, org: str) -> None:
+def set_queue_limits(name: str, limits: LimitsRequest, org: str) -> None:
     """Set the weight and limits of a queue; limits that are not given are removed."""
     with open_operations(org) as operations:
-        operations.set_queue_limits(name, LimitsRequest(**limits_body(limits)))
-    print_message(
-        f"Queue {name!r} has " + ", ".join(f"{option} {value}" for option, value in limits_body(limits).items()) + "."
-    )
+        operations.set_queue_limits(name, limits)
+    options = ", ".join(f"{option} {value}" for option, value in limits.model_dump(exclude_none=True).items())
+    print_message(f"Queue {name!r} has {options}.")
 
 
 @queues.command("pause")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -16,8 +16,7 @@ from pydantic import BaseModel
 
 from aaiclick.cli.database import with_database
 from aaiclick.cli.output import Row, print_message
-from aaiclick.client import requests
-from aaiclick.errors import AaiclickError, NotFoundError, SettingsError
+from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
@@ -113,7 +112,7 @@ def is_explicit_org(slug: str) -> bool:
 
 
 def _require_key_of_org(client: Client, slug: str) -> None:
-    if find_org_by_slug(client, slug)["id"] != client.whoami()["org_id"]:
+    if client.get_org(slug).id != client.whoami().org_id:
         raise SettingsError(
             f"AAICLICK_API_KEY is not a key of organisation {slug!r}.",
             remedy="With a remote server the API key determines the organisation: use a key of that organisation.",
@@ -130,22 +129,7 @@ def find_own_org(client: Client, slug: str | None) -> str:
     """Return the slug of the API key's organisation, after checking it against --org."""
     if slug is not None:
         _require_key_of_org(client, slug)
-    return client.call(requests.get(requests.build_path("orgs", client.whoami()["org_id"])))["slug"]
-
-
-def find_org_by_slug(client: Client, slug: str) -> Row:
-    """Find an organisation that the API key may see."""
-    return find_by_fields(client.pages(requests.get("/v1/orgs")), slug, ("slug",), "org")
-
-
-def find_by_fields(items: Iterable[Row], text: str, fields: Sequence[str], noun: str) -> Row:
-    """Return the item with the given text in the first field that matches any."""
-    candidates = list(items)
-    for name in fields:
-        for item in candidates:
-            if item[name] == text:
-                return item
-    raise NotFoundError(f"There is no {noun} {text!r:.120}.", remedy=f"'aaiclick {noun} ls' lists them.")
+    return client.get_org(str(client.whoami().org_id)).slug
 
 
 def is_remote() -> bool:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
-
 import click
 
-from aaiclick.cli import remote
+from aaiclick.api.field_types import parse_fields
+from aaiclick.api.orgs import CreateRoleRequest, Membership, RoleResponse
 from aaiclick.cli.api_keys import org_option
-from aaiclick.cli.audit import audited_transaction, write_audit
-from aaiclick.cli.database import find_org_id, format_time
-from aaiclick.cli.org import NO_LIMIT, new_slug_argument
-from aaiclick.cli.output import Row, output_option, print_message, print_row, print_rows, select_fields
+from aaiclick.cli.database import format_time
+from aaiclick.cli.operations import open_operations
+from aaiclick.cli.org import new_slug_argument
+from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.cli.user import find_user_remote
-from aaiclick.client import requests
-from aaiclick.client.requests import ApiRequest
-from aaiclick.store.tenancy import users
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
 
 ROLE = click.argument("role")
 USER = click.argument("user")
@@ -40,13 +27,8 @@ def role() -> None:
 @output_option
 def list_roles(org: str, output: str) -> None:
     """List roles."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        role_rows = await users.list_roles(connection, await find_org_id(connection, org), limit=NO_LIMIT)
-        return [dict(row) for row in role_rows]
-
-    rows = call_local_or_remote(list_local, lambda client: _load_roles_remote(client, org))
-    print_rows(rows, output, _table_row, _json_record, empty_message="No roles found.")
+    with open_operations(org) as operations:
+        print_models(operations.list_roles(), output, _table_row, empty_message="No roles found.")
 
 
 @role.command("create")
@@ -56,19 +38,9 @@ def list_roles(org: str, output: str) -> None:
 @output_option
 def create_role(slug: str, name: str | None, org: str, output: str) -> None:
     """Create a role. Set the datasets it may read with 'aaiclick datasets readers'."""
-
-    async def create_local(connection: Connection) -> Row:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            created = await users.create_role(connection, org_id, slug=slug, name=name or slug)
-            await write_audit(connection, org_id, "role.create", str(created["id"]), {"slug": slug})
-        return dict(created)
-
-    def create_remote(client: Client) -> Row:
-        remote.check_org(client, org)
-        return remote.parse_times(client.call(requests.post("/v1/roles", {"slug": slug, "name": name or slug})))
-
-    print_row(call_local_or_remote(create_local, create_remote), output, _table_row, _json_record)
+    new_role = parse_fields(CreateRoleRequest, {"slug": slug, "name": name or slug})
+    with open_operations(org) as operations:
+        print_model(operations.create_role(new_role), output, _table_row)
     print_message(f"Grant it with: aaiclick role grant {slug} USER")
 
 
@@ -77,18 +49,8 @@ def create_role(slug: str, name: str | None, org: str, output: str) -> None:
 @org_option
 def remove_role(role: str, org: str) -> None:
     """Remove a role, by its slug or id, from the organisation and all users."""
-
-    async def remove_local(connection: Connection) -> None:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            row = await users.get_role_by_name(connection, org_id, role)
-            await users.delete_role(connection, org_id, row["id"])
-            await write_audit(connection, org_id, "role.delete", str(row["id"]))
-
-    def remove_remote(client: Client) -> None:
-        client.call(ApiRequest[None]("DELETE", requests.build_path("roles", _find_role_id(client, org, role))))
-
-    call_local_or_remote(remove_local, remove_remote)
+    with open_operations(org) as operations:
+        operations.delete_role(role)
     print_message(f"Role {role!r} removed.")
 
 
@@ -98,24 +60,9 @@ def remove_role(role: str, org: str) -> None:
 @output_option
 def list_members(role: str, org: str, output: str) -> None:
     """List the members of a role."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        org_id = await find_org_id(connection, org)
-        row = await users.get_role_by_name(connection, org_id, role)
-        members = await users.list_members(connection, org_id, row["id"], limit=NO_LIMIT)
-        org_users = await users.list_users(connection, org_id, limit=NO_LIMIT)
-        return _join_subjects([dict(row) for row in members], [dict(row) for row in org_users])
-
-    def list_remote(client: Client) -> list[Row]:
-        members = client.pages(requests.get(requests.build_path("roles", _find_role_id(client, org, role), "members")))
-        return _join_subjects(
-            [remote.parse_times(member) for member in members], client.pages(requests.get("/v1/users"))
-        )
-
-    empty_message = f"Role {role!r} has no members."
-    print_rows(
-        call_local_or_remote(list_local, list_remote), output, _member_row, _member_json, empty_message=empty_message
-    )
+    with open_operations(org) as operations:
+        members = operations.list_role_members(role)
+        print_models(members, output, _member_row, empty_message=f"Role {role!r} has no members.")
 
 
 @role.command("grant")
@@ -124,7 +71,8 @@ def list_members(role: str, org: str, output: str) -> None:
 @org_option
 def grant_role(role: str, user: str, org: str) -> None:
     """Grant a role to a user, by its subject or id."""
-    _change_membership(role, user, org, "role.add", users.add_member, "PUT")
+    with open_operations(org) as operations:
+        operations.grant_role(role, user)
     print_message(f"Role {role!r} granted to user {user}.")
 
 
@@ -134,55 +82,14 @@ def grant_role(role: str, user: str, org: str) -> None:
 @org_option
 def revoke_role(role: str, user: str, org: str) -> None:
     """Revoke a role from a user, by its subject or id."""
-    _change_membership(role, user, org, "role.remove", users.remove_member, "DELETE")
+    with open_operations(org) as operations:
+        operations.revoke_role(role, user)
     print_message(f"Role {role!r} revoked from user {user}.")
 
 
-def _change_membership(
-    role: str, user: str, org: str, action: str,
-    change: Callable[[Connection, UUID, UUID, UUID], Awaitable[object]], method: str,
-) -> None:  # fmt: skip
-    async def change_local(connection: Connection) -> None:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            role_row = await users.get_role_by_name(connection, org_id, role)
-            user_row = await users.get_user_by_name(connection, org_id, user)
-            await change(connection, org_id, role_row["id"], user_row["id"])
-            await write_audit(connection, org_id, action, str(role_row["id"]), {"user": str(user_row["id"])})
-
-    def change_remote(client: Client) -> None:
-        role_id, user_id = _find_role_id(client, org, role), find_user_remote(client, org, user)["id"]
-        client.call(ApiRequest[None](method, requests.build_path("roles", role_id, "members", user_id)))
-
-    call_local_or_remote(change_local, change_remote)
+def _member_row(member: Membership) -> Row:
+    return {"user": str(member.user_id), "subject": member.external_id, "granted": format_time(member.created_at)}
 
 
-def _load_roles_remote(client: Client, org: str) -> list[Row]:
-    remote.check_org(client, org)
-    return [remote.parse_times(item) for item in client.pages(requests.get("/v1/roles"))]
-
-
-def _find_role_id(client: Client, org: str, text: str) -> str:
-    """Return the id of a role by its slug or id."""
-    return remote.find_by_fields(_load_roles_remote(client, org), text, ("slug", "id"), "role")["id"]
-
-
-def _join_subjects(memberships: Iterable[Row], org_users: Iterable[Row]) -> list[Row]:
-    subjects = {str(row["id"]): row["external_id"] for row in org_users}
-    return [row | {"external_id": subjects.get(str(row["user_id"]))} for row in memberships]
-
-
-def _member_json(row: Row) -> Row:
-    return select_fields(row, ("user_id", "external_id", "created_at"))
-
-
-def _member_row(row: Row) -> Row:
-    return {"user": str(row["user_id"]), "subject": row["external_id"], "granted": format_time(row["created_at"])}
-
-
-def _json_record(row: Row) -> Row:
-    return select_fields(row, ("id", "slug", "name", "created_at"))
-
-
-def _table_row(row: Row) -> Row:
-    return {"id": str(row["id"]), "slug": row["slug"], "name": row["name"], "created": format_time(row["created_at"])}
+def _table_row(role: RoleResponse) -> Row:
+    return {"id": str(role.id), "slug": role.slug, "name": role.name, "created": format_time(role.created_at)}

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from aaiclick.cli import remote
+from aaiclick.api.field_types import parse_fields
+from aaiclick.api.orgs import CreateUserRequest, UpdateUserRequest, User
 from aaiclick.cli.api_keys import org_option
-from aaiclick.cli.audit import audited_transaction, write_audit
-from aaiclick.cli.database import find_org_id, format_time
-from aaiclick.cli.org import NO_LIMIT
-from aaiclick.cli.output import Row, output_option, print_message, print_row, print_rows, select_fields
+from aaiclick.cli.database import format_time
+from aaiclick.cli.operations import open_operations
+from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME, BoundedText
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.client import requests
-from aaiclick.client.requests import ApiRequest
-from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.users import PLATFORM_ROLES
-
-if TYPE_CHECKING:
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
 
 
 @click.group()
@@ -38,21 +28,9 @@ def user() -> None:
 @output_option
 def create_user(subject: str, role: str, email: str | None, org: str, output: str) -> None:
     """Add a user. SUBJECT is the subject in the identity provider's tokens."""
-
-    async def create_local(connection: Connection) -> Row:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            created = await users.create_user(connection, org_id, external_id=subject, role=role, email=email)
-            await write_audit(connection, org_id, "user.create", str(created["id"]), {"role": role})
-        return dict(created)
-
-    def create_remote(client: Client) -> Row:
-        remote.check_org(client, org)
-        return remote.parse_times(
-            client.call(requests.post("/v1/users", {"external_id": subject, "role": role, "email": email}))
-        )
-
-    print_row(call_local_or_remote(create_local, create_remote), output, _table_row, _json_record)
+    new_user = parse_fields(CreateUserRequest, {"external_id": subject, "role": role, "email": email})
+    with open_operations(org) as operations:
+        print_model(operations.create_user(new_user), output, _table_row)
 
 
 @user.command("ls")
@@ -60,22 +38,8 @@ def create_user(subject: str, role: str, email: str | None, org: str, output: st
 @output_option
 def list_users(org: str, output: str) -> None:
     """List users."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        rows = await users.list_users(connection, await find_org_id(connection, org), limit=NO_LIMIT)
-        return [dict(row) for row in rows]
-
-    def list_remote(client: Client) -> list[Row]:
-        remote.check_org(client, org)
-        return [remote.parse_times(item) for item in client.pages(requests.get("/v1/users"))]
-
-    print_rows(
-        call_local_or_remote(list_local, list_remote),
-        output,
-        _table_row,
-        _json_record,
-        empty_message="No users found.",
-    )
+    with open_operations(org) as operations:
+        print_models(operations.list_users(), output, _table_row, empty_message="No users found.")
 
 
 @user.command("set")
@@ -92,31 +56,10 @@ def list_users(org: str, output: str) -> None:
 @output_option
 def update_user(user: str, role: str | None, email: str | None, disabled: bool | None, org: str, output: str) -> None:
     """Change a user, by its subject or id."""
-
-    def build_update(current: Row) -> Row:
-        return {
-            "email": current["email"] if email is None else email or None,
-            "role": role or current["role"],
-            "disabled": current["disabled_at"] is not None if disabled is None else disabled,
-        }
-
-    async def update_local(connection: Connection) -> Row:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            user_row = dict(await users.get_user_by_name(connection, org_id, user))
-            update = build_update(user_row)
-            changed = await users.update_user(connection, org_id, user_row["id"], **update)
-            detail = {name: update[name] for name in ("role", "disabled")}
-            await write_audit(connection, org_id, "user.change", str(user_row["id"]), detail)
-        return dict(changed)
-
-    def update_remote(client: Client) -> Row:
-        user_row = find_user_remote(client, org, user)
-        return remote.parse_times(
-            client.call(ApiRequest("PUT", requests.build_path("users", user_row["id"]), body=build_update(user_row)))
-        )
-
-    print_row(call_local_or_remote(update_local, update_remote), output, _table_row, _json_record)
+    fields = {"role": role, "disabled": disabled} | ({} if email is None else {"email": email or None})
+    changes = parse_fields(UpdateUserRequest, fields)
+    with open_operations(org) as operations:
+        print_model(operations.update_user(user, changes), output, _table_row)
 
 
 @user.command("rm")
@@ -124,38 +67,17 @@ def update_user(user: str, role: str | None, email: str | None, disabled: bool |
 @org_option
 def remove_user(user: str, org: str) -> None:
     """Remove a user, by its subject or id, with its API keys and memberships."""
-
-    async def remove_local(connection: Connection) -> None:
-        org_id = await find_org_id(connection, org)
-        async with audited_transaction(connection):
-            user_row = await users.get_user_by_name(connection, org_id, user)
-            await users.delete_user(connection, org_id, user_row["id"])
-            await write_audit(connection, org_id, "user.delete", str(user_row["id"]))
-
-    def remove_remote(client: Client) -> None:
-        client.call(ApiRequest[None]("DELETE", requests.build_path("users", find_user_remote(client, org, user)["id"])))
-
-    call_local_or_remote(remove_local, remove_remote)
+    with open_operations(org) as operations:
+        operations.delete_user(user)
     print_message(f"User {user} removed.")
 
 
-def find_user_remote(client: Client, org: str, text: str) -> Row:
-    """Find a user by its subject or id."""
-    remote.check_org(client, org)
-    org_users = [remote.parse_times(item) for item in client.pages(requests.get("/v1/users"))]
-    return remote.find_by_fields(org_users, text, ("external_id", "id"), "user")
-
-
-def _json_record(row: Row) -> Row:
-    return select_fields(row, ("id", "external_id", "email", "role", "created_at", "disabled_at"))
-
-
-def _table_row(row: Row) -> Row:
+def _table_row(user: User) -> Row:
     return {
-        "id": str(row["id"]),
-        "subject": row["external_id"],
-        "email": row["email"],
-        "role": row["role"],
-        "created": format_time(row["created_at"]),
-        "disabled": format_time(row["disabled_at"]),
+        "id": str(user.id),
+        "subject": user.external_id,
+        "email": user.email,
+        "role": user.role,
+        "created": format_time(user.created_at),
+        "disabled": format_time(user.disabled_at),
     }

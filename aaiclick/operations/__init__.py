@@ -11,6 +11,12 @@ same name of `aaiclick.client.endpoints`.
 - `visibility`: the actor as a reader of datasets
 - `jobs`: operations on jobs
 - `queues`: operations on queues and task types
+- `orgs`: operations on organisations
+- `users`: operations on users
+- `roles`: operations on dataset roles and their members
+- `api_keys`: operations on API keys
+- `secrets`: operations on secrets
+- `audit`: reads of the audit log
 
-Next: aaiclick.store.engine and aaiclick.store.tenancy.audit.
+Next: aaiclick.store.engine and aaiclick.store.tenancy.
 """

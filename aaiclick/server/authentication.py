@@ -51,4 +51,4 @@ class Authenticator:
         user = None if subject is None else await find_user(connection, subject)
         if user is None:
             raise invalid_credential()
-        return Actor(user["org_id"], f"user {user['id']}", frozenset({user["role"]}))
+        return Actor(user.org_id, f"user {user.id}", frozenset({user.role}))

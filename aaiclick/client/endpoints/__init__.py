@@ -4,7 +4,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 
 - `jobs`, `tasks`, `dead_letters`, `outbox`, `queues`, `workers`: work
 - `dags`, `datasets`: the catalog
-- `orgs`: organisations
+- `orgs`, `users`, `roles`, `api_keys`, `secrets`, `audit`: administration
 
 Next: aaiclick.client.requests.
 """
@@ -12,6 +12,8 @@ Next: aaiclick.client.requests.
 from __future__ import annotations
 
 from aaiclick.client.endpoint import AsyncCaller, SyncCaller
+from aaiclick.client.endpoints.api_keys import ApiKeyEndpoints
+from aaiclick.client.endpoints.audit import AuditEndpoints
 from aaiclick.client.endpoints.dags import DagEndpoints
 from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
@@ -19,7 +21,10 @@ from aaiclick.client.endpoints.jobs import JobEndpoints
 from aaiclick.client.endpoints.orgs import OrgEndpoints
 from aaiclick.client.endpoints.outbox import OutboxEndpoints
 from aaiclick.client.endpoints.queues import QueueEndpoints
+from aaiclick.client.endpoints.roles import RoleEndpoints
+from aaiclick.client.endpoints.secrets import SecretEndpoints
 from aaiclick.client.endpoints.tasks import TaskEndpoints
+from aaiclick.client.endpoints.users import UserEndpoints
 from aaiclick.client.endpoints.workers import WorkerEndpoints
 
 
@@ -33,6 +38,11 @@ class Endpoints(
     DagEndpoints,
     DatasetEndpoints,
     OrgEndpoints,
+    UserEndpoints,
+    RoleEndpoints,
+    ApiKeyEndpoints,
+    SecretEndpoints,
+    AuditEndpoints,
 ):
     """All endpoints."""
 

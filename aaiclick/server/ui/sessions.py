@@ -44,12 +44,12 @@ async def find_actor(app_state: AppState, request: Request) -> Actor | None:
     if token is None:
         return None
     async with app_state.owner_connection() as connection:
-        row = await browser_sessions.find_session(connection, hash_token(token))
-    if row is None:
+        holder = await browser_sessions.find_session(connection, hash_token(token))
+    if holder is None:
         return None
-    if row["prefix"] is not None:
-        return Actor(row["org_id"], f"key {KEY_SCHEME}_{row['prefix']}", frozenset(row["scopes"]))
-    return Actor(row["org_id"], f"user {row['user_id']}", frozenset({row["role"]}))
+    if holder.prefix is not None:
+        return Actor(holder.org_id, f"key {KEY_SCHEME}_{holder.prefix}", frozenset(holder.scopes or ()))
+    return Actor(holder.org_id, f"user {holder.user_id}", frozenset({holder.role or ""}))
 
 
 async def sign_in(ui_state: UiState, credential: str, request_id: str | None) -> str:
@@ -72,7 +72,7 @@ async def sign_in_subject(ui_state: UiState, subject: str, request_id: str | Non
         if user is None:
             await ui_state.sign_in_audit.write_entry(connection, "sign_in.refused", "provider", request_id)
             return None
-        owner = SessionOwner(f"user {user['id']}", user["org_id"], None, user["id"])
+        owner = SessionOwner(f"user {user.id}", user.org_id, None, user.id)
         return await _create_session(ui_state, connection, owner, "provider", request_id)
 
 

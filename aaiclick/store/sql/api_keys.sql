@@ -19,16 +19,13 @@ SELECT id, org_id, user_id, name, prefix, scopes, created_at, last_used_at, expi
 WHERE org_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3
 
 -- name: get_key
+-- The key of the org $1 with a prefix or id (their lengths differ), without its hash.
 SELECT id, org_id, user_id, name, prefix, scopes, created_at, last_used_at, expires_at, revoked_at FROM api_keys
-WHERE org_id = $1 AND id = $2
-
--- name: find_key
--- The key of the org $1 with a prefix or id, without its hash.
-SELECT id, org_id, user_id, name, prefix, scopes, created_at, last_used_at, expires_at, revoked_at FROM api_keys
-WHERE org_id = $1 AND (prefix = $2::text OR id::text = $2)
+WHERE org_id = $1 AND (prefix = $2::text OR id::text = lower($2))
 
 -- name: revoke_key
-UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE org_id = $1 AND id = $2
+UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())
+WHERE org_id = $1 AND (prefix = $2::text OR id::text = lower($2))
 RETURNING id, org_id, user_id, name, prefix, scopes, created_at, last_used_at, expires_at, revoked_at
 
 -- name: has_keys

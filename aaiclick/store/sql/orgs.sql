@@ -8,12 +8,14 @@ SELECT id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_
 -- name: get_org
 SELECT id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_at, created_at FROM orgs WHERE id = $1
 
--- name: find_org_by_slug
-SELECT id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_at, created_at FROM orgs WHERE slug = $1
+-- name: find_org
+-- The org with an id or slug; a slug may look like the id of another org.
+SELECT id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_at, created_at FROM orgs
+WHERE id::text = lower($1::text) OR slug = $1 ORDER BY id::text = lower($1) DESC LIMIT 1
 
 -- name: update_org
--- Update name and limits of the org $1; its token bucket is reset.
-UPDATE orgs SET name = $2, weight = $3, max_running = $4, rate_per_second = $5, rate_burst = $6, rate_tokens = NULL, rate_at = NULL
+-- Update limits of the org $1, and its name unless $2 is NULL; its token bucket is reset.
+UPDATE orgs SET name = coalesce($2, name), weight = $3, max_running = $4, rate_per_second = $5, rate_burst = $6, rate_tokens = NULL, rate_at = NULL
 WHERE id = $1 RETURNING id, name, slug, weight, max_running, rate_per_second, rate_burst, paused_at, created_at
 
 -- name: has_several_orgs

@@ -11,6 +11,7 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -44,11 +45,27 @@ class KeyHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRow:
+    """A key without its hash."""
+
+    id: UUID
+    org_id: UUID
+    user_id: UUID | None
+    name: str
+    prefix: str
+    scopes: list[str]
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewKey:
     """A new key, with its text, which is not stored."""
 
     text: str = field(repr=False)
-    row: asyncpg.Record
+    row: KeyRow
 
 
 def split_key(text: str) -> tuple[str, str] | None:
@@ -80,7 +97,7 @@ async def create_key(
         raise SubmitError(f"A key cannot have the scopes {list(scopes)}.", remedy=f"Choose from {', '.join(SCOPES)}.")
     prefix, secret = _random_text(PREFIX_LENGTH), _random_text(SECRET_LENGTH)
     if user_id is not None:
-        await get_user(connection, org_id, user_id)  # the foreign key does not check the org
+        user_id = (await get_user(connection, org_id, str(user_id))).id  # the foreign key does not check the org
     row = await connection.fetchrow(
         statement("insert_key"),
         org_id,
@@ -92,7 +109,7 @@ async def create_key(
         lifetime_seconds,
     )
     assert row is not None  # noqa: S101  (INSERT … RETURNING)
-    return NewKey(f"{KEY_SCHEME}_{prefix}_{secret}", row)
+    return NewKey(f"{KEY_SCHEME}_{prefix}_{secret}", KeyRow(**row))
 
 
 async def create_first_key(connection: Connection) -> NewKey | None:
@@ -126,32 +143,24 @@ async def verify_key(connection: Connection, text: str) -> KeyHolder | None:
 
 async def list_keys(
     connection: Connection, org_id: UUID, *, after: UUID | None = None, limit: int = 100
-) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_keys"), org_id, after, limit)
+) -> list[KeyRow]:
+    return [KeyRow(**row) for row in await connection.fetch(statement("list_keys"), org_id, after, limit)]
 
 
-async def get_key(connection: Connection, org_id: UUID, key_id: UUID) -> asyncpg.Record | None:
-    return await connection.fetchrow(statement("get_key"), org_id, key_id)
+async def get_key(connection: Connection, org_id: UUID, prefix_or_id: str) -> KeyRow:
+    """Get a key by its prefix or id; raises NotFoundError."""
+    return _to_key(await connection.fetchrow(statement("get_key"), org_id, prefix_or_id), prefix_or_id)
 
 
-async def find_key(connection: Connection, org_id: UUID, prefix_or_id: str) -> asyncpg.Record:
-    """Find a key by its prefix or id; raises NotFoundError."""
-    row = await connection.fetchrow(statement("find_key"), org_id, prefix_or_id)
+async def revoke_key(connection: Connection, org_id: UUID, prefix_or_id: str) -> KeyRow:
+    """Revoke a key by its prefix or id; raises NotFoundError."""
+    return _to_key(await connection.fetchrow(statement("revoke_key"), org_id, prefix_or_id), prefix_or_id)
+
+
+def _to_key(row: asyncpg.Record | None, prefix_or_id: str) -> KeyRow:
     if row is None:
-        raise _unknown_key(prefix_or_id)
-    return row
-
-
-async def revoke_key(connection: Connection, org_id: UUID, key_id: UUID) -> asyncpg.Record:
-    """Revoke a key; raises NotFoundError."""
-    row = await connection.fetchrow(statement("revoke_key"), org_id, key_id)
-    if row is None:
-        raise _unknown_key(str(key_id))
-    return row
-
-
-def _unknown_key(prefix_or_id: str) -> NotFoundError:
-    return NotFoundError(f"There is no key {prefix_or_id!r:.60}.", remedy="'aaiclick key ls' lists them.")
+        raise NotFoundError(f"There is no key {prefix_or_id!r:.60}.", remedy="'aaiclick key ls' lists them.")
+    return KeyRow(**row)
 
 
 def _random_text(length: int) -> str:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
 
 LAST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One audit entry."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    target: str
+    request_id: str | None
+    detail: dict[str, object]
 
 
 async def write_audit(
@@ -35,6 +48,7 @@ async def write_audit(
 
 async def list_audit(
     connection: Connection, org_id: UUID, *, before: int = LAST_ID, limit: int = 100
-) -> list[asyncpg.Record]:
+) -> list[AuditRow]:
     """List audit entries, newest first; the last id is the `before` of the next page."""
-    return await connection.fetch(statement("list_audit"), org_id, before, limit)
+    rows = await connection.fetch(statement("list_audit"), org_id, before, limit)
+    return [AuditRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHolder:
+    """The API key (`prefix` and `scopes`) or the user (`user_id` and `role`) of a session."""
+
+    org_id: UUID
+    prefix: str | None
+    scopes: list[str] | None
+    user_id: UUID | None
+    role: str | None
 
 
 async def create_session(
@@ -26,9 +36,10 @@ async def create_session(
     await connection.execute(statement("insert_session"), token_hash, key_id, user_id, lifetime_seconds)
 
 
-async def find_session(connection: Connection, token_hash: bytes) -> asyncpg.Record | None:
+async def find_session(connection: Connection, token_hash: bytes) -> SessionHolder | None:
     """The holder of a session; None if it is expired, its key revoked or expired, or its user disabled."""
-    return await connection.fetchrow(statement("find_session"), token_hash)
+    row = await connection.fetchrow(statement("find_session"), token_hash)
+    return None if row is None else SessionHolder(**row)
 
 
 async def end_session(connection: Connection, token_hash: bytes) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from aaiclick.endpoints import is_secret_name, origin_of, parse_secret_host, parse_secret_keys
 from aaiclick.errors import ConflictError, LeaseLost, NotFoundError, RequestError, SecretError
 from aaiclick.settings import Settings
 from aaiclick.store.statements import statement
+from aaiclick.store.tenancy.orgs import OrgRow
 from aaiclick.store.tenancy.secret_encryption import (
     KeyRing,
     create_key_file,
@@ -53,10 +55,10 @@ class ListedSecret:
 
     name: str
     host: str | None
-    source: str
+    source: Literal["stored", "map"]
     """`stored` in the database, or an entry of the operator's `map`."""
-    created_at: Any = None
-    updated_at: Any = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
 
 
 # --- administration -----------------------------------------------------------------------------------------------
@@ -85,7 +87,7 @@ async def find_missing_keys(connection: Connection, settings: Settings | None = 
 
 
 async def set_secret(
-    connection: Connection, org: asyncpg.Record, name: str, value: str, host: str | None, keys: KeyRing
+    connection: Connection, org: OrgRow, name: str, value: str, host: str | None, keys: KeyRing
 ) -> ListedSecret:
     """Create or replace a secret of an organisation."""
     check_secret_name(name)
@@ -94,23 +96,23 @@ async def set_secret(
             f"The value of {name!r} cannot be a secret.",
             remedy=f"Send {MIN_CHARACTERS} characters to {MAX_BYTES:,} bytes of text.",
         )
-    if name in load_mapped_secrets(org["slug"]):
+    if name in load_mapped_secrets(org.slug):
         raise ConflictError(
             f"The secret {name!r} comes from the operator's AAICLICK_SECRETS_MAP.", remedy="Choose another name."
         )
     origin = None if host is None else _parse_host(host)
-    ciphertext, key_id = keys.encrypt(org["id"], name, origin, value)
-    row = await connection.fetchrow(statement("set_secret"), org["id"], name, origin, ciphertext, key_id)
+    ciphertext, key_id = keys.encrypt(org.id, name, origin, value)
+    row = await connection.fetchrow(statement("set_secret"), org.id, name, origin, ciphertext, key_id)
     assert row is not None  # noqa: S101  (INSERT … RETURNING)
     return ListedSecret(row["name"], row["host"], "stored", row["created_at"], row["updated_at"])
 
 
 async def list_secrets(
-    connection: Connection, org: asyncpg.Record, *, after: str | None = None, limit: int = 100
+    connection: Connection, org: OrgRow, *, after: str | None = None, limit: int = 100
 ) -> list[ListedSecret]:
     """List secrets by name, including those of the operator's map in this process."""
-    mapped = load_mapped_secrets(org["slug"])
-    rows = await connection.fetch(statement("list_secrets"), org["id"], after, limit)
+    mapped = load_mapped_secrets(org.slug)
+    rows = await connection.fetch(statement("list_secrets"), org.id, after, limit)
     secrets = {
         row["name"]: ListedSecret(row["name"], row["host"], "stored", row["created_at"], row["updated_at"])
         for row in rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,107 +18,128 @@ if TYPE_CHECKING:
 PLATFORM_ROLES = ("reader", "writer", "admin")
 
 
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """A user; `external_id` is the subject in the identity provider's tokens."""
+
+    id: UUID
+    org_id: UUID
+    external_id: str
+    email: str | None
+    role: str
+    created_at: datetime
+    disabled_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRow:
+    """A dataset role."""
+
+    id: UUID
+    org_id: UUID
+    slug: str
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipRow:
+    """A role of a user."""
+
+    role_id: UUID
+    user_id: UUID
+    external_id: str
+    created_at: datetime
+
+
 async def create_user(
     connection: Connection, org_id: UUID, *, external_id: str, role: str, email: str | None = None
-) -> asyncpg.Record:
-    """Create a user; `external_id` is the subject in the identity provider's tokens."""
+) -> UserRow:
     try:
         row = await connection.fetchrow(statement("insert_user"), org_id, external_id, email, role)
     except asyncpg.UniqueViolationError:
         raise ConflictError(
             f"The subject {external_id!r} is a user already.", remedy="A subject belongs to one user of one org."
         ) from None
-    assert row is not None  # noqa: S101  (INSERT … RETURNING)
-    return row
+    return _to_user(row, external_id)
 
 
 async def list_users(
     connection: Connection, org_id: UUID, *, after: UUID | None = None, limit: int = 100
-) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_users"), org_id, after, limit)
+) -> list[UserRow]:
+    return [UserRow(**row) for row in await connection.fetch(statement("list_users"), org_id, after, limit)]
 
 
-async def get_user(connection: Connection, org_id: UUID, user_id: UUID) -> asyncpg.Record:
-    row = await connection.fetchrow(statement("get_user"), org_id, user_id)
-    if row is None:
-        raise _unknown_user(user_id)
-    return row
+async def get_user(connection: Connection, org_id: UUID, subject_or_id: str) -> UserRow:
+    """Get a user by subject or id; raises NotFoundError."""
+    return _to_user(await connection.fetchrow(statement("get_user"), org_id, subject_or_id), subject_or_id)
 
 
-async def get_user_by_name(connection: Connection, org_id: UUID, subject_or_id: str) -> asyncpg.Record:
-    """Find a user by subject or id; raises NotFoundError."""
-    row = await connection.fetchrow(statement("get_user_by_name"), org_id, subject_or_id)
-    if row is None:
-        raise _unknown_user(subject_or_id)
-    return row
-
-
-async def find_user(connection: Connection, external_id: str) -> asyncpg.Record | None:
+async def find_user(connection: Connection, external_id: str) -> UserRow | None:
     """The user with this subject, in any org; None if there is none or it is disabled."""
-    return await connection.fetchrow(statement("find_user_by_subject"), external_id)
+    row = await connection.fetchrow(statement("find_user_by_subject"), external_id)
+    return None if row is None else UserRow(**row)
 
 
 async def update_user(
-    connection: Connection, org_id: UUID, user_id: UUID, *, email: str | None, role: str, disabled: bool
-) -> asyncpg.Record:
+    connection: Connection,
+    org_id: UUID,
+    user_id: UUID,
+    *,
+    email: str | None = None,
+    role: str | None = None,
+    disabled: bool | None = None,
+) -> UserRow:
+    """Change a user in one statement, so that concurrent changes of different fields are all applied.
+
+    None leaves a field unchanged; an empty `email` removes it.
+    """
     row = await connection.fetchrow(statement("update_user"), org_id, user_id, email, role, disabled)
-    if row is None:
-        raise _unknown_user(user_id)
-    return row
+    return _to_user(row, user_id)
 
 
 async def delete_user(connection: Connection, org_id: UUID, user_id: UUID) -> None:
     """Delete a user with its keys and memberships."""
     if await connection.fetchval(statement("delete_user"), org_id, user_id) is None:
-        raise _unknown_user(user_id)
+        raise _unknown("user", user_id)
 
 
-async def create_role(connection: Connection, org_id: UUID, *, slug: str, name: str) -> asyncpg.Record:
+async def create_role(connection: Connection, org_id: UUID, *, slug: str, name: str) -> RoleRow:
     try:
         row = await connection.fetchrow(statement("insert_role"), org_id, slug, name)
     except asyncpg.UniqueViolationError:
         raise ConflictError(f"This org has a role {slug!r} already.", remedy="Choose another slug.") from None
-    assert row is not None  # noqa: S101  (INSERT … RETURNING)
-    return row
+    return _to_role(row, slug)
 
 
 async def list_roles(
     connection: Connection, org_id: UUID, *, after: UUID | None = None, limit: int = 100
-) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_roles"), org_id, after, limit)
+) -> list[RoleRow]:
+    return [RoleRow(**row) for row in await connection.fetch(statement("list_roles"), org_id, after, limit)]
 
 
-async def get_role(connection: Connection, org_id: UUID, role_id: UUID) -> asyncpg.Record:
-    row = await connection.fetchrow(statement("get_role"), org_id, role_id)
-    if row is None:
-        raise _unknown_role(role_id)
-    return row
-
-
-async def get_role_by_name(connection: Connection, org_id: UUID, slug_or_id: str) -> asyncpg.Record:
-    """Find a role by slug or id; raises NotFoundError."""
-    row = await connection.fetchrow(statement("get_role_by_name"), org_id, slug_or_id)
-    if row is None:
-        raise _unknown_role(slug_or_id)
-    return row
+async def get_role(connection: Connection, org_id: UUID, slug_or_id: str) -> RoleRow:
+    """Get a role by slug or id; raises NotFoundError."""
+    return _to_role(await connection.fetchrow(statement("get_role"), org_id, slug_or_id), slug_or_id)
 
 
 async def delete_role(connection: Connection, org_id: UUID, role_id: UUID) -> None:
     if await connection.fetchval(statement("delete_role"), org_id, role_id) is None:
-        raise _unknown_role(role_id)
+        raise _unknown("role", role_id)
 
 
-async def add_member(connection: Connection, org_id: UUID, role_id: UUID, user_id: UUID) -> asyncpg.Record:
+async def add_member(connection: Connection, org_id: UUID, role_id: UUID, user_id: UUID) -> MembershipRow:
     row = await connection.fetchrow(statement("insert_membership"), org_id, role_id, user_id)
     if row is None:
         raise NotFoundError(f"There is no role {role_id}, or no user {user_id}.", remedy="Both belong to one org.")
-    return row
+    return MembershipRow(**row)
 
 
 async def list_members(
     connection: Connection, org_id: UUID, role_id: UUID, *, after: UUID | None = None, limit: int = 100
-) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_members"), org_id, role_id, after, limit)
+) -> list[MembershipRow]:
+    rows = await connection.fetch(statement("list_members"), org_id, role_id, after, limit)
+    return [MembershipRow(**row) for row in rows]
 
 
 async def remove_member(connection: Connection, org_id: UUID, role_id: UUID, user_id: UUID) -> None:
@@ -124,9 +147,17 @@ async def remove_member(connection: Connection, org_id: UUID, role_id: UUID, use
         raise NotFoundError(f"User {user_id} does not have the role {role_id}.")
 
 
-def _unknown_user(name: UUID | str) -> NotFoundError:
-    return NotFoundError(f"There is no user {str(name)!r:.120}.", remedy="'aaiclick user ls' lists them.")
+def _to_user(row: asyncpg.Record | None, name: UUID | str) -> UserRow:
+    if row is None:
+        raise _unknown("user", name)
+    return UserRow(**row)
 
 
-def _unknown_role(name: UUID | str) -> NotFoundError:
-    return NotFoundError(f"There is no role {str(name)!r:.120}.", remedy="'aaiclick role ls' lists them.")
+def _to_role(row: asyncpg.Record | None, name: UUID | str) -> RoleRow:
+    if row is None:
+        raise _unknown("role", name)
+    return RoleRow(**row)
+
+
+def _unknown(noun: str, name: UUID | str) -> NotFoundError:
+    return NotFoundError(f"There is no {noun} {str(name)!r:.120}.", remedy=f"'aaiclick {noun} ls' lists them.")

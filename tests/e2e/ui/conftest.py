@@ -146,10 +146,10 @@ class Window:
 
 
 async def _populate(connection: Any) -> dict[str, str]:
-    other = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+    other = (await orgs.create_org(connection, name="Other", slug="other")).id
     await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="reader")
     gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
-    await users.update_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+    await users.update_user(connection, DEFAULT_ORG_ID, gone.id, email=None, role="admin", disabled=True)
     return await make_keys(connection, {"": DEFAULT_ORG_ID, "other-": other})
 
 

@@ -51,7 +51,7 @@ async def test_a_role_that_is_created_again_reads_nothing(shop):
     role = await users.create_role(shop.db, DEFAULT_ORG_ID, slug="analyst", name="Analyst")
     await users.create_role(shop.db, DEFAULT_ORG_ID, slug="auditor", name="Auditor")
     await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "daily", ["analyst", "auditor"])
-    await users.delete_role(shop.db, DEFAULT_ORG_ID, role["id"])
+    await users.delete_role(shop.db, DEFAULT_ORG_ID, role.id)
     await users.create_role(shop.db, DEFAULT_ORG_ID, slug="analyst", name="Analyst")
     visible = {
         slug: await catalog_datasets.list_visible_datasets(shop.db, Reader(DEFAULT_ORG_ID, frozenset({slug})))
@@ -95,7 +95,7 @@ async def test_reader_without_role_sees_nothing(shop):
     role = await users.create_role(shop.db, DEFAULT_ORG_ID, slug="finance", name="Finance")
     nobody = await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "ada")
     gone = await users.create_user(shop.db, DEFAULT_ORG_ID, external_id="gone", email=None, role="admin")
-    await users.update_user(shop.db, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+    await users.update_user(shop.db, DEFAULT_ORG_ID, gone.id, email=None, role="admin", disabled=True)
     for reader in (nobody, await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "gone")):
         assert await catalog_datasets.list_visible_datasets(shop.db, reader) == []
         messages = set()
@@ -107,7 +107,7 @@ async def test_reader_without_role_sees_nothing(shop):
             messages.add((str(missing.value).replace(name, "?"), str(refused.value).replace(name, "?")))
         assert len(messages) == 1
     await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "daily", ["finance"])
-    await users.add_member(shop.db, DEFAULT_ORG_ID, role["id"], ada["id"])
+    await users.add_member(shop.db, DEFAULT_ORG_ID, role.id, ada.id)
     reader = await catalog_datasets.load_reader(shop.db, DEFAULT_ORG_ID, "ada")
     assert await query_rows(shop, "SELECT * FROM daily", reader) == [("2026-01-01", 10)]
     # Outputs reveal what a task has written; arguments reveal its inputs.

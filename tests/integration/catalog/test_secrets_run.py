@@ -143,7 +143,7 @@ async def test_definition_of_another_organisation_is_not_found(shop, web):
     await shop.grant("key", CANARY)
     await shop.deploy(dag({"url": f"http://127.0.0.1:{web}/", "headers": {"X-Key": {"secret": "key"}}}))
     definition = await shop.db.fetchval("SELECT id FROM job_definitions")
-    other = (await orgs.create_org(shop.db, name="B", slug="b"))["id"]
+    other = (await orgs.create_org(shop.db, name="B", slug="b")).id
     arguments = {"definition": str(definition), "event": {}}
     task = create_task("aaiclick.catalog.execution.definition_task.run_definition", arguments, max_attempts=1)
     job = await create_job("thief", task)

@@ -48,7 +48,7 @@ async def test_a_key_belongs_to_its_type(context):
 
 async def test_a_key_belongs_to_its_organisation(context):
     async with context.connection() as connection:
-        other = (await create_org(connection, slug="acme", name="Acme"))["id"]
+        other = (await create_org(connection, slug="acme", name="Acme")).id
         first = await enqueue_tasks(connection, [item()], DEFAULT_ORG_ID)
         second = await enqueue_tasks(connection, [item()], other)
         assert first != second

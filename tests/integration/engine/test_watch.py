@@ -13,7 +13,7 @@ from tests.integration.engine.conftest import Engine
 
 @pytest.mark.usefixtures("aaiclick_env")
 async def test_only_workers_that_can_claim_ready_tasks_count(engine: Engine) -> None:
-    other = (await orgs.create_org(engine.db, name="Other", slug="other"))["id"]
+    other = (await orgs.create_org(engine.db, name="Other", slug="other")).id
     job_id = await engine.submit("a")
     await queue.deregister_worker(engine.db, engine.worker_id)
     in_vain = ({"org_id": other}, {"queues": ["elsewhere"]}, {"queues": ["runtime:lambda"]})

@@ -71,7 +71,7 @@ async def rows_of(job_id: int):
 async def make_org():
     db = await connect(get_settings().postgres)
     try:
-        return (await create_org(db, name="Acme", slug="acme"))["id"]
+        return (await create_org(db, name="Acme", slug="acme")).id
     finally:
         await db.close()
 

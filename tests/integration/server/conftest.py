@@ -147,8 +147,8 @@ async def make_keys(connection: Any, org_ids: dict[str, UUID]) -> dict[str, str]
 
 
 async def _populate(connection: Any) -> tuple[UUID, UUID, dict[str, str]]:
-    org_id = (await orgs.create_org(connection, name="Ours", slug="ours"))["id"]
-    other_org_id = (await orgs.create_org(connection, name="Other", slug="other"))["id"]
+    org_id = (await orgs.create_org(connection, name="Ours", slug="ours")).id
+    other_org_id = (await orgs.create_org(connection, name="Other", slug="other")).id
     return (
         org_id,
         other_org_id,

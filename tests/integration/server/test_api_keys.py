@@ -32,7 +32,7 @@ async def test_key_authenticates_with_its_scopes(db) -> None:
     assert (verified.org_id, verified.scopes, verified.prefix) == (
         DEFAULT_ORG_ID,
         ("reader", "worker"),
-        created_key.row["prefix"],
+        created_key.row.prefix,
     )
 
 
@@ -66,20 +66,20 @@ async def test_altered_key_is_invalid(db, alter) -> None:
 async def test_expired_revoked_and_disabled_keys_are_invalid(db) -> None:
     expired = await make(db, lifetime_seconds=-1)
     revoked = await make(db)
-    await api_keys.revoke_key(db, DEFAULT_ORG_ID, revoked.row["id"])
+    await api_keys.revoke_key(db, DEFAULT_ORG_ID, str(revoked.row.id))
     user = await users.create_user(db, DEFAULT_ORG_ID, external_id="ada", role="reader")
-    disabled = await make(db, user_id=user["id"])
+    disabled = await make(db, user_id=user.id)
     assert await api_keys.verify_key(db, disabled.text) is not None
-    await users.update_user(db, DEFAULT_ORG_ID, user["id"], email=None, role="reader", disabled=True)
+    await users.update_user(db, DEFAULT_ORG_ID, user.id, email=None, role="reader", disabled=True)
     for created_key in (expired, revoked, disabled):
         assert await api_keys.verify_key(db, created_key.text) is None
 
 
 async def test_key_cannot_belong_to_a_user_of_another_org(db) -> None:
     other = await orgs.create_org(db, name="Other", slug="other")
-    user = await users.create_user(db, other["id"], external_id="eve", role="admin")
+    user = await users.create_user(db, other.id, external_id="eve", role="admin")
     with pytest.raises(NotFoundError, match="There is no user"):
-        await make(db, user_id=user["id"])
+        await make(db, user_id=user.id)
 
 
 async def test_unknown_scopes_are_refused(db) -> None:

@@ -229,20 +229,22 @@ def test_remote_command_can_name_the_default_organisation(command, site) -> None
     assert command("user", "rm", "remote", role="admin").exception is None
 
 
-def test_concurrent_changes_of_a_user_are_both_applied(command, site) -> None:
-    assert command("user", "create", "both", role=None).exception is None
+@pytest.mark.parametrize("role", ["operator-admin", None])
+def test_concurrent_changes_of_a_user_are_both_applied(command, site, role: str | None) -> None:
+    subject = f"both|{role}"
+    assert command("user", "create", subject, role=role).exception is None
 
     async def change(connection) -> None:
         async with connection.transaction():
-            await connection.execute("SELECT 1 FROM users WHERE external_id = 'both' FOR UPDATE")
-            line = ("user", "set", "both", "--role", "admin")
-            waiting = asyncio.create_task(asyncio.to_thread(command, *line, role=None))
+            await connection.execute("SELECT 1 FROM users WHERE external_id = $1 FOR UPDATE", subject)
+            line = ("user", "set", subject, "--role", "admin")
+            waiting = asyncio.create_task(asyncio.to_thread(command, *line, role=role))
             asks = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
             while not await connection.fetchval(asks):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            await connection.execute("UPDATE users SET disabled_at = now() WHERE external_id = 'both'")
+            await connection.execute("UPDATE users SET disabled_at = now() WHERE external_id = $1", subject)
         assert (await waiting).exception is None
 
     site.run(change)
-    [row] = site.sql("SELECT role::text, disabled_at FROM users WHERE external_id = 'both'")
+    [row] = site.sql("SELECT role::text, disabled_at FROM users WHERE external_id = $1", subject)
     assert (row["role"], row["disabled_at"] is not None) == ("admin", True)

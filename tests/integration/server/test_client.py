@@ -32,7 +32,7 @@ def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
         client.resume_queue("named/oddly")
         assert list(client.list_dead_letters()) == []
         assert client.redrive_dead_letters(RedriveRequest(all=True)).count == 0
-        assert client.whoami()["org_id"] == str(site.org)
+        assert client.whoami().org_id == site.org
 
 
 async def test_async_client_returns_the_same(site) -> None:

@@ -93,7 +93,7 @@ def oidc(provider, aaiclick_stack, _aaiclick_template, tmp_path_factory):
     async def people(connection):
         await users.create_user(connection, DEFAULT_ORG_ID, external_id="ada", role="writer")
         gone = await users.create_user(connection, DEFAULT_ORG_ID, external_id="gone", role="admin")
-        await users.update_user(connection, DEFAULT_ORG_ID, gone["id"], email=None, role="admin", disabled=True)
+        await users.update_user(connection, DEFAULT_ORG_ID, gone.id, email=None, role="admin", disabled=True)
 
     asyncio.run(with_connection(endpoint, people))
     server = start_server(environment, directory / "server.log")

@@ -62,9 +62,11 @@ def test_user_is_created_updated_disabled_and_deleted(site) -> None:
     key = admin.post("/v1/keys", json={"name": "his", "scopes": ["reader"], "user_id": user["id"]}).json()
     with httpx.Client(base_url=site.server.url, headers={"Authorization": f"Bearer {key['key']}"}, timeout=60) as his:
         assert his.get("/v1/jobs").status_code == 200
-        changed = admin.put(f"/v1/users/{user['id']}", json={"role": "writer", "disabled": True}).json()
+        changed = admin.patch(f"/v1/users/{user['id']}", json={"role": "writer", "disabled": True}).json()
         assert (changed["role"], changed["disabled_at"] is None) == ("writer", False)
         assert his.get("/v1/jobs").status_code == 401
+    enabled = admin.patch("/v1/users/sub|1", json={"disabled": False, "email": None}).json()
+    assert (enabled["role"], enabled["email"], enabled["disabled_at"]) == ("writer", None, None)
     assert admin.delete(f"/v1/users/{user['id']}").status_code == 204
     assert admin.get(f"/v1/users/{user['id']}").status_code == 404
     assert admin.get(f"/v1/keys/{key['id']}").status_code == 404

@@ -18,9 +18,9 @@ from aaiclick.settings import Settings
 ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]
 SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-reader", "operator-admin")
 NOBODYS = {
-    "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org_id": str(uuid4()),
-    "user_id": str(uuid4()), "role_id": str(uuid4()), "key_id": str(uuid4()), "dag": "nobodys", "job": "nobodys",
-    "dataset": "nobodys",
+    "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org": str(uuid4()),
+    "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
+    "job": "nobodys", "dataset": "nobodys",
 }  # fmt: skip
 
 
@@ -82,8 +82,8 @@ def own_ids(site):
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {
         "dag": "sales", "dataset": "daily_sales",
-        "job_id": job, "task_id": task, "worker_id": str(worker), "user_id": user, "role_id": role, "key_id": key,
-        "org_id": str(site.org), "name": "default", "table_id": "t1",
+        "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
+        "org": str(site.org), "name": "default", "table_id": "t1",
     }  # fmt: skip
 
 
@@ -92,7 +92,7 @@ OF_ONE = [
     for method, path, permission in ROUTES
     if "{" in path and "{name" not in path and permission not in (Permission.OPERATOR, Permission.PUBLIC)
 ]
-BODIES = {"PUT": {"role": "admin"}}
+BODIES = {"PATCH": {"role": "admin"}}
 BODIES_OF = {
     "/v1/datasets/{dataset}/readers": {"roles": []},
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
@@ -129,7 +129,7 @@ def test_lists_contain_nothing_of_another_organisation(site, own_ids, path: str)
     own_text = site.as_("admin").get(path).text
     other_text = site.as_("other-admin").get(path).text
     for name, value in own_ids.items():
-        if name in ("job_id", "task_id", "user_id", "role_id", "key_id", "worker_id"):
+        if name in ("job_id", "task_id", "user", "role", "key", "worker_id"):
             assert f'"{value}"' not in other_text
     assert own_text != other_text or path in (
         "/v1/dead-letters",
@@ -142,9 +142,9 @@ def test_lists_contain_nothing_of_another_organisation(site, own_ids, path: str)
 def test_other_organisations_changed_nothing(site, own_ids) -> None:
     """After the requests above, jobs, users, keys and roles are unchanged."""
     assert site.as_("admin").get(f"/v1/jobs/{own_ids['job_id']}").json()["status"] == "PENDING"
-    assert site.as_("admin").get(f"/v1/users/{own_ids['user_id']}").json()["role"] == "reader"
-    assert site.as_("admin").get(f"/v1/keys/{own_ids['key_id']}").json()["revoked_at"] is None
-    assert len(site.as_("admin").get(f"/v1/roles/{own_ids['role_id']}/members").json()["items"]) == 1
+    assert site.as_("admin").get(f"/v1/users/{own_ids['user']}").json()["role"] == "reader"
+    assert site.as_("admin").get(f"/v1/keys/{own_ids['key']}").json()["revoked_at"] is None
+    assert len(site.as_("admin").get(f"/v1/roles/{own_ids['role']}/members").json()["items"]) == 1
 
 
 def test_credential_cannot_choose_its_organisation(site) -> None:

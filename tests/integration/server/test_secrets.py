@@ -182,6 +182,10 @@ def test_secret_commands_work_locally_and_remotely(site, command) -> None:
         command("secrets", "set", "x", CANARY, role="admin", input_text="y").exit_code != 0
     )  # the value is not an argument
     assert site.sql("SELECT 1 FROM org_secrets WHERE name = 'by-command'") == []
+    for role in (None, "admin"):
+        refused = command("secrets", "set", "long", role=role, input_text=CANARY * 5_000)
+        assert "value" in str(refused.exception)
+        assert CANARY not in f"{refused.output}{refused.exception!r}"
 
 
 def test_secret_keys_are_rotated_locally(site, command) -> None:

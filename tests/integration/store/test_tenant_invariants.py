@@ -29,7 +29,7 @@ async def db(aaiclick_postgres):
 
 @pytest.fixture
 async def other(db):
-    return (await create_org(db, name="Other", slug="other"))["id"]
+    return (await create_org(db, name="Other", slug="other")).id
 
 
 async def task(db, *, org=DEFAULT_ORG_ID, job=None, **columns) -> int:

@@ -188,7 +188,7 @@ async def test_isolated_tasks_have_the_same_outcomes(worker_env):
 async def test_objects_of_other_organisations_are_not_found(worker_env, aaiclick_clickhouse):
     """Each organisation has its own database."""
     connection = await connect(worker_env.endpoint)
-    one, two = [(await create_org(connection, name=slug, slug=slug))["id"] for slug in ("one", "two")]
+    one, two = [(await create_org(connection, name=slug, slug=slug)).id for slug in ("one", "two")]
     await connection.close()
     [task_id] = await worker_env.enqueue_many(1, "echo", '{"word": [1, 2]}', org_id=one)
     worker_env.drain("--import", "users_tasks")

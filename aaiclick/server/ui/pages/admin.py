@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
-from uuid import UUID
 
-from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
+from aaiclick.api.field_types import parse_fields
 from aaiclick.api.orgs import (
     CreatedKeyResponse,
     CreateKeyRequest,
@@ -18,15 +16,13 @@ from aaiclick.api.orgs import (
     UpdateOrgRequest,
     UpdateUserRequest,
 )
-from aaiclick.errors import NotFoundError, RequestError
+from aaiclick.errors import RequestError
+from aaiclick.operations import api_keys, audit, orgs, secrets, users
 from aaiclick.operations.actor import Permission
-from aaiclick.server.routes import api_keys, audit, orgs, secrets, users
 from aaiclick.server.ui.routing import PageRequest, Pages
-from aaiclick.store.tenancy.secrets import check_secret_name
 
 pages = Pages()
 
-Body = TypeVar("Body", bound=BaseModel)
 SHOWN = 200
 VIEWS = ("keys", "secrets", "users", "orgs", "audit")
 
@@ -40,12 +36,13 @@ async def _render_view(page: PageRequest, view: str, created_key: CreatedKeyResp
     views = [name for name in VIEWS if name != "orgs" or page.has_permission("operator")]
     view = view if view in views else "keys"
     cursor = page.query_param("cursor") or None
+    perform = page.call.perform
     lists: dict[str, Callable[[], Awaitable[object]]] = {
-        "keys": lambda: api_keys.list_keys(page.call, cursor, SHOWN),
-        "secrets": lambda: secrets.list_secrets(page.call, cursor, SHOWN),
-        "users": lambda: users.list_users(page.call, cursor, SHOWN),
-        "orgs": lambda: orgs.list_orgs(page.call, cursor, SHOWN),
-        "audit": lambda: audit.list_audit_entries(page.call, cursor, SHOWN),
+        "keys": lambda: perform(api_keys.list_keys, cursor=cursor, limit=SHOWN),
+        "secrets": lambda: perform(secrets.list_secrets, cursor=cursor, limit=SHOWN),
+        "users": lambda: perform(users.list_users, cursor=cursor, limit=SHOWN),
+        "orgs": lambda: perform(orgs.list_orgs, cursor=cursor, limit=SHOWN),
+        "audit": lambda: perform(audit.list_audit_entries, cursor=cursor, limit=SHOWN),
     }
     listing = await lists[view]()
     return page.render("admin.html", view=view, views=views, listing=listing, created_key=created_key)
@@ -57,7 +54,7 @@ async def create_key(page: PageRequest) -> Response:
     days = page.form_field("days").strip()
     lifetime = _parse_days(days) * 86_400 if days else None
     fields = {"name": page.form_field("name"), "scopes": page.form.get("scope", []), "lifetime_seconds": lifetime}
-    created_key = await api_keys.create_key(page.call, page.request, _parse_form(CreateKeyRequest, fields))
+    created_key = await page.call.perform(api_keys.create_key, parse_fields(CreateKeyRequest, fields))
     return await _render_view(page, "keys", created_key)
 
 
@@ -70,93 +67,73 @@ def _parse_days(text: str) -> float:
 
 @pages.post("/admin/keys/revoke", Permission.ADMIN)
 async def revoke_key(page: PageRequest) -> Response:
-    revoked_key = await api_keys.revoke_key(page.call, _parse_uuid(page.form_field("id")))
+    revoked_key = await page.call.perform(api_keys.revoke_key, _read_id(page))
     return page.redirect_back(f"API key {revoked_key.name} revoked.")
 
 
 @pages.post("/admin/secrets", Permission.ADMIN)
 async def set_secret(page: PageRequest) -> Response:
-    name = _check_secret_name(page.form_field("name"))
+    name = page.form_field("name")
     fields = {"value": page.form_field("value"), "host": page.form_field("host").strip() or None}
-    await secrets.set_secret(page.call, name, _parse_form(SetSecretRequest, fields))
+    await page.call.perform(secrets.set_secret, name, parse_fields(SetSecretRequest, fields))
     return page.redirect("/admin?view=secrets", f"Secret {name} saved.")
 
 
 @pages.post("/admin/secrets/remove", Permission.ADMIN)
 async def remove_secret(page: PageRequest) -> Response:
-    name = _check_secret_name(page.form_field("name"))
-    await secrets.delete_secret(page.call, name)
+    name = page.form_field("name")
+    await page.call.perform(secrets.delete_secret, name)
     return page.redirect("/admin?view=secrets", f"Secret {name} removed.")
-
-
-def _check_secret_name(text: str) -> str:
-    check_secret_name(text)
-    return text
 
 
 @pages.post("/admin/users", Permission.ADMIN)
 async def add_user(page: PageRequest) -> Response:
     fields = {name: page.form_field(name) for name in ("external_id", "role")}
-    body = _parse_form(CreateUserRequest, fields | {"email": page.form_field("email") or None})
-    await users.create_user(page.call, body)
+    body = parse_fields(CreateUserRequest, fields | {"email": page.form_field("email") or None})
+    await page.call.perform(users.create_user, body)
     return page.redirect("/admin?view=users", f"User {body.external_id} added as {body.role}.")
 
 
 @pages.post("/admin/users/change", Permission.ADMIN)
 async def change_user(page: PageRequest) -> Response:
-    fields = {
-        "email": page.form_field("email") or None,
-        "role": page.form_field("role"),
-        "disabled": page.form_field("disabled") == "yes",
-    }
-    await users.update_user(page.call, _parse_uuid(page.form_field("id")), _parse_form(UpdateUserRequest, fields))
+    fields = {"role": page.form_field("role"), "disabled": page.form_field("disabled") == "yes"}
+    changes = parse_fields(UpdateUserRequest, fields)
+    await page.call.perform(users.update_user, _read_id(page), changes)
     return page.redirect("/admin?view=users", "User updated.")
 
 
 @pages.post("/admin/orgs", Permission.OPERATOR)
 async def create_org(page: PageRequest) -> Response:
-    body = _parse_form(CreateOrgRequest, {"name": page.form_field("name"), "slug": page.form_field("slug")})
-    await orgs.create_org(page.call, body)
+    body = parse_fields(CreateOrgRequest, {"name": page.form_field("name"), "slug": page.form_field("slug")})
+    await page.call.perform(orgs.create_org, body)
     return page.redirect("/admin?view=orgs", f"Organisation {body.name} created.")
 
 
 @pages.post("/admin/orgs/limits", Permission.OPERATOR)
 async def set_org_limits(page: PageRequest) -> Response:
     """Set an organisation's weight and limits."""
-    org = await orgs.get_org(page.call, _parse_uuid(page.form_field("id")))
     fields = {
         field: page.form_field(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")
     }
-    body = _parse_form(UpdateOrgRequest, {"name": org.name, "weight": page.form_field("weight").strip() or 1, **fields})
-    await orgs.update_org(page.call, org.id, body)
+    changes = parse_fields(UpdateOrgRequest, fields | {"weight": page.form_field("weight").strip() or 1})
+    org = await page.call.perform(orgs.update_org, _read_id(page), changes)
     return page.redirect("/admin?view=orgs", f"Limits of organisation {org.name} updated.")
 
 
 @pages.post("/admin/orgs/pause", Permission.OPERATOR)
 async def pause_org(page: PageRequest) -> Response:
-    org = _parse_uuid(page.form_field("id"))
-    await orgs.pause_org(page.call, org)
-    return page.redirect_back("Organisation paused. Running tasks continue.", undo="/admin/orgs/resume", id=str(org))
+    org = _read_id(page)
+    await page.call.perform(orgs.pause_org, org)
+    return page.redirect_back("Organisation paused. Running tasks continue.", undo="/admin/orgs/resume", id=org)
 
 
 @pages.post("/admin/orgs/resume", Permission.OPERATOR)
 async def resume_org(page: PageRequest) -> Response:
-    org = _parse_uuid(page.form_field("id"))
-    await orgs.resume_org(page.call, org)
-    return page.redirect_back("Organisation resumed.", undo="/admin/orgs/pause", id=str(org))
+    org = _read_id(page)
+    await page.call.perform(orgs.resume_org, org)
+    return page.redirect_back("Organisation resumed.", undo="/admin/orgs/pause", id=org)
 
 
-def _parse_form(schema: type[Body], fields: dict[str, Any]) -> Body:
-    try:
-        return schema.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field_name = first["loc"][0] if first["loc"] else "it"
-        raise RequestError(f"{field_name}: {first['msg']}.", remedy="Go back and correct it.") from None
-
-
-def _parse_uuid(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFoundError("Nothing found with this id.") from None
+def _read_id(page: PageRequest) -> str:
+    """The id of the item, without characters that PostgreSQL refuses."""
+    return page.form_field("id").replace("\x00", "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
 from starlette.responses import Response
 
+from aaiclick.api.field_types import parse_fields
 from aaiclick.api.workers import LimitsRequest
 from aaiclick.errors import RequestError
 from aaiclick.operations.actor import Permission
@@ -89,11 +89,7 @@ async def set_queue_limits(page: PageRequest) -> Response:
     fields = {
         field: page.form_field(field).strip() or None for field in ("max_running", "rate_per_second", "rate_burst")
     }
-    try:
-        body = LimitsRequest.model_validate({**fields, "weight": page.form_field("weight").strip() or 1})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RequestError(f"{first['loc'][-1]}: {first['msg']}.", remedy="Go back and correct it.") from None
+    body = parse_fields(LimitsRequest, fields | {"weight": page.form_field("weight").strip() or 1})
     await api.set_queue_limits(page.call, name, body)
     return page.redirect("/queues", f"Limits of queue {name} updated.")
 

@@ -1,0 +1,225 @@
+"""Each operation on organisations, users, roles, keys and secrets leaves the same rows and the same audit entry."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from tests.integration.server.browser import Browser
+
+VALUE = "canary-of-the-channels"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ROWS = {
+    "org": "SELECT id, name, weight, max_running, rate_per_second, rate_burst, paused_at IS NOT NULL AS paused"
+    " FROM orgs WHERE slug = $1",
+    "user": "SELECT id, org_id, email, role::text, disabled_at IS NOT NULL AS disabled FROM users"
+    " WHERE external_id = $1",
+    "role": "SELECT r.id, r.org_id, r.name, count(m.user_id) AS members FROM org_roles r"
+    " LEFT JOIN org_role_memberships m ON m.role_id = r.id WHERE r.slug = $1 GROUP BY r.id",
+    "key": "SELECT prefix AS id, org_id, scopes, user_id, expires_at, revoked_at IS NOT NULL AS revoked"
+    " FROM api_keys WHERE name = $1",
+    "secrets": "SELECT name AS id, org_id, host FROM org_secrets WHERE name = $1",
+}
+Request = tuple[str, str, dict[str, Any] | None]
+ORG: Request = ("POST", "/v1/orgs", {"slug": "{name}", "name": "Acme", "rate_per_second": 2})
+USER: Request = ("POST", "/v1/users", {"external_id": "{name}", "role": "reader", "email": "a@example.org"})
+ROLE: Request = ("POST", "/v1/roles", {"slug": "{name}", "name": "Analyst"})
+KEY: Request = ("POST", "/v1/keys", {"name": "{name}", "scopes": ["reader"]})
+SECRET: Request = ("PUT", "/v1/secrets/{name}", {"value": VALUE})
+OTHER_SECRET: Request = ("PUT", "/v1/orgs/ours/secrets/{name}", {"value": VALUE})
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change through each channel, after requests that create what it changes."""
+
+    command: str
+    request: Request
+    form: tuple[str, dict[str, str]] | None = None
+    before: list[Request] = field(default_factory=list)
+    of_other_org: bool = False
+
+
+LIMITS = {"weight": "3", "max_running": "2", "rate_per_second": "", "rate_burst": ""}
+ACTIONS = {
+    "org.create": Action(
+        "org create {name} --name Acme",
+        ("POST", "/v1/orgs", {"slug": "{name}", "name": "Acme"}),
+        ("/admin/orgs", {"slug": "{name}", "name": "Acme"}),
+    ),
+    "org.change": Action(
+        "org set {name} --weight 3 --max-running 2",
+        ("PUT", "/v1/orgs/{name}", {"weight": 3, "max_running": 2}),
+        ("/admin/orgs/limits", {"id": "{id}", **LIMITS}),
+        [ORG],
+    ),
+    "org.pause": Action(
+        "org pause {name}", ("POST", "/v1/orgs/{id}/pause", None), ("/admin/orgs/pause", {"id": "{id}"}), [ORG]
+    ),
+    "org.resume": Action(
+        "org resume {name}",
+        ("POST", "/v1/orgs/{name}/resume", None),
+        ("/admin/orgs/resume", {"id": "{id}"}),
+        [ORG, ("POST", "/v1/orgs/{name}/pause", None)],
+    ),
+    "user.create": Action(
+        "user create {name} --role writer --email a@example.org",
+        ("POST", "/v1/users", {"external_id": "{name}", "role": "writer", "email": "a@example.org"}),
+        ("/admin/users", {"external_id": "{name}", "role": "writer", "email": "a@example.org"}),
+    ),
+    "user.change": Action(
+        "user set {name} --role admin --disabled",
+        ("PATCH", "/v1/users/{name}", {"role": "admin", "disabled": True}),
+        ("/admin/users/change", {"id": "{id}", "role": "admin", "disabled": "yes"}),
+        [USER],
+    ),
+    "user.delete": Action("user rm {name}", ("DELETE", "/v1/users/{id}", None), None, [USER]),
+    "role.create": Action("role create {name} --name Analyst", ROLE),
+    "role.delete": Action("role rm {name}", ("DELETE", "/v1/roles/{id}", None), None, [ROLE]),
+    "role.add": Action(
+        "role grant {name} {name}", ("PUT", "/v1/roles/{name}/members/{name}", None), None, [USER, ROLE]
+    ),
+    "role.remove": Action(
+        "role revoke {name} {name}",
+        ("DELETE", "/v1/roles/{name}/members/{name}", None),
+        None,
+        [USER, ROLE, ("PUT", "/v1/roles/{name}/members/{name}", None)],
+    ),
+    "key.create": Action(
+        "key create {name} --scope writer --scope reader",
+        ("POST", "/v1/keys", {"name": "{name}", "scopes": ["reader", "writer"]}),
+        ("/admin/keys", {"name": "{name}", "scope": ["reader", "writer"], "days": ""}),
+    ),
+    "key.create of another org": Action(
+        "key create {name} --scope admin --org ours",
+        ("POST", "/v1/orgs/ours/keys", {"name": "{name}", "scopes": ["admin"]}),
+        of_other_org=True,
+    ),
+    "key.revoke": Action(
+        "key revoke aai_{id}", ("DELETE", "/v1/keys/{id}", None), ("/admin/keys/revoke", {"id": "{id}"}), [KEY]
+    ),
+    "secret.set": Action(
+        "secrets set {name} --host api.example.com",
+        ("PUT", "/v1/secrets/{name}", {"value": VALUE, "host": "api.example.com"}),
+        ("/admin/secrets", {"name": "{name}", "value": VALUE, "host": "api.example.com"}),
+    ),
+    "secret.remove": Action(
+        "secrets rm {name}",
+        ("DELETE", "/v1/secrets/{name}", None),
+        ("/admin/secrets/remove", {"name": "{name}"}),
+        [SECRET],
+    ),
+    "secret.set of another org": Action("secrets set {name} --org ours", OTHER_SECRET, of_other_org=True),
+    "secret.remove of another org": Action(
+        "secrets rm {name} --org ours",
+        ("DELETE", "/v1/orgs/ours/secrets/{name}", None),
+        None,
+        [OTHER_SECRET],
+        of_other_org=True,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(site):
+    browser = Browser(site, "operator-admin")
+    yield browser
+    browser.client.close()
+
+
+def fill(template: Any, names: dict[str, str]) -> Any:
+    """Replace {name} and {id} in all texts of a value."""
+    if isinstance(template, str):
+        return template.format(**names) if "{" in template else template
+    if isinstance(template, dict):
+        return {key: fill(value, names) for key, value in template.items()}
+    return template
+
+
+def send(site, request: Request, names: dict[str, str]) -> None:
+    method, path, body = request
+    response = site.as_("operator-admin").request(method, fill(path, names), json=fill(body, names))
+    assert response.is_success, response.text
+
+
+def read_rows(site, noun: str, name: str) -> list[dict[str, Any]]:
+    return [dict(row) for row in site.sql(ROWS[noun], name)]
+
+
+@pytest.mark.parametrize("case", ACTIONS)
+def test_admin_channels_leave_the_same_rows_and_audit_entry(site, command, browser, case: str) -> None:
+    action = ACTIONS[case]
+    noun = action.command.split()[0]
+    states = {}
+    for channel in ("api", "local", "remote", *(["ui"] if action.form else [])):
+        names = {"name": re.sub("[^a-z]", "-", f"{case} {channel}")}
+        for request in action.before:
+            send(site, request, names)
+        names["id"] = "".join(str(row["id"]) for row in read_rows(site, noun, names["name"]))
+        [last] = site.sql("SELECT max(id) AS id FROM audit_log")
+        perform(site, command, browser, channel, action, names)
+        rows = read_rows(site, noun, names["name"])
+        item_ids = {names["id"], *(str(row.pop("id")) for row in rows)}
+        entries = site.sql("SELECT * FROM audit_log WHERE id > $1", last["id"])
+        assert VALUE not in str([dict(entry) for entry in entries])
+        assert {entry["target"] for entry in entries} <= item_ids
+        details = [UUID.sub("ID", entry["detail"]).replace(names["name"], "NAME") for entry in entries]
+        assert [entry["actor"].startswith("local:") for entry in entries] == [channel == "local"]
+        states[channel] = (
+            rows,
+            [(e["action"], json.loads(d), e["org_id"]) for e, d in zip(entries, details, strict=True)],
+        )
+    [(audited, _, org_id)] = states["api"][1]
+    assert (audited, org_id) == (case.split()[0], site.org if action.of_other_org else DEFAULT_ORG_ID)
+    for channel, state in states.items():
+        assert state == states["api"], channel
+
+
+def perform(site, command, browser, channel: str, action: Action, names: dict[str, str]) -> None:
+    if channel == "api":
+        send(site, action.request, names)
+    elif channel == "ui":
+        path, fields = action.form or ("", {})
+        response = browser.client.post(path, data={"csrf": browser.csrf, **fill(fields, names)})
+        assert response.status_code in (200, 303), response.text
+        assert VALUE not in response.text
+    else:
+        line = fill(action.command, names).split()
+        result = command(*line, role=None if channel == "local" else "operator-admin", input_text=f"{VALUE}\n")
+        assert result.exception is None, result.exception
+        assert VALUE not in result.output
+
+
+@pytest.mark.parametrize("role", ["admin", None])
+def test_names_that_look_like_an_id_do_not_hide_the_item(site, command, role: str | None) -> None:
+    """An id means the item with that id, also if another item has it as its name."""
+    org = ["--org", "ours"]
+    first = site.as_("admin").post("/v1/users", json={"external_id": f"first|{role}", "role": "reader"}).json()
+    site.as_("admin").post("/v1/users", json={"external_id": first["id"], "role": "reader"}).raise_for_status()
+    changed = command("user", "set", first["id"].upper(), "--role", "writer", *org, "-o", "json", role=role)
+    assert json.loads(changed.stdout)["external_id"] == first["external_id"]
+    for subject in (first["external_id"], first["id"]):
+        assert command("user", "rm", subject, *org, role=role).exception is None
+
+
+def test_other_organisations_names_are_not_found(site) -> None:
+    admin, other = site.as_("admin"), site.as_("other-admin")
+    for path, body in (
+        ("users", {"external_id": "sub/hidden", "role": "reader"}),
+        ("roles", {"slug": "hidden", "name": "H"}),
+    ):
+        admin.post(f"/v1/{path}", json=body).raise_for_status()
+    assert admin.get("/v1/users/sub%2Fhidden").status_code == 200
+    prefix = admin.post("/v1/keys", json={"name": "hidden", "scopes": ["reader"]}).json()["prefix"]
+    for method, path in (
+        ("GET", "users/sub%2Fhidden"), ("PATCH", "users/sub%2Fhidden"), ("DELETE", "users/sub%2Fhidden"),
+        ("DELETE", "roles/hidden"), ("GET", "roles/hidden/members"), ("PUT", "roles/hidden/members/sub%2Fhidden"),
+        ("GET", f"keys/{prefix}"), ("DELETE", f"keys/{prefix}"), ("GET", "orgs/ours"), ("GET", "orgs/nowhere"),
+    ):  # fmt: skip
+        response = other.request(method, f"/v1/{path}", json={"role": "admin"} if method == "PATCH" else None)
+        assert response.status_code == 404, (path, response.text)
