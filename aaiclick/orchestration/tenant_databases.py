@@ -7,7 +7,7 @@ configured credential.
 
 That password is derived from the configured one (HMAC), so nothing is stored: a process with the configured credential
 can derive the password of every organisation, and the password of one reveals no other. Database, role and user are
-created with the organisation, and again when they are found missing.
+created at the first use, and again when they are found missing.
 
 A ClickHouse with users defined in files (the embedded one) has no user per organisation: there the configured user
 accesses all databases, and HTTP workers get no credential. The same holds on a cluster: its nodes connect to each other

@@ -2,9 +2,20 @@
 
 An endpoint has the name and the parameters of its operation in the module of the same name of `aaiclick.operations`.
 
-- `jobs`, `tasks`, `dead_letters`, `outbox`, `queues`, `workers`: work
-- `dags`, `datasets`: the catalog
-- `orgs`, `users`, `roles`, `api_keys`, `secrets`, `audit`: administration
+- `jobs`: jobs
+- `tasks`: tasks
+- `dead_letters`: dead letters
+- `outbox`: events that are pending or could not be routed
+- `queues`: queues and task types
+- `workers`: workers
+- `dags`: DAGs
+- `datasets`: datasets
+- `orgs`: organisations
+- `users`: users
+- `roles`: dataset roles and their members
+- `api_keys`: API keys
+- `secrets`: secrets
+- `audit`: audit log
 
 Next: aaiclick.client.requests.
 """

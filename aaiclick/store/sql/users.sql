@@ -14,7 +14,7 @@ WHERE org_id = $1 AND (id::text = lower($2::text) OR external_id = $2) ORDER BY 
 SELECT id, org_id, external_id, email, role, created_at, disabled_at FROM users WHERE external_id = $1 AND disabled_at IS NULL
 
 -- name: update_user
--- Change the fields whose value is not NULL; an empty email removes it.
+-- NULL leaves a field unchanged; an empty email removes it.
 UPDATE users SET email = nullif(coalesce($3, email), ''), role = coalesce($4, role),
     disabled_at = CASE WHEN $5::bool IS NULL THEN disabled_at WHEN $5 THEN coalesce(disabled_at, now()) END
 WHERE org_id = $1 AND id = $2 RETURNING id, org_id, external_id, email, role, created_at, disabled_at
