@@ -66,6 +66,7 @@ class LocalOperations(SyncEndpoints):
     def __init__(self, runner: asyncio.Runner, org: str | None) -> None:
         self._runner = runner
         self._org = org
+        self._connection: Connection | None = None
         self._databases: LocalDatabases | None = None
         self._actor: Actor | None = None
 
@@ -82,15 +83,15 @@ class LocalOperations(SyncEndpoints):
             arguments["cursor"] = page.next
 
     async def close(self) -> None:
-        if self._databases is not None:
-            await self._databases.connection.close()
+        if self._connection is not None:
+            await self._connection.close()
 
     async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         if self._databases is None or self._actor is None:
-            connection = await open_connection()
-            org_id = await find_org_id(connection, self._org or DEFAULT_ORG_SLUG)
+            self._connection = await open_connection()
+            org_id = await find_org_id(self._connection, self._org or DEFAULT_ORG_SLUG)
             self._actor = local_actor(org_id, sees_all_orgs=self._org is None)
-            self._databases = LocalDatabases(connection, org_id)
+            self._databases = LocalDatabases(self._connection, org_id)
         return await _find_operation(declared).perform(self._databases, self._actor, *args, **kwargs)
 
 
