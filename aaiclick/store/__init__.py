@@ -7,6 +7,7 @@
 - `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`
 - `sql`: files with the statements
+- `rows`: rows as dataclasses
 - `tenancy`: organisations, users, API keys, secrets and the audit log
 - `engine`: the queue engine: submit, claim, acknowledge, propagate
 - `tables`: references to ClickHouse tables

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
@@ -255,7 +255,7 @@ def _is_lock_sufficient(locks: dict[int, bool], row: asyncpg.Record) -> bool:
     )
 
 
-def _success_columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
+def _success_columns(successes: Sequence[Success]) -> tuple[Sequence[object], ...]:
     return (
         *lease_columns([success.lease for success in successes]),
         _omit_if_null([success.result for success in successes]),
@@ -263,12 +263,12 @@ def _success_columns(successes: Sequence[Success]) -> tuple[list[Any], ...]:
     )
 
 
-def _omit_if_null(values: list[object]) -> list[Any]:
+def _omit_if_null(values: Sequence[object]) -> Sequence[object]:
     """Send a column of NULLs as an empty array: `unnest` fills up with NULL."""
     return values if any(value is not None for value in values) else []
 
 
-def _failure_columns(failures: Sequence[Failure]) -> tuple[list[Any], ...]:
+def _failure_columns(failures: Sequence[Failure]) -> tuple[Sequence[object], ...]:
     return (
         *lease_columns([failure.lease for failure in failures]),
         [failure.error for failure in failures],

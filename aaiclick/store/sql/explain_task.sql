@@ -1,8 +1,7 @@
 -- name: explain_task
 -- Facts about the state of the task $1. Tokens: what a rate limit allows now, computed as in `claim_tasks_fair`.
-SELECT t.id, t.org_id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.readiness::text, t.unmet,
-    t.available_at, t.next_retry_at, t.attempt, t.failures, t.max_attempts, t.worker_id, t.lease_expires_at,
-    t.cancel_requested_at, t.cause_id, t.error, t.concurrency_key, coalesce(t.concurrency_limit, 1) AS slots,
+SELECT t.id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.readiness::text, t.available_at, t.attempt,
+    t.failures, t.max_attempts, t.worker_id, t.lease_expires_at, t.cancel_requested_at, t.cause_id, t.concurrency_key, coalesce(t.concurrency_limit, 1) AS slots,
     now() AS now, c.type AS cause_type, c.status::text AS cause_status,
     j.paused_at AS job_paused_at, o.paused_at AS org_paused_at, o.max_running AS org_max, o.rate_per_second AS org_rate,
     o.name AS org_name, q.paused_at AS queue_paused_at, q.max_running AS queue_max, q.rate_per_second AS queue_rate,
@@ -12,7 +11,7 @@ SELECT t.id, t.org_id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.
     CASE WHEN q.rate_per_second IS NOT NULL THEN
         least(qb.most, coalesce(q.rate_tokens, qb.most) + q.rate_per_second
             * greatest(0, extract(epoch FROM now() - q.rate_at))) END AS queue_tokens,
-    y.paused_at AS type_paused_at, g.name AS group_name, g.unmet AS group_unmet,
+    y.paused_at AS type_paused_at,
     (SELECT count(*) FROM tasks r WHERE r.status IN ('CLAIMED', 'RUNNING') AND r.org_id = t.org_id) AS org_running,
     (SELECT count(*) FROM tasks r WHERE r.status IN ('CLAIMED', 'RUNNING') AND r.org_id = t.org_id
         AND r.queue = t.queue) AS queue_running,
@@ -35,7 +34,6 @@ LEFT JOIN jobs j ON j.id = t.job_id
 LEFT JOIN orgs o ON o.id = t.org_id
 LEFT JOIN queues q ON q.org_id = t.org_id AND q.name = t.queue
 LEFT JOIN task_types y ON y.org_id = t.org_id AND y.name = t.type
-LEFT JOIN groups g ON g.id = t.group_id
 LEFT JOIN workers h ON h.id = t.worker_id
 LEFT JOIN dispatches d ON d.task_id = t.id AND d.attempt = t.attempt
 CROSS JOIN LATERAL (SELECT coalesce(o.rate_burst, greatest(o.rate_per_second, 1)) AS most) ob

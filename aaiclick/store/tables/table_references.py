@@ -48,20 +48,21 @@ class TableReferenceResult:
 
 async def reserve_tables(connection: Connection, requests: Sequence[tuple[str, Lease]]) -> list[TableReferenceResult]:
     """Register tables before they are created; a name that another organisation has registered is `is_unknown`."""
-    return await _reference_tables(connection, "reserve_tables", requests)
+    async with failpoints.statement("reserve_tables"):
+        return await _reference_tables(connection, statement("reserve_tables"), requests)
 
 
 async def hold_tables(connection: Connection, requests: Sequence[tuple[str, Lease]]) -> list[TableReferenceResult]:
     """Reference existing tables; one that is not registered, or is being dropped, is `is_unknown`."""
-    return await _reference_tables(connection, "hold_tables", requests)
+    async with failpoints.statement("hold_tables"):
+        return await _reference_tables(connection, statement("hold_tables"), requests)
 
 
 async def _reference_tables(
-    connection: Connection, name: str, requests: Sequence[tuple[str, Lease]]
+    connection: Connection, query: str, requests: Sequence[tuple[str, Lease]]
 ) -> list[TableReferenceResult]:
     """Reference tables by attempts, if their leases are valid."""
-    async with failpoints.statement(name):
-        rows = await retry_on_deadlock(lambda: connection.fetch(statement(name), *_request_columns(requests)))
+    rows = await retry_on_deadlock(lambda: connection.fetch(query, *_request_columns(requests)))
     held = {(row["name"], row["id"]): row["held"] for row in rows}
     return [
         TableReferenceResult((name, lease.task_id) not in held, not held.get((name, lease.task_id), True))

@@ -11,7 +11,7 @@ import pytest
 
 import aaiclick
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.store.engine.explain import explain_facts
+from aaiclick.store.engine.explain import TaskFacts, explain_facts
 from aaiclick.store.engine.invariants import INVARIANTS
 from aaiclick.store.models import metadata
 from aaiclick.store.statements import load_columns, load_statements
@@ -26,9 +26,13 @@ FACTS: dict[str, Any] = {
     "worker_last_heartbeat": NOW, "now": NOW, "available_at": NOW + timedelta(seconds=5), "failures": 1,
     "max_attempts": 4,
     "lease_expires_at": NOW + timedelta(seconds=9), "cancel_requested_at": None, "worker_id": 7, "attempt": 2,
-    "cause_id": None, "error": None, "concurrency_key": "k", "slots": 1, "key_holders": [5],
+    "cause_id": None, "concurrency_key": "k", "slots": 1, "key_holders": [5],
     "holder_last_heartbeat": NOW,
 }  # fmt: skip
+
+
+def make_facts(changes: dict[str, Any]) -> TaskFacts:
+    return TaskFacts(**dict.fromkeys(TaskFacts.__slots__) | FACTS | changes)
 
 
 UDF = {"queue": "runtime:ecs_udf", "dispatch_count": None, "dispatched_at": None, "dispatch_error": None}
@@ -83,7 +87,7 @@ def test_column_lists_equal_the_models() -> None:
         ({"readiness": "HELD", "job_paused_at": NOW}, "paused", "job 2 is paused"),
         ({"readiness": None, "status": "RUNNING"}, "running", "runs on worker 7, attempt 2"),
         ({"readiness": None, "status": "RUNNING", "lease_expires_at": NOW}, "lease_expired", "reaper"),
-        ({"readiness": None, "status": "DEAD_LETTER", "error": "boom"}, "dead_letter", "waits to be redriven"),
+        ({"readiness": None, "status": "DEAD_LETTER"}, "dead_letter", "waits to be redriven"),
         (
             {"readiness": None, "status": "CANCELLED", "cause_id": 9, "cause_type": "x", "cause_status": "FAILED"},
             "cancelled", "because task 'x' (9) is FAILED",
@@ -92,7 +96,7 @@ def test_column_lists_equal_the_models() -> None:
     ],
 )  # fmt: skip
 def test_why_waiting(facts: dict[str, Any], code: str, message: str) -> None:
-    (reason,) = explain_facts(FACTS | facts)
+    (reason,) = explain_facts(make_facts(facts))
     assert reason.code == code
     assert message in reason.text
 
@@ -116,16 +120,17 @@ NOBODY = {"worker_last_heartbeat": None, "available_at": NOW}
     ],
 )
 def test_why_waiting_reports_missing_heartbeats(facts: dict[str, Any], code: str, message: str) -> None:
-    _, reason = explain_facts(FACTS | facts)
+    _, reason = explain_facts(make_facts(facts))
     assert reason.code == code
     assert message in reason.text
 
 
 def test_two_missed_heartbeats_are_not_reported() -> None:
     assert [
-        reason.code for reason in explain_facts(FACTS | SILENT | {"holder_last_heartbeat": NOW - timedelta(seconds=59)})
+        reason.code
+        for reason in explain_facts(make_facts(SILENT | {"holder_last_heartbeat": NOW - timedelta(seconds=59)}))
     ] == ["running"]
-    nothing_due = FACTS | {"readiness": "TIME", "worker_last_heartbeat": None}
+    nothing_due = make_facts({"readiness": "TIME", "worker_last_heartbeat": None})
     assert [reason.code for reason in explain_facts(nothing_due)] == ["scheduled"]
 
 
