@@ -119,12 +119,15 @@ class ForkServer:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; returns its exit code and output."""
         with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
-            hatched = self.start(arguments, env, cwd, stdout, stderr)
+            command = self.start(arguments, env, cwd, stdout, stderr)
             try:
-                code = hatched.wait(timeout)
+                code = command.wait(timeout)
             finally:
-                hatched.kill()
-                hatched.wait(30)
+                command.terminate()  # a late command may have to stop processes of its own
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    command.wait(15)
+                command.kill()
+                command.wait(30)
             stdout.seek(0)
             stderr.seek(0)
             return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
