@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import Id, Name, RequestModel, check_storable
+from aaiclick.api.field_types import Name, RequestModel, Snowflake, check_storable
 
 
 class DagFileRequest(RequestModel):
@@ -73,8 +73,8 @@ class DeployResponse(BaseModel):
     serves: bool
     built: list[str] = Field(description="Datasets with a generation that did not exist")
     cancelled: int
-    job_id: Id | None
-    catch_up_id: Id | None = Field(description="The job that brings a version which serves again up to date")
+    job_id: Snowflake | None
+    catch_up_id: Snowflake | None = Field(description="The job that brings a version which serves again up to date")
     changes: list[DagChange] = Field(description="Without changes that name datasets which the caller may not read")
 
 
@@ -103,15 +103,16 @@ class BackfillStep(BaseModel):
 
     name: str
     status: str | None
-    job_id: Id | None = Field(description="The job that ran it, if it still exists")
+    job_id: Snowflake | None = Field(description="The job that ran it, if it still exists")
 
 
 class BackfillResponse(BaseModel):
     job: str
     count: int = Field(description="Number of steps that had not run")
     before: int = Field(description="Number of steps that had run")
+    limit: int | None = Field(description="Most steps that run at the same time; null: no limit")
     steps: list[BackfillStep] = Field(description="Empty for partitions of datasets that the caller may not read")
-    job_ids: list[Id] = Field(description="The jobs that were started")
+    job_ids: list[Snowflake] = Field(description="The jobs that were started")
 
 
 class ResumeDagResponse(BaseModel):
@@ -121,4 +122,4 @@ class ResumeDagResponse(BaseModel):
 class WebhookResponse(BaseModel):
     """The job that a webhook request started."""
 
-    job_id: Annotated[str, Field(description="The job; a repeated delivery gets the same one.")]
+    job_id: Snowflake = Field(description="The job; a repeated delivery gets the same one")

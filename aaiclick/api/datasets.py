@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import Id, Name, RequestModel, TaskState, check_storable
+from aaiclick.api.field_types import Name, RequestModel, RowModel, Snowflake, TaskState, check_storable
 from aaiclick.api.objects import ColumnSchema
 
 MAX_QUERY_ROWS = 100_000
 MAX_QUERY_SECONDS = 300.0
 
 
-class Dataset(BaseModel):
+LineageDirection = Literal["up", "down"]
+
+
+class Dataset(RowModel):
     name: str
     dag: str
     job: str = Field(description="The job of the DAG that makes it")
@@ -24,7 +27,7 @@ class Dataset(BaseModel):
     read_roles: list[str]
 
 
-class Generation(BaseModel):
+class Generation(RowModel):
     """One materialisation of a dataset version."""
 
     id: UUID
@@ -39,8 +42,8 @@ class Generation(BaseModel):
 class DatasetRun(BaseModel):
     """A task that wrote the dataset."""
 
-    id: Id
-    job_id: Id | None
+    id: Snowflake
+    job_id: Snowflake | None
     status: TaskState
     started_at: datetime | None
     completed_at: datetime | None
@@ -55,7 +58,7 @@ class DatasetDetail(Dataset):
     runs: list[DatasetRun]
 
 
-class LineageEdge(BaseModel):
+class LineageEdge(RowModel):
     """A job of a DAG reads the source and writes the target."""
 
     source: str
@@ -63,7 +66,7 @@ class LineageEdge(BaseModel):
     target: str
 
 
-class ColumnLineageEdge(BaseModel):
+class ColumnLineageEdge(RowModel):
     source: str
     target: str
 
@@ -106,7 +109,7 @@ class RegisterVersionRequest(RequestModel):
     )
 
 
-class RegisteredVersion(BaseModel):
+class RegisteredVersion(RowModel):
     id: UUID
     created: bool = Field(description="False if this range was registered before")
-    job_id: Id | None = Field(description="The job that attaches its files, if there are new ones")
+    job_id: Snowflake | None = Field(description="The job that attaches its files, if there are new ones")

@@ -84,6 +84,12 @@ def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
         raise RequestError(f"{name}: {first['msg']}.", remedy="Correct it and try again.") from None
 
 
+class RowModel(BaseModel):
+    """Base of models that are made from rows of the store: `Model.model_validate(row)`."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
 class RetryPolicy(RequestModel):
     """Back-off between attempts."""
 

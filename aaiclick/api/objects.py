@@ -7,18 +7,27 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from aaiclick.api.field_types import RowModel
+
+FileFormat = Literal["arrow", "avro", "csv", "json", "jsonl", "orc", "parquet", "tsv"]
+ObjectState = Literal["named", "live", "unused", "unknown", "missing"]
+
 
 class ColumnSchema(BaseModel):
     name: str
     type: str
 
 
-class ObjectSummary(BaseModel):
+class ObjectSummary(RowModel):
     table_id: str = Field(examples=["t7265312768204800"])
     name: str | None = Field(description="The name of a named Object")
+    state: ObjectState = Field(description="unused: to be dropped; unknown: not registered; missing: without a table")
     rows: int
     bytes: int
-    changed_at: datetime
+    references: int
+    owners: list[str] = Field(examples=[["result of task 7265312768204801 of job 7265312768204800"]])
+    created_at: datetime | None
+    changed_at: datetime | None
 
 
 class ObjectSchema(ObjectSummary):

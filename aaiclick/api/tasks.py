@@ -20,11 +20,10 @@ from aaiclick.api.field_types import (
     TaskState,
 )
 from aaiclick.store.enums import Cancellation
-from aaiclick.store.task_options import TaskOptions
 
 
-class TaskOptionFields(RequestModel):
-    """Options of a task as fields of a request."""
+class TaskOptions(RequestModel):
+    """Execution options of a task."""
 
     queue: Name = "default"
     priority: Annotated[int, Field(ge=-32768, le=32767)] = 0
@@ -38,14 +37,8 @@ class TaskOptionFields(RequestModel):
         default=True, description="Whether its final failure fails its job; if not, its dependents run"
     )
 
-    def to_options(self) -> TaskOptions:
-        values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
-        if self.retry_policy is not None:
-            values["retry_policy"] = self.retry_policy.model_dump_json()
-        return TaskOptions(**values)
 
-
-class TaskRequest(TaskOptionFields):
+class TaskRequest(TaskOptions):
     """A queue item: run by the handler of its type, or by its entry point."""
 
     type: Name = Field(examples=["email:send"])

@@ -7,9 +7,10 @@ import json
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from aaiclick.api.datasets import LineageDirection
 from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.execution.definition import parse_files
@@ -19,14 +20,10 @@ from aaiclick.data.io.bounded_reads import PREVIEW as PREVIEW_SIZE
 from aaiclick.data.io.bounded_reads import ReadLimits, read_bounded, to_json_rows
 from aaiclick.data.runtime.clickhouse_client import Client
 from aaiclick.store.catalog import datasets as store
-from aaiclick.store.catalog.datasets import Reader
+from aaiclick.store.catalog.datasets import Reader, ServedDataset
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
-
-Direction = Literal["up", "down"]
 
 PREVIEW = QueryLimits(seconds=5, result_rows=1_000)
 
@@ -60,42 +57,42 @@ async def run_prepared(clickhouse: Client, prepared: PreparedQuery, limits: Quer
 async def _resolve_tables(connection: Connection, reader: Reader, names: Sequence[str]) -> dict[str, PhysicalTable]:
     tables: dict[str, PhysicalTable] = {}
     rows = await store.list_visible_datasets(connection, reader, names)
-    missing = sorted(set(names) - {row["name"] for row in rows})
+    missing = sorted(set(names) - {row.name for row in rows})
     if missing:
         raise store.unknown_dataset(missing[0])
     for row in rows:
         table = get_physical_table(row)
         if table is None:
             raise DatasetError(
-                f"The dataset {row['name']!r} has no rows yet.", remedy="They are written by its first update."
+                f"The dataset {row.name!r} has no rows yet.", remedy="They are written by its first update."
             )
-        tables[row["name"]] = table
+        tables[row.name] = table
     return tables
 
 
-def get_physical_table(row: asyncpg.Record) -> PhysicalTable | None:
-    """Return the table or files of a generation; None if it was never updated."""
-    layout = parse_layout(row)
-    return None if layout is None else layout.physical(row["storage_location"], files=parse_files(row))
+def get_physical_table(dataset: ServedDataset) -> PhysicalTable | None:
+    """Return the table or files of a dataset; None if it was never updated."""
+    layout = parse_layout(dataset)
+    return None if layout is None else layout.physical(dataset.storage_location, files=parse_files(dataset.files))
 
 
-def parse_layout(row: asyncpg.Record) -> DatasetLayout | None:
-    """Return the layout of a generation; None if it was never updated."""
-    return None if row["columns"] is None else DatasetLayout.from_json(json.loads(row["columns"]))
+def parse_layout(dataset: ServedDataset) -> DatasetLayout | None:
+    """Return the layout of a dataset; None if it was never updated."""
+    return None if dataset.columns is None else DatasetLayout.from_json(json.loads(dataset.columns))
 
 
-async def count_rows(clickhouse: Client, row: asyncpg.Record) -> int | None:
+async def count_rows(clickhouse: Client, dataset: ServedDataset) -> int | None:
     """Return the recorded number of rows of a dataset; count them if none is recorded."""
-    table = get_physical_table(row)
-    if row["rows"] is not None or table is None:
-        return row["rows"]
+    table = get_physical_table(dataset)
+    if dataset.rows is not None or table is None:
+        return dataset.rows
     result = await clickhouse.read_text(f"SELECT count() FROM ({table.select()})")  # noqa: S608
     return int(result.column(0)[0].as_py())
 
 
-async def preview_rows(clickhouse: Client, row: asyncpg.Record, count: int) -> list[dict[str, object]]:
+async def preview_rows(clickhouse: Client, dataset: ServedDataset, count: int) -> list[dict[str, object]]:
     """Return up to `count` rows of a dataset; [] if it was never updated. The caller checks access."""
-    table = get_physical_table(row)
+    table = get_physical_table(dataset)
     if table is None:
         return []
     text = f"SELECT * FROM ({table.select()}) LIMIT {int(count)}"  # noqa: S608
@@ -130,17 +127,19 @@ class LineageGraph:
         return sorted({name for edge in self.edges for name in (edge.source, edge.target)})
 
 
-async def trace_lineage(connection: Connection, reader: Reader, name: str, direction: Direction = "up") -> LineageGraph:
+async def trace_lineage(
+    connection: Connection, reader: Reader, name: str, direction: LineageDirection = "up"
+) -> LineageGraph:
     """Return everything upstream or downstream of a dataset that the reader may see."""
     dataset = await store.find_dataset(connection, reader, name)
-    names: dict[UUID, str] = {row["id"]: row["name"] for row in await store.list_visible_datasets(connection, reader)}
+    names: dict[UUID, str] = {row.id: row.name for row in await store.list_visible_datasets(connection, reader)}
     steps: dict[UUID, list[tuple[str, UUID]]] = {}
     for row in await store.list_serving_edges(connection, reader.org_id):
-        for source in _visible_ids(row["inputs"], names):
-            for target in _visible_ids(row["outputs"], names):
+        for source in _visible_ids(row.inputs, names):
+            for target in _visible_ids(row.outputs, names):
                 start, end = (target, source) if direction == "up" else (source, target)
-                steps.setdefault(start, []).append((f"{row['dag_name']}.{row['job']}", end))
-    visited, edges, queue = {dataset["id"]}, list[LineageEdge](), deque([dataset["id"]])
+                steps.setdefault(start, []).append((f"{row.dag_name}.{row.job}", end))
+    visited, edges, queue = {dataset.id}, list[LineageEdge](), deque([dataset.id])
     while queue:
         current = queue.popleft()
         for job, neighbour in sorted(steps.get(current, ())):
@@ -151,10 +150,9 @@ async def trace_lineage(connection: Connection, reader: Reader, name: str, direc
                 queue.append(neighbour)
     columns = tuple(
         ColumnEdge(
-            f"{names[row['input_dataset_uuid']]}.{row['input_column']}",
-            f"{names[row['output_dataset_uuid']]}.{row['output_column']}",
+            f"{names[edge.input_dataset]}.{edge.input_column}", f"{names[edge.output_dataset]}.{edge.output_column}"
         )
-        for row in await store.list_column_edges(connection, sorted(visited))
+        for edge in await store.list_column_edges(connection, sorted(visited))
     )
     return LineageGraph(tuple(dict.fromkeys(edges)), columns)
 

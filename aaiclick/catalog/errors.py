@@ -6,6 +6,7 @@ AaiclickError
     ├── DeployError          a valid DAG cannot be deployed in the current state
     ├── OperatorError        an operator is unknown, or its plug-in is broken
     ├── DatasetError         rows cannot be written to a dataset, or it has no rows yet
+    ├── AnalysisLimitError   a text takes too much time or memory to analyse
     └── QueryRefusedError    a query is not one plain SELECT over readable datasets
         └── LineageError     the lineage of a column cannot be determined
 """
@@ -75,6 +76,10 @@ class OperatorError(CatalogError):
 
 class DatasetError(CatalogError):
     """Rows cannot be written to a dataset, or it has no rows yet."""
+
+
+class AnalysisLimitError(CatalogError):
+    """A text takes too much time or memory to analyse."""
 
 
 class QueryRefusedError(CatalogError):

@@ -17,12 +17,10 @@ from aaiclick.catalog.execution.parquet_storage import is_external
 from aaiclick.errors import ConflictError, ForbiddenError, RequestError
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import datasets as store
-from aaiclick.store.catalog.datasets import Reader, VersionRange
+from aaiclick.store.catalog.datasets import Reader, ServedDataset, VersionRange
 from aaiclick.store.tenancy.orgs import get_org
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
 
 
@@ -47,18 +45,18 @@ async def register_range(
         dataset = await store.find_dataset(connection, reader, name)
         if location is not None:
             await _check_location(connection, reader.org_id, dataset, location)
-        version_id, created = await store.register_version(connection, dataset["version"], bounds, location)
-        if not created or location is None or location == dataset["storage_location"]:
+        version_id, created = await store.register_version(connection, dataset.version, bounds, location)
+        if not created or location is None or location == dataset.storage_location:
             return RegisteredVersion(version_id, created)
-        job_id = await store.rematerialize(connection, reader.org_id, dataset["id"], name)
+        job_id = await store.rematerialize(connection, reader.org_id, dataset.id, name)
         return RegisteredVersion(version_id, created, job_id)
 
 
-async def _check_location(connection: Connection, org_id: UUID, dataset: asyncpg.Record, location: str) -> None:
+async def _check_location(connection: Connection, org_id: UUID, dataset: ServedDataset, location: str) -> None:
     """Raise an error unless the location is a prefix with a glob that the organisation may use."""
-    if not is_external(dataset["storage_location"]):
+    if not is_external(dataset.storage_location):
         raise ConflictError(
-            f"The dataset {dataset['name']!r} is written by its definition, so its ranges cannot have a location.",
+            f"The dataset {dataset.name!r} is written by its definition, so its ranges cannot have a location.",
             remedy="Leave the location out, or give its output a storage with a glob.",
         )
     if not is_location(location):

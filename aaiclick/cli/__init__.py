@@ -7,9 +7,8 @@ Start of a command, and where it runs:
 - `limit_options`: options for weight and limits, shared by several commands
 - `remote`: remote mode: a server instead of the databases
 - `database`: local mode: PostgreSQL connection, and formatting of times
-- `clickhouse_client`: ClickHouse client for the database of an organisation
 - `operations`: runs an operation locally or remotely
-- `audit`: runs a command locally or remotely, and writes its audit entry
+- `audit`: transactions and audit entries of local commands
 
 The stack:
 

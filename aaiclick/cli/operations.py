@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick.cli.database import find_org_id, open_connection
-from aaiclick.cli.remote import check_org, is_explicit_org, is_remote, open_client, translate_remedies
+from aaiclick.cli.remote import check_org, is_explicit_org, is_remote, open_client, refuse_remote, translate_remedies
 from aaiclick.client.endpoint import DeclaredMethod, Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.local import clickhouse_endpoint
 from aaiclick.operations.actor import Actor, local_actor
 from aaiclick.orchestration.tenant_databases import TenantDatabases
+from aaiclick.store.catalog.datasets import load_reader
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
+    from aaiclick.api.objects import FileFormat
     from aaiclick.endpoints import ClickHouseEndpoint
     from aaiclick.operations.operation import DatabasesOperation, Operation
     from aaiclick.store.connections import Connection
@@ -29,23 +31,25 @@ T = TypeVar("T")
 
 
 @contextmanager
-def open_operations(org: str | None = None) -> Generator[SyncEndpoints]:
+def open_operations(org: str | None = None, *, reads_as: str | None = None) -> Generator[SyncEndpoints]:
     """Open the operations of an organisation. The local ones have the interface of the client.
 
     Without `org`, the remote ones are those of the API key's organisation, and the local ones are performed in the
-    default organisation and see all of them.
+    default organisation and see all of them. Datasets are read with the roles of the user `reads_as` (external id).
 
     with open_operations() as operations:
         operations.cancel_job(job_id)
     """
     if is_remote():
+        if reads_as is not None:
+            refuse_remote("--as")
         with open_client() as client, translate_remedies():
             if org is not None:
                 check_org(client, org)
             yield client
         return
     with asyncio.Runner() as runner:
-        local = LocalOperations(runner, org)
+        local = LocalOperations(runner, org, reads_as)
         try:
             yield local
         finally:
@@ -63,11 +67,11 @@ def open_org_operations(org: str) -> Generator[tuple[SyncEndpoints, str | None]]
 class LocalOperations(SyncEndpoints):
     """Performs operations as the local user; a test compares the signatures with those of the client."""
 
-    def __init__(self, runner: asyncio.Runner, org: str | None) -> None:
+    def __init__(self, runner: asyncio.Runner, org: str | None, reads_as: str | None = None) -> None:
         self._runner = runner
         self._org = org
+        self._reads_as = reads_as
         self._connection: Connection | None = None
-        self._databases: LocalDatabases | None = None
         self._actor: Actor | None = None
 
     def perform(self, declared: Endpoint[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,22 +86,45 @@ class LocalOperations(SyncEndpoints):
                 return
             arguments["cursor"] = page.next
 
+    def export_object(self, table_id: str, format: FileFormat = "jsonl") -> Iterator[bytes]:  # noqa: A002
+        operation: DatabasesOperation[..., AsyncGenerator[bytes]] = _find_operation("objects", "export_object")
+        chunks = self._runner.run(self._run(operation, (table_id, format), {}))
+        try:
+            while chunk := self._runner.run(_next_chunk(chunks)):
+                yield chunk
+        finally:
+            self._runner.run(chunks.aclose())
+
     async def close(self) -> None:
         if self._connection is not None:
             await self._connection.close()
 
     async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        if self._databases is None or self._actor is None:
+        return await self._run(_find_operation(declared.resource, declared.name), args, kwargs)
+
+    async def _run(
+        self,
+        operation: Operation[..., T] | DatabasesOperation[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> T:
+        if self._connection is None or self._connection.is_closed():
             self._connection = await open_connection()
+        if self._actor is None:
             org_id = await find_org_id(self._connection, self._org or DEFAULT_ORG_SLUG)
-            self._actor = local_actor(org_id, sees_all_orgs=self._org is None)
-            self._databases = LocalDatabases(self._connection, org_id)
-        return await _find_operation(declared).perform(self._databases, self._actor, *args, **kwargs)
+            reader = None if self._reads_as is None else await load_reader(self._connection, org_id, self._reads_as)
+            self._actor = replace(local_actor(org_id, sees_all_orgs=self._org is None), reads_as=reader)
+        databases = LocalDatabases(self._connection, self._actor.org_id)
+        return await operation.perform(databases, self._actor, *args, **kwargs)
 
 
-def _find_operation(declared: DeclaredMethod[..., T]) -> Operation[..., T] | DatabasesOperation[..., T]:
+def _find_operation(resource: str, name: str) -> Any:
     """Import the operation of an endpoint: it has the same name, in the module of the same name."""
-    return getattr(importlib.import_module(f"aaiclick.operations.{declared.resource}"), declared.name)
+    return getattr(importlib.import_module(f"aaiclick.operations.{resource}"), name)
+
+
+async def _next_chunk(chunks: AsyncGenerator[bytes]) -> bytes:
+    return await anext(chunks, b"")
 
 
 @dataclass(frozen=True, slots=True)

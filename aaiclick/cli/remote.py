@@ -21,7 +21,8 @@ from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
-    from aaiclick.client import AsyncClient, Client
+    from aaiclick.client import Client
+    from aaiclick.client.endpoints import SyncEndpoints
     from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
@@ -64,12 +65,6 @@ def open_client() -> Client:
     from aaiclick.client import Client  # slow import, only needed in remote mode
 
     return Client()
-
-
-def open_async_client() -> AsyncClient:
-    from aaiclick.client import AsyncClient
-
-    return AsyncClient()
 
 
 def parse_rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
@@ -119,12 +114,6 @@ def _require_key_of_org(client: Client, slug: str) -> None:
         )
 
 
-def checked_client(client: Client, slug: str) -> Client:
-    """Return the client if --org matches the organisation of its API key."""
-    check_org(client, slug)
-    return client
-
-
 def find_own_org(client: Client, slug: str | None) -> str:
     """Return the slug of the API key's organisation, after checking it against --org."""
     if slug is not None:
@@ -136,7 +125,7 @@ def is_remote() -> bool:
     return get_settings().server is not None
 
 
-def watch_job(client: Client, job_id: int) -> Row:
+def watch_job(client: SyncEndpoints, job_id: int) -> Row:
     """Wait for a job to finish and return it; print why it waits whenever the reason changes."""
     printed_reason, checked_at = "", time.monotonic()
     while True:
@@ -152,7 +141,7 @@ def watch_job(client: Client, job_id: int) -> Row:
         time.sleep(POLL_SECONDS)
 
 
-def _explain_waiting(client: Client, job_id: int) -> str:
+def _explain_waiting(client: SyncEndpoints, job_id: int) -> str:
     """Explain why the first runnable task waits; empty if a task is running."""
     if any(next(client.list_tasks(job_id, status=status, limit=1), None) for status in ("RUNNING", "CLAIMED")):
         return ""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 import psutil
 
-from aaiclick.cli.jobs import format_row_rate
-from aaiclick.cli.output import print_message
+from aaiclick.cli import remote
+from aaiclick.cli.jobs import find_job, format_row_rate
+from aaiclick.cli.output import Row, print_message
 from aaiclick.cli.worker import build_supervisor_config
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration import OrchContext
@@ -30,6 +31,7 @@ from aaiclick.store.engine.workers import list_eligible_workers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aaiclick.client.endpoints import SyncEndpoints
     from aaiclick.store.connections import Connection
 
 POLL_SECONDS = 0.1
@@ -43,6 +45,20 @@ CONNECTION_ERRORS = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
+
+
+def wait_for_job(operations: SyncEndpoints, job_id: int) -> Row:
+    """Wait for a job and return it. Without a remote server, this command runs a worker if there is none."""
+    if remote.is_remote():
+        return remote.watch_job(operations, job_id)
+    return asyncio.run(_watch_local(job_id))
+
+
+async def _watch_local(job_id: int) -> Row:
+    async with OrchContext() as context:
+        await watch_job(context, job_id)
+        async with context.connection() as connection:
+            return dict(await find_job(connection, job_id))
 
 
 async def watch_job(context: OrchContext, job_id: int) -> None:

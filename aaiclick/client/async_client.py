@@ -12,6 +12,7 @@ import httpx
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.jobs import Job
+from aaiclick.api.objects import FileFormat
 from aaiclick.client import requests
 from aaiclick.client.endpoint import Endpoint, Listing
 from aaiclick.client.endpoints import AsyncEndpoints
@@ -116,7 +117,7 @@ class AsyncClient(AsyncEndpoints):
                 return job
             await asyncio.sleep(POLL_SECONDS)
 
-    async def export_object(self, table_id: str, format: str = "jsonl") -> AsyncGenerator[bytes]:  # noqa: A002
+    async def export_object(self, table_id: str, format: FileFormat = "jsonl") -> AsyncGenerator[bytes]:  # noqa: A002
         """Stream all rows of an Object in a file format; raises UnreachableError if the connection breaks."""
         path = requests.build_path("objects", table_id, "export")
         has_begun = False

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from aaiclick.api.jobs import Job
+from aaiclick.api.objects import FileFormat
 from aaiclick.client.async_client import AsyncClient
 from aaiclick.client.endpoint import Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
@@ -72,6 +73,6 @@ class Client(SyncEndpoints):
         """Wait until a job has finished and return it."""
         return self._wait_for(self._client.wait_for_job(job_id))
 
-    def export_object(self, table_id: str, format: str = "jsonl") -> Iterator[bytes]:  # noqa: A002
+    def export_object(self, table_id: str, format: FileFormat = "jsonl") -> Iterator[bytes]:  # noqa: A002
         """Stream all rows of an Object in a file format; raises UnreachableError if the connection breaks."""
         return self._iterate(self._client.export_object(table_id, format))

@@ -9,6 +9,9 @@ same name of `aaiclick.client.endpoints`.
 - `operation`: the decorator of operations, and audit entries
 - `pagination`: pages of lists, and their cursors
 - `visibility`: the actor as a reader of datasets
+- `dags`: operations on DAGs, with their versions and runs
+- `datasets`: operations on datasets
+- `objects`: operations on Objects
 - `jobs`: operations on jobs
 - `queues`: operations on queues and task types
 - `orgs`: operations on organisations

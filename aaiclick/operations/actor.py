@@ -7,10 +7,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.errors import ForbiddenError
 from aaiclick.store.enums import DEFAULT_ORG_ID
+
+if TYPE_CHECKING:
+    from aaiclick.store.catalog.datasets import Reader
 
 
 class Permission(StrEnum):
@@ -45,6 +49,8 @@ class Actor:
     is_local: bool = False
     sees_all_orgs: bool = False
     """The local command line without --org sees the work of every organisation."""
+    reads_as: Reader | None = None
+    """The reader of datasets if it is not the actor: `--as USER` of the local command line."""
 
     @property
     def permissions(self) -> frozenset[Permission]:

@@ -54,7 +54,9 @@ class DatabasesOperation(Generic[P, T]):
         return await self.function(databases, actor, *args, **kwargs)
 
 
-OPERATIONS: dict[str, Operation[..., Any] | DatabasesOperation[..., Any]] = {}
+AnyOperation = Operation[..., Any] | DatabasesOperation[..., Any]
+
+OPERATIONS: dict[str, AnyOperation] = {}
 """Operations by name; the HTTP client has a method of the same name and parameters for each."""
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 async def dataset_reader(connection: Connection, actor: Actor) -> Reader:
     """Admins see all datasets, users what their roles may read, other keys none."""
+    if actor.reads_as is not None:
+        return actor.reads_as
     if Permission.ADMIN in actor.permissions:
         return Reader(actor.org_id, None)
     actor_type, _, user_id = actor.name.partition(" ")

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.inspect import ObjectInfo, list_objects
 from aaiclick.data.runtime.tables import NAMED
-from aaiclick.orchestration.loops.sweeper import find_orphans, tenant_clients
+from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.orchestration.loops.sweeper import created_at_ms, find_orphans, tenant_clients
 from aaiclick.orchestration.tenant_databases import tenant_endpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
+from aaiclick.store.tables.table_references import RegisteredTable
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
 
 PAGE = 5_000
-
-_TABLES = """
-    SELECT name, comment, coalesce(total_rows, 0) AS rows, coalesce(total_bytes, 0) AS bytes FROM {catalog}
-    WHERE database = currentDatabase() AND (match(name, '^t[1-9][0-9]*$') OR startsWith(name, {named:String}))
-    ORDER BY name
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
     """One table; `state` is named, live, unused (to be dropped), unknown (to PostgreSQL) or missing (in ClickHouse)."""
 
-    table: str
+    table_id: str
     name: str | None
     state: str
     rows: int
@@ -42,40 +37,62 @@ class TableEntry:
     references: int
     owners: tuple[str, ...]
     created_at: datetime | None
+    changed_at: datetime | None
 
 
 async def list_tables(
-    connection: Connection, client: Client | None, *, org_id: UUID = DEFAULT_ORG_ID, job_id: int | None = None
+    connection: Connection, client: Client | None, *, org_id: UUID = DEFAULT_ORG_ID
 ) -> list[TableEntry]:
-    """Tables of an organisation, by name, optionally only those that a job refers to.
+    """All tables of an organisation by name.
 
     `client` uses the organisation's database; None if that does not exist.
     """
-    prefix = _name_prefix(org_id)
-    records = {row["table_name"].removeprefix(prefix): row for row in await _load_records(connection, org_id, job_id)}
-    tables = {} if client is None else await _load_tables(client)
-    names = set(records) if job_id is not None else set(records) | set(tables)
-    return [_make_entry(name, records.get(name), tables.get(name)) for name in sorted(names)]
+    records = {_plain_name(row.table_name, org_id): row async for row in _iterate_registered(connection, org_id)}
+    infos = {} if client is None else {info.table: info async for info in _iterate_objects(client.endpoint)}
+    return [_make_entry(name, records.get(name), infos.get(name)) for name in sorted({*records, *infos})]
 
 
-def _name_prefix(org_id: UUID) -> str:
-    """Prefix of an organisation's table names in PostgreSQL: users choose names, which may collide."""
-    return "" if org_id == DEFAULT_ORG_ID else f"{org_id}."
+async def describe_existing(connection: Connection, infos: Sequence[ObjectInfo], org_id: UUID) -> list[TableEntry]:
+    """Tables that exist in ClickHouse, with their references."""
+    names = [stored_name(info.table, org_id) for info in infos]
+    rows = await table_references.list_tables(connection, org_id, names=names, limit=len(names))
+    records = {_plain_name(row.table_name, org_id): row for row in rows}
+    return [_make_entry(info.table, records.get(info.table), info) for info in infos]
 
 
-async def _load_records(connection: Connection, org_id: UUID, job_id: int | None) -> list[asyncpg.Record]:
-    rows: list[asyncpg.Record] = []
-    while True:
-        after = rows[-1]["table_name"] if rows else ""
-        page = await table_references.list_tables(connection, org_id, job_id=job_id, after=after, limit=PAGE)
-        rows += page
-        if len(page) < PAGE:
-            return rows
+async def describe_registered(
+    endpoint: ClickHouseEndpoint, rows: Sequence[RegisteredTable], org_id: UUID
+) -> list[TableEntry]:
+    """Tables that PostgreSQL knows, with their sizes in ClickHouse."""
+    records = {_plain_name(row.table_name, org_id): row for row in rows}
+    objects = await list_objects(endpoint, names=list(records), limit=len(records)) if records else []
+    infos = {info.table: info for info in objects}
+    return [_make_entry(name, record, infos.get(name)) for name, record in records.items()]
 
 
-async def _load_tables(client: Client) -> dict[str, Mapping[str, object]]:
-    answer = await client.read_text(client.layout.with_catalog(_TABLES), {"named": NAMED})
-    return {row["name"]: row for row in answer.to_pylist() if '"aaiclick": "session"' not in row["comment"]}
+def stored_name(table: str, org_id: UUID) -> str:
+    """Name of a table in PostgreSQL: users choose the names of Objects, which may be the same in two organisations."""
+    return table if org_id == DEFAULT_ORG_ID or not table.startswith(NAMED) else f"{org_id}.{table}"
+
+
+def _plain_name(stored: str, org_id: UUID) -> str:
+    return stored.removeprefix(f"{org_id}.")
+
+
+async def _iterate_registered(connection: Connection, org_id: UUID) -> AsyncGenerator[RegisteredTable]:
+    after = ""
+    while rows := await table_references.list_tables(connection, org_id, after=after, limit=PAGE):
+        for row in rows:
+            yield row
+        after = rows[-1].table_name
+
+
+async def _iterate_objects(endpoint: ClickHouseEndpoint) -> AsyncGenerator[ObjectInfo]:
+    after = ""
+    while infos := await list_objects(endpoint, after=after, limit=PAGE):
+        for info in infos:
+            yield info
+        after = infos[-1].table
 
 
 async def _org_clients(connection: Connection, client: Client) -> dict[UUID, Client | None]:
@@ -86,28 +103,31 @@ async def _org_clients(connection: Connection, client: Client) -> dict[UUID, Cli
     return without_database | await tenant_clients(client)
 
 
-def _make_entry(table: str, record: asyncpg.Record | None, table_row: Mapping[str, Any] | None) -> TableEntry:
-    owners: Sequence[Mapping[str, object]] = json.loads(record["owners"]) if record is not None else ()
+def _make_entry(table: str, record: RegisteredTable | None, info: ObjectInfo | None) -> TableEntry:
+    owners: Sequence[Mapping[str, object]] = () if record is None else json.loads(record.owners)
+    milliseconds = created_at_ms(table)
+    created_at = None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, UTC)
     return TableEntry(
-        table=table,
+        table_id=table,
         name=table.removeprefix(NAMED) if table.startswith(NAMED) else None,
-        state=_table_state(table, record, table_row),
-        rows=table_row["rows"] if table_row else 0,
-        bytes=table_row["bytes"] if table_row else 0,
-        references=record["refcount"] if record is not None else 0,
+        state=_table_state(table, record, info),
+        rows=0 if info is None else info.rows,
+        bytes=0 if info is None else info.bytes,
+        references=0 if record is None else record.refcount,
         owners=tuple(_describe_owner(owner) for owner in owners),
-        created_at=record["created_at"] if record is not None else None,
+        created_at=created_at if record is None else record.created_at,
+        changed_at=None if info is None else info.changed,
     )
 
 
-def _table_state(table: str, record: asyncpg.Record | None, table_row: Mapping[str, object] | None) -> str:
+def _table_state(table: str, record: RegisteredTable | None, info: ObjectInfo | None) -> str:
     if table.startswith(NAMED):
-        return "named" if table_row else "missing"
+        return "missing" if info is None else "named"
     if record is None:
         return "unknown"
-    if record["refcount"] <= 0:
+    if record.refcount <= 0:
         return "unused"
-    return "live" if table_row else "missing"
+    return "missing" if info is None else "live"
 
 
 def _describe_owner(owner: Mapping[str, object]) -> str:
@@ -145,7 +165,7 @@ async def find_inconsistencies(connection: Connection, client: Client, *, orphan
             is_being_created = all(owner.startswith(("attempt", "session")) for owner in entry.owners)
             if entry.state == "missing" and not is_being_created:
                 finding = f"does not exist, but is the {', '.join(entry.owners)}"
-                inconsistencies.append(Inconsistency("I7", prefix + entry.table, finding))
+                inconsistencies.append(Inconsistency("I7", prefix + entry.table_id, finding))
         unknown = [] if org_client is None else await find_orphans(connection, org_client, orphan_seconds)
         inconsistencies += [Inconsistency("I8", prefix + name, "exists, but has no reference") for name in unknown]
     return inconsistencies
@@ -157,6 +177,6 @@ async def forget_missing_names(connection: Connection, client: Client) -> int:
     for org_id, org_client in (await _org_clients(connection, client)).items():
         for entry in await list_tables(connection, org_client, org_id=org_id) if org_client else ():
             if entry.state == "missing" and entry.name:
-                await table_references.unname_table(connection, _name_prefix(org_id) + entry.table)
+                await table_references.unname_table(connection, stored_name(entry.table_id, org_id))
                 count += 1
     return count

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from aaiclick.catalog.errors import CatalogError
+from aaiclick.catalog.errors import AnalysisLimitError
 from aaiclick.server.analysis_process import LENGTH
 from aaiclick.server.problems import BusyError, TooManyRequestsError
 
@@ -29,10 +29,6 @@ CALL_SECONDS = 60.0
 
 current_client: ContextVar[str] = ContextVar("analysis_client", default="")
 """The organisation of the current request. A client uses one process at a time."""
-
-
-class AnalysisLimitError(CatalogError):
-    """A text takes too much time or memory to analyse."""
 
 
 class AnalysisPool:

@@ -42,7 +42,6 @@ VAGUE_VARIABLES: dict[str, int] = {
     "aaiclick/api": 2,
     "aaiclick/catalog": 6,
     "aaiclick/chaos": 6,
-    "aaiclick/cli": 2,
     "aaiclick/data": 19,
     "aaiclick/orchestration": 8,
     "aaiclick/store": 7,

@@ -122,10 +122,16 @@ def _build_location(name: str, row: Any) -> DatasetLocation:
     columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
     layout = None if columns is None else DatasetLayout.from_json(columns)
     return DatasetLocation(
-        name, row["dataset"], row["generation"], row["storage_location"], layout, row["updated_at"], parse_files(row)
+        name,
+        row["dataset"],
+        row["generation"],
+        row["storage_location"],
+        layout,
+        row["updated_at"],
+        parse_files(row["files"]),
     )
 
 
-def parse_files(row: Any) -> tuple[DataFile, ...]:
+def parse_files(files: str) -> tuple[DataFile, ...]:
     """Return the registered files of a generation."""
-    return tuple(DataFile.from_json(file) for file in json.loads(row["files"]))
+    return tuple(DataFile.from_json(file) for file in json.loads(files))

@@ -10,6 +10,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `workers`: workers
 - `dags`: DAGs
 - `datasets`: datasets
+- `objects`: Objects
 - `orgs`: organisations
 - `users`: users
 - `roles`: dataset roles and their members
@@ -22,6 +23,10 @@ Next: aaiclick.client.requests.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Iterator
+
+from aaiclick.api.objects import FileFormat
 from aaiclick.client.endpoint import AsyncCaller, SyncCaller
 from aaiclick.client.endpoints.api_keys import ApiKeyEndpoints
 from aaiclick.client.endpoints.audit import AuditEndpoints
@@ -29,6 +34,7 @@ from aaiclick.client.endpoints.dags import DagEndpoints
 from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
+from aaiclick.client.endpoints.objects import ObjectEndpoints
 from aaiclick.client.endpoints.orgs import OrgEndpoints
 from aaiclick.client.endpoints.outbox import OutboxEndpoints
 from aaiclick.client.endpoints.queues import QueueEndpoints
@@ -48,6 +54,7 @@ class Endpoints(
     WorkerEndpoints,
     DagEndpoints,
     DatasetEndpoints,
+    ObjectEndpoints,
     OrgEndpoints,
     UserEndpoints,
     RoleEndpoints,
@@ -61,6 +68,14 @@ class Endpoints(
 class SyncEndpoints(Endpoints, SyncCaller):
     """All endpoints as methods that return their results."""
 
+    @abstractmethod
+    def export_object(self, table_id: str, format: FileFormat = "jsonl") -> Iterator[bytes]:  # noqa: A002
+        """Stream all rows of an Object in a file format."""
+
 
 class AsyncEndpoints(Endpoints, AsyncCaller):
     """All endpoints as methods that return awaitables."""
+
+    @abstractmethod
+    def export_object(self, table_id: str, format: FileFormat = "jsonl") -> AsyncGenerator[bytes]:  # noqa: A002
+        """Stream all rows of an Object in a file format."""

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any
 
-from aaiclick.api.dags import ResumeDagResponse
+from aaiclick.api.dags import (
+    BackfillResponse,
+    DagChange,
+    DagSummary,
+    DagVersion,
+    DeployResponse,
+    JobDefinition,
+    ResumeDagResponse,
+)
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.client.endpoint import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
@@ -15,33 +22,38 @@ class DagEndpoints:
     """Methods for DAGs."""
 
     @endpoint
-    def validate_dag(self, text: str, file: str = "dag.yaml") -> ApiRequest[dict[str, Any]]:
+    def validate_dag(self, text: str, file: str = "dag.yaml") -> ApiRequest[DagSummary]:
         """Validate a DAG file; raises all errors at once."""
-        return build_request("POST", dict[str, Any], "dags", "validate", body={"text": text, "file": file})
+        return build_request("POST", DagSummary, "dags", "validate", body={"text": text, "file": file})
 
     @endpoint
-    def diff_dag(self, text: str, file: str = "dag.yaml") -> ApiRequest[list[dict[str, Any]]]:
+    def diff_dag(self, text: str, file: str = "dag.yaml") -> ApiRequest[list[DagChange]]:
         """Return the changes that a deploy of the file would make."""
-        return build_request("POST", list[dict[str, Any]], "dags", "diff", body={"text": text, "file": file})
+        return build_request("POST", list[DagChange], "dags", "diff", body={"text": text, "file": file})
 
     @endpoint
-    def deploy_dag(self, text: str, file: str = "dag.yaml", *, resume: bool = False) -> ApiRequest[dict[str, Any]]:
+    def deploy_dag(self, text: str, file: str = "dag.yaml", *, resume: bool = False) -> ApiRequest[DeployResponse]:
         """Deploy a DAG file.
 
         If `job_id` is set, that job fills new datasets first: deploy again with `resume` when it has finished.
         """
         body = {"text": text, "file": file, "resume": resume}
-        return build_request("POST", dict[str, Any], "dags", "deploy", body=body)
+        return build_request("POST", DeployResponse, "dags", "deploy", body=body)
 
     @endpoint
-    def dag_versions(self, dag: str | None = None) -> ApiRequest[list[dict[str, Any]]]:
-        """Return the versions of a DAG, or of all DAGs, newest first."""
-        return build_request("GET", list[dict[str, Any]], "dags", *(() if dag is None else (dag, "versions")))
+    def list_dag_versions(self, dag: str | None = None) -> ApiRequest[list[DagVersion]]:
+        """List the versions of a DAG, or of all DAGs, newest first."""
+        return build_request("GET", list[DagVersion], "dags", *(() if dag is None else (dag, "versions")))
 
     @endpoint
-    def roll_back_dag(self, dag: str, to: str | None = None) -> ApiRequest[dict[str, Any]]:
-        """Activate an older version: the one with the hash prefix `to`, or the previous one."""
-        return build_request("POST", dict[str, Any], "dags", dag, "rollback", body={"to": to})
+    def list_definitions(self, dag: str) -> ApiRequest[list[JobDefinition]]:
+        """List the job definitions of the serving version with their states."""
+        return build_request("GET", list[JobDefinition], "dags", dag, "definitions")
+
+    @endpoint
+    def roll_back_dag(self, dag: str, to: str | None = None) -> ApiRequest[DeployResponse]:
+        """Roll back to an older version: the one with the hash prefix `to`, or the previous one."""
+        return build_request("POST", DeployResponse, "dags", dag, "rollback", body={"to": to})
 
     @endpoint
     def pause_dag(self, dag: str) -> ApiRequest[None]:
@@ -54,14 +66,14 @@ class DagEndpoints:
         return build_request("POST", ResumeDagResponse, "dags", dag, "resume")
 
     @endpoint
-    def backfill_dag(
-        self, dag: str, first: str, last: str, job: str | None = None, *, dry_run: bool = False
-    ) -> ApiRequest[dict[str, Any]]:
-        """Run the missing times or partitions of a range; with `dry_run` only list them."""
-        body = {"job": job, "first": first, "last": last, "dry_run": dry_run}
-        return build_request("POST", dict[str, Any], "dags", dag, "backfill", body=body)
+    def run_dag(self, dag: str, job: str | None = None, payload: object = None) -> ApiRequest[CreatedResponse]:
+        """Start a source of a DAG; returns the id of the job of the run."""
+        return build_request("POST", CreatedResponse, "dags", dag, "run", body={"job": job, "payload": payload})
 
     @endpoint
-    def run_dag(self, dag: str, job: str | None = None, payload: object = None) -> ApiRequest[CreatedResponse]:
-        """Trigger a source of a DAG; returns the id of the job of the run."""
-        return build_request("POST", CreatedResponse, "dags", dag, "run", body={"job": job, "payload": payload})
+    def backfill_dag(
+        self, dag: str, first: str, last: str, job: str | None = None, *, dry_run: bool = False
+    ) -> ApiRequest[BackfillResponse]:
+        """Run the missing times or partitions of a range; with `dry_run` only list them."""
+        body = {"job": job, "first": first, "last": last, "dry_run": dry_run}
+        return build_request("POST", BackfillResponse, "dags", dag, "backfill", body=body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coales
 FROM {catalog}
 WHERE database = {d:String} AND name > {after:String}
     AND (match(name, '^t[0-9]{1,19}$') OR startsWith(name, {named:String}))
+    AND NOT position(comment, {marker:String}) AND ({any:Bool} OR name IN {names:Array(String)})
 ORDER BY name LIMIT {limit:UInt32}
 """
 _COLUMNS = "SELECT name, type FROM system.columns WHERE database = {d:String} AND table = {t:String} ORDER BY position"
@@ -34,6 +35,9 @@ SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coales
     toString(toUnixTimestamp(metadata_modification_time)) AS changed
 FROM {catalog} WHERE database = {d:String} AND name = {t:String}
 """
+SESSION_MARKER = '"aaiclick": "session"'
+"""Part of the comment of tables that mark live sessions; they are no Objects."""
+
 EXPORT_LIMITS = {"readonly": 2, "max_execution_time": 6 * 3600}
 LIMITS = {"readonly": 2, "max_execution_time": 20, "max_result_bytes": 64_000_000, "result_overflow_mode": "throw"}
 
@@ -62,10 +66,15 @@ class ObjectDescription:
     columns: tuple[tuple[str, str], ...]
 
 
-async def list_objects(endpoint: ClickHouseEndpoint, *, after: str = "", limit: int = 100) -> list[ObjectInfo]:
-    """List the Objects of a database, ordered by table name."""
+async def list_objects(
+    endpoint: ClickHouseEndpoint, *, after: str = "", limit: int = 100, names: Sequence[str] | None = None
+) -> list[ObjectInfo]:
+    """List the Objects of a database, ordered by table name; optionally only some of them."""
     client = await connect(endpoint.with_database("default"))  # an org without Objects has no database yet
-    parameters = {"d": endpoint.database, "after": after, "named": NAMED, "limit": limit}
+    parameters = {
+        "d": endpoint.database, "after": after, "named": NAMED, "limit": limit, "any": names is None,
+        "names": list(names or ()), "marker": SESSION_MARKER,
+    }  # fmt: skip
     result = await client.read_text(client.layout.with_catalog(_OBJECTS), parameters, LIMITS)
     return [_to_info(row) for row in cast("list[dict[str, str]]", result.to_pylist())]
 

@@ -39,4 +39,4 @@ async def receive_webhook(
         )
     if not is_new:
         response.status_code = HTTPStatus.OK
-    return WebhookResponse(job_id=str(job_id))
+    return WebhookResponse(job_id=job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -35,6 +36,56 @@ class VersionRange:
 
     def __str__(self) -> str:
         return f"{'' if self.start is None else self.start}..{'' if self.end is None else self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedDataset:
+    """A dataset in its serving generation; `columns` and `files` are JSON, `columns` is None before an update."""
+
+    id: UUID
+    name: str
+    dag: str
+    job: str
+    read_roles: list[str]
+    version: UUID
+    storage_location: str
+    columns: str | None
+    files: str
+    rows: int | None
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """One materialisation of a dataset version."""
+
+    id: UUID
+    created_at: datetime
+    updated_at: datetime | None
+    schema_hash: str | None
+    range_start: int | None
+    range_end: int | None
+    serving: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServingEdge:
+    """A serving definition with the ids of its input and output datasets."""
+
+    dag_name: str
+    job: str
+    inputs: list[str]
+    outputs: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """A column is computed from a column of another dataset."""
+
+    output_dataset: UUID
+    output_column: str
+    input_dataset: UUID
+    input_column: str
 
 
 async def register_version(
@@ -81,12 +132,13 @@ async def load_reader(connection: Connection, org_id: UUID, external_id: str) ->
 
 async def list_visible_datasets(
     connection: Connection, reader: Reader, names: Sequence[str] | None = None
-) -> list[asyncpg.Record]:
+) -> list[ServedDataset]:
     """Datasets that a reader may read, each in its serving generation, in one snapshot."""
     roles = None if reader.roles is None else sorted(reader.roles)
-    return await connection.fetch(
+    rows = await connection.fetch(
         statement("list_visible_datasets"), reader.org_id, roles, None if names is None else list(names)
     )
+    return [ServedDataset(**row) for row in rows]
 
 
 async def may_read_version(connection: Connection, reader: Reader, version_id: UUID, names: Sequence[str]) -> bool:
@@ -109,7 +161,7 @@ async def load_task_visibility(
     return {row["id"]: row for row in rows}
 
 
-async def find_dataset(connection: Connection, reader: Reader, name: str) -> asyncpg.Record:
+async def find_dataset(connection: Connection, reader: Reader, name: str) -> ServedDataset:
     """Find a visible dataset; raises the same NotFoundError for missing and invisible ones."""
     rows = await list_visible_datasets(connection, reader, [name])
     if not rows:
@@ -121,8 +173,8 @@ def unknown_dataset(name: str) -> NotFoundError:
     return NotFoundError(f"There is no dataset {name!r:.120}.", remedy="'aaiclick datasets ls' lists them.")
 
 
-async def list_generations(connection: Connection, dataset_id: UUID) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_generations"), dataset_id)
+async def list_generations(connection: Connection, dataset_id: UUID) -> list[GenerationRow]:
+    return [GenerationRow(**row) for row in await connection.fetch(statement("list_generations"), dataset_id)]
 
 
 async def list_dataset_runs(connection: Connection, dataset_id: UUID, limit: int = 20) -> list[asyncpg.Record]:
@@ -140,14 +192,14 @@ async def set_read_roles(connection: Connection, org_id: UUID, name: str, roles:
         raise unknown_dataset(name)
 
 
-async def list_serving_edges(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
+async def list_serving_edges(connection: Connection, org_id: UUID) -> list[ServingEdge]:
     """Serving definitions with their input and output datasets."""
-    return await connection.fetch(statement("list_serving_edges"), org_id)
+    return [ServingEdge(**row) for row in await connection.fetch(statement("list_serving_edges"), org_id)]
 
 
-async def list_column_edges(connection: Connection, datasets: Sequence[UUID]) -> list[asyncpg.Record]:
+async def list_column_edges(connection: Connection, datasets: Sequence[UUID]) -> list[ColumnSource]:
     """Column lineage among datasets."""
-    return await connection.fetch(statement("list_column_edges"), list(datasets))
+    return [ColumnSource(*row) for row in await connection.fetch(statement("list_column_edges"), list(datasets))]
 
 
 async def rematerialize(connection: Connection, org_id: UUID, dataset_id: UUID, name: str) -> int:

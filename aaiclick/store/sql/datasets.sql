@@ -41,8 +41,8 @@ WHERE u.org_id = $1 AND u.external_id = $2 GROUP BY u.id
 
 -- name: list_visible_datasets
 -- The datasets that are served in the org $1: those that one of the roles $2 may read (NULL: all), of the names $3 (NULL: any).
-SELECT d.id, d.name, d.producer_dag_name, d.producer_job_name, d.producer_output_index, d.read_roles, v.id AS version,
-    v.storage_location, v.columns, v.files, v.rows, v.ticket, v.schema_hash, v.updated_at, v.created_at, c.dag_version_id
+SELECT d.id, d.name, d.producer_dag_name AS dag, d.producer_job_name AS job, d.read_roles, v.id AS version,
+    v.storage_location, v.columns, v.files, v.rows, v.updated_at
 FROM dag_current_versions c
 JOIN dag_version_datasets p ON p.dag_version_id = c.dag_version_id
 JOIN datasets d ON d.id = p.dataset_uuid AND d.producer_dag_name = c.dag_name
@@ -97,7 +97,7 @@ FROM origin o LEFT JOIN told ON told.id = o.definition_id WHERE o.definition_id 
 
 -- name: list_generations
 -- Generations of a dataset, newest first, and the DAG version that serves each.
-SELECT v.id, v.created_at, v.updated_at, v.rows, v.schema_hash, v.ticket, v.storage_location, v.range_start, v.range_end, EXISTS (
+SELECT v.id, v.created_at, v.updated_at, v.schema_hash, v.range_start, v.range_end, EXISTS (
     SELECT FROM dag_version_datasets p JOIN dag_current_versions c ON c.dag_version_id = p.dag_version_id
     WHERE p.dataset_version = v.id) AS serving
 FROM dataset_versions v WHERE v.dataset_uuid = $1 ORDER BY v.created_at DESC, v.id

@@ -56,17 +56,16 @@ LEFT JOIN LATERAL (
 WHERE c.org_id = $1 AND d.activation = 'source' ORDER BY d.next_run_at NULLS LAST, d.dag_name, d.name LIMIT $2 OFFSET $3
 
 -- name: list_datasets
--- Served datasets of the org $1 that one of the roles $2 may read (NULL: all), optionally only $3; at most $4 (NULL:
--- all) after $5 of them.
-SELECT d.id, d.name, d.producer_dag_name, d.producer_job_name, d.storage, d.read_roles, v.id AS version,
-    v.storage_location, v.config_hash, v.created_at, v.columns, v.files, v.rows, v.updated_at,
+-- Served datasets of the org $1 that one of the roles $2 may read (NULL: all); at most $3 (NULL: all) after $4 of them.
+SELECT d.id, d.name, d.producer_dag_name AS dag, d.producer_job_name AS job, d.read_roles, v.id AS version,
+    v.storage_location, v.columns, v.files, v.rows, v.updated_at, v.created_at,
     (SELECT count(*) FROM dataset_versions o WHERE o.dataset_uuid = d.id) AS versions
 FROM dag_current_versions c
 JOIN dag_version_datasets p ON p.dag_version_id = c.dag_version_id
 JOIN datasets d ON d.id = p.dataset_uuid AND d.producer_dag_name = c.dag_name
 JOIN dataset_versions v ON v.id = p.dataset_version
-WHERE c.org_id = $1 AND ($2::text[] IS NULL OR d.read_roles && $2::text[]) AND ($3::uuid IS NULL OR d.id = $3)
-ORDER BY d.name LIMIT $4 OFFSET $5
+WHERE c.org_id = $1 AND ($2::text[] IS NULL OR d.read_roles && $2::text[])
+ORDER BY d.name LIMIT $3 OFFSET $4
 
 -- name: find_dags
 -- At most $3 serving DAGs of the org $1 with names that contain $2.

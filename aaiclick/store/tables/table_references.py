@@ -272,11 +272,30 @@ async def delete_tables(connection: Connection, names: Sequence[str]) -> None:
             await retry_on_deadlock(lambda: connection.execute(statement("delete_tables"), list(names)))
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredTable:
+    """A table with its references; `owners` is a JSON list."""
+
+    table_name: str
+    refcount: int
+    created_at: datetime
+    owners: str
+
+
 async def list_tables(
-    connection: Connection, org_id: UUID, *, job_id: int | None = None, after: str = "", limit: int = 1_000
-) -> list[asyncpg.Record]:
-    """Tables of an org with their owners (JSON text), by name; the last name is the `after` of the next page."""
-    return await connection.fetch(statement("list_tables"), job_id, org_id, after, limit)
+    connection: Connection,
+    org_id: UUID,
+    *,
+    job_id: int | None = None,
+    names: Sequence[str] | None = None,
+    after: str = "",
+    limit: int = 1_000,
+) -> list[RegisteredTable]:
+    """Tables of an org by name, optionally those of a job or some names; the last is the `after` of the next page."""
+    rows = await connection.fetch(
+        statement("list_tables"), job_id, org_id, after, limit, None if names is None else list(names)
+    )
+    return [RegisteredTable(**row) for row in rows]
 
 
 async def list_orgs_with_tables(connection: Connection) -> set[UUID]:

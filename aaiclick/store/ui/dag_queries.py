@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick.store.catalog.datasets import Reader, ServedDataset
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -53,13 +56,21 @@ async def list_user_roles(connection: Connection, org_id: UUID, user_id: UUID) -
     return [row["slug"] for row in await connection.fetch(statement("list_user_roles"), org_id, user_id)]
 
 
+@dataclass(frozen=True, slots=True)
+class ListedDataset(ServedDataset):
+    """A dataset with its number of versions."""
+
+    created_at: datetime
+    versions: int
+
+
 async def list_datasets(
-    connection: Connection, org_id: UUID, roles: Sequence[str] | None, dataset_id: UUID | None = None,
-    *, limit: int | None = None, offset: int = 0,
-) -> list[asyncpg.Record]:  # fmt: skip
-    """Served datasets that one of the roles may read (None: all), optionally only `dataset_id`."""
-    readers = None if roles is None else list(roles)
-    return await connection.fetch(statement("list_datasets"), org_id, readers, dataset_id, limit, offset)
+    connection: Connection, reader: Reader, *, limit: int | None = None, offset: int = 0
+) -> list[ListedDataset]:
+    """Served datasets that the reader may read."""
+    roles = None if reader.roles is None else sorted(reader.roles)
+    rows = await connection.fetch(statement("list_datasets"), reader.org_id, roles, limit, offset)
+    return [ListedDataset(**row) for row in rows]
 
 
 async def find_dags(connection: Connection, org_id: UUID, search: str, limit: int) -> list[str]:
@@ -67,12 +78,10 @@ async def find_dags(connection: Connection, org_id: UUID, search: str, limit: in
     return [row["dag_name"] for row in await connection.fetch(statement("find_dags"), org_id, search, limit)]
 
 
-async def find_datasets(
-    connection: Connection, org_id: UUID, roles: Sequence[str] | None, search: str, limit: int
-) -> list[asyncpg.Record]:
+async def find_datasets(connection: Connection, reader: Reader, search: str, limit: int) -> list[asyncpg.Record]:
     """(id, name) of the datasets of `list_datasets` that contain `search` in their names."""
-    readers = None if roles is None else list(roles)
-    return await connection.fetch(statement("find_datasets"), org_id, readers, search, limit)
+    roles = None if reader.roles is None else sorted(reader.roles)
+    return await connection.fetch(statement("find_datasets"), reader.org_id, roles, search, limit)
 
 
 async def list_dataset_versions(connection: Connection, dataset_id: UUID, limit: int = 50) -> list[asyncpg.Record]:

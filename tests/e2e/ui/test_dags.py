@@ -136,4 +136,4 @@ def test_dag_pause_fire_backfill_and_dataset_preview(site, visit, window) -> Non
     assert reader.client.get("/dags/market/backfill").status_code == 403
     assert [reader.post(f"/dags/market/{action}").status_code for action in ("fire", "pause", "backfill")] == [403] * 3
     actions = {row["action"] for row in site.sql("SELECT action FROM audit_log WHERE target = 'market'")}
-    assert actions == {"dag.deploy", "dag.pause", "dag.resume", "dag.fire", "dag.backfill"}
+    assert actions == {"dag.deploy", "dag.pause", "dag.resume", "dag.run", "dag.backfill"}

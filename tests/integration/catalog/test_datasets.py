@@ -57,7 +57,7 @@ async def test_a_role_that_is_created_again_reads_nothing(shop):
         slug: await catalog_datasets.list_visible_datasets(shop.db, Reader(DEFAULT_ORG_ID, frozenset({slug})))
         for slug in ("analyst", "auditor")
     }
-    assert {slug: [row["name"] for row in rows] for slug, rows in visible.items()} == {
+    assert {slug: [row.name for row in rows] for slug, rows in visible.items()} == {
         "analyst": [],
         "auditor": ["daily"],
     }
@@ -184,7 +184,7 @@ async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
     vault = [await shop.fire({"rows": [order(1, 17, 10)]}, dag="vault")]
     assert await shop.finish(vault[0]) == "FAILED"
     hidden = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "canary_published")
-    vault.append(await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, hidden["id"], "canary_published"))
+    vault.append(await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, hidden.id, "canary_published"))
     assert await shop.finish(vault[-1]) == "COMPLETED"
     tasks = await shop.db.fetch("SELECT id, status::text, error_fingerprint FROM tasks ORDER BY id")
     (dead,) = [row for row in tasks if row["status"] == "DEAD_LETTER"]
@@ -195,7 +195,7 @@ async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
     }
     ids = {
         "org_id": DEFAULT_ORG_ID, "dag": "vault", "job": "fill", "name": "vault", "dataset": "canary_published",
-        "dataset_id": hidden["id"], "mark": dead["error_fingerprint"], "user_id": uuid4(), "role_id": uuid4(),
+        "dataset_id": hidden.id, "mark": dead["error_fingerprint"], "user_id": uuid4(), "role_id": uuid4(),
         "worker_id": await shop.db.fetchval("SELECT max(id) FROM workers"), "key_id": uuid4(),
     }  # fmt: skip
 
@@ -318,7 +318,7 @@ async def test_rematerialize_rebuilds_dataset_and_dependents(shop):
                                    "ON d.id = v.dataset_uuid WHERE d.name = 'shop.orders'")  # fmt: skip
     await shop.clickhouse.run(f"TRUNCATE TABLE {table}")
     dataset = await catalog_datasets.find_dataset(shop.db, EVERYTHING, "shop.orders")
-    job_id = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, dataset["id"], "shop.orders")
+    job_id = await catalog_datasets.rematerialize(shop.db, DEFAULT_ORG_ID, dataset.id, "shop.orders")
     assert await shop.finish(job_id) == "COMPLETED"
     assert await shop.rows("shop.orders") == [(1, "2026-01-01", 10)]
 

@@ -149,7 +149,7 @@ async def test_map_over_both_shards_leaves_no_tables(
         assert tables()[1], "there are rows on the second node"
         db = await connect_postgres(aaiclick_postgres)
         try:
-            entry = next(table for table in await list_tables(db, data.client) if table.table == result.table_id)
+            entry = next(table for table in await list_tables(db, data.client) if table.table_id == result.table_id)
             assert (entry.rows, entry.state) == (30, "live")
             del result, source, handle
             await release_jobs(db, [job.id])

@@ -60,7 +60,7 @@ async def read(shop, name):
 
 async def pointed(shop) -> set[str]:
     rows = await shop.db.fetch("SELECT storage_location, files FROM dataset_versions")
-    return {row["storage_location"] + file.name for row in rows for file in parse_files(row)}
+    return {row["storage_location"] + file.name for row in rows for file in parse_files(row["files"])}
 
 
 async def test_files_are_appended_replaced_and_read_by_name(shop, storage):

@@ -201,7 +201,7 @@ def test_dead_letter_groups_cover_all_pages(command, arguments) -> None:
 
 
 def test_commands_that_need_the_databases_are_refused_remotely(command) -> None:
-    for line in ("data gc", "data ls --state live", "datasets ls --as ada"):
+    for line in ("data gc", "datasets ls --as ada"):
         assert "needs direct access to the databases" in str(command(*line.split()).exception)
 
 

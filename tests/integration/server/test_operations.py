@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from aaiclick.client import AsyncClient, Client
+from aaiclick.operations import dags as dags
+from aaiclick.operations import datasets as datasets
 from aaiclick.operations import jobs as jobs
+from aaiclick.operations import objects as objects
 from aaiclick.operations import queues as queues
 from aaiclick.operations.operation import OPERATIONS
 from tests.integration.server.browser import Browser
@@ -173,5 +178,96 @@ def test_unknown_job_is_refused_everywhere(site, command, browser, channel) -> N
 def test_clients_have_the_signature_of_each_operation(name) -> None:
     operation = list(inspect.signature(OPERATIONS[name].function).parameters.values())[2:]
     for client in (Client, AsyncClient):
-        method = list(inspect.signature(getattr(client, name).function).parameters.values())[1:]
+        declared = getattr(client, name)
+        method = list(inspect.signature(getattr(declared, "function", declared)).parameters.values())[1:]
         assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in operation]
+
+
+CATALOG_DAG = """
+name: {name}
+jobs:
+  - {{name: fetch, activation: source, operator: python, source: {{kind: manual}}, outputs: [raw],
+     config: {{function: "far_tasks:fetch"}}}}
+  - {{name: nightly, activation: source, operator: python, outputs: [night],
+     source: {{kind: cron, schedule: "0 {hour} * * *"}}, config: {{function: "far_tasks:fetch"}}}}
+publish: [{{output: raw, name: {name}_raw}}]
+"""
+DAYS = ("2026-03-01", "2026-03-02")
+CATALOG_STEPS = [
+    ("dag deploy {file} --no-wait", ("POST", "/v1/dags/deploy", {"text": "{text}", "file": "{file}"}), None),
+    ("dag deploy {other} --no-wait", ("POST", "/v1/dags/deploy", {"text": "{other_text}", "file": "{other}"}), None),
+    ("dag rollback {name}", ("POST", "/v1/dags/{name}/rollback", None), ("/dags/{name}/rollback", {})),
+    ("dag pause {name}", ("POST", "/v1/dags/{name}/pause", None), ("/dags/{name}/pause", {})),
+    ("dag resume {name}", ("POST", "/v1/dags/{name}/resume", None), ("/dags/{name}/resume", {})),
+    (
+        "dag trigger {name} --job fetch",
+        ("POST", "/v1/dags/{name}/run", {"job": "fetch"}),
+        ("/dags/{name}/fire", {"job": "fetch"}),
+    ),
+    (
+        f"dag backfill {{name}} --job nightly --from {DAYS[0]} --to {DAYS[1]}",
+        ("POST", "/v1/dags/{name}/backfill", {"job": "nightly", "first": DAYS[0], "last": DAYS[1]}),
+        ("/dags/{name}/backfill", {"job": "nightly", "from": DAYS[0], "to": DAYS[1]}),
+    ),
+    (
+        "datasets readers {name}_raw b-team a-team",
+        ("PUT", "/v1/datasets/{name}_raw/readers", {"roles": ["b-team", "a-team"]}),
+        None,
+    ),
+    (
+        "datasets register {name}_raw --range 0 9",
+        ("POST", "/v1/datasets/{name}_raw/versions", {"range_start": 0, "range_end": 9}),
+        None,
+    ),
+    ("datasets rematerialize {name}_raw --no-wait", ("POST", "/v1/datasets/{name}_raw/rematerialize", None), None),
+]
+IDENTIFIER = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{64}|\d{15,}")
+
+
+def read_catalog(site, name: str) -> dict[str, object]:
+    """Rows and audit entries of a DAG and its dataset, without names, ids and times."""
+    queries = {
+        "audit": "SELECT action, target, detail::text, org_id FROM audit_log WHERE target LIKE $1 || '%' ORDER BY id",
+        "jobs": "SELECT name, status::text, total_tasks FROM jobs WHERE name LIKE $1 || '%' ORDER BY id",
+        "tasks": "SELECT type, status::text, readiness::text FROM tasks WHERE type LIKE $1 || '%' ORDER BY id",
+        "datasets": "SELECT name, read_roles FROM datasets WHERE producer_dag_name = $1 ORDER BY name",
+        "versions": "SELECT v.range_start, v.range_end FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_uuid"
+        " WHERE d.producer_dag_name = $1 ORDER BY d.name, v.created_at, v.range_start",
+        "dags": "SELECT v.yaml, c.paused_at FROM dag_current_versions c JOIN dag_versions v ON v.id = c.dag_version_id"
+        " WHERE c.dag_name = $1",
+    }  # fmt: skip
+    return {
+        subject: [IDENTIFIER.sub("ID", str(tuple(row)).replace(name, "NAME")) for row in site.sql(query, name)]
+        for subject, query in queries.items()
+    }
+
+
+def test_dags_and_datasets_are_the_same_through_every_channel(site, command, browser, tmp_path) -> None:
+    admin = site.as_("operator-admin")
+    for slug in ("a-team", "b-team"):
+        admin.post("/v1/roles", json={"slug": slug, "name": slug}).raise_for_status()
+    states = {}
+    for channel in CHANNELS:
+        values = {"name": f"stock{channel}", "file": str(tmp_path / "dag.yaml"), "other": str(tmp_path / "other.yaml")}
+        for key, path, hour in (("text", "file", 6), ("other_text", "other", 7)):
+            values[key] = CATALOG_DAG.format(name=values["name"], hour=hour)
+            Path(values[path]).write_text(values[key])
+        for command_line, (method, path, body), form in CATALOG_STEPS:
+            if channel in ("local", "remote"):
+                arguments = command_line.format(**values).split()
+                result = command(*arguments, role=None if channel == "local" else "operator-admin")
+                assert result.exception is None, (command_line, result.exception)
+            elif channel == "ui" and form is not None:
+                fields = {"csrf": browser.csrf, **form[1]}
+                response = browser.client.post(form[0].format(**values), data=fields)
+                assert response.status_code == 303, response.text
+            else:
+                filled = body and {
+                    key: value.format(**values) if isinstance(value, str) else value for key, value in body.items()
+                }
+                response = admin.request(method, path.format(**values), json=filled)
+                assert response.is_success, response.text
+        states[channel] = read_catalog(site, values["name"])
+    assert len(states["api"]["audit"]) == len(CATALOG_STEPS)
+    for channel in CHANNELS[1:]:
+        assert states[channel] == states["api"], channel

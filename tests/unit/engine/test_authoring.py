@@ -112,8 +112,7 @@ def test_arguments_wire_dependencies() -> None:
     nodes = pipeline.build("data.csv")
     plan, _ = make_plan(collect_unsubmitted(nodes))
     first, second = plan.tasks
-    options = first.options
-    assert (first.entrypoint, options.max_attempts, options.timeout_seconds, options.priority) == (
+    assert (first.entrypoint, first.max_attempts, first.timeout_seconds, first.priority) == (
         f"{__name__}.load",
         3,
         9,

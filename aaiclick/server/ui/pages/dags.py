@@ -12,12 +12,13 @@ from starlette.responses import Response
 from aaiclick.catalog import analysis
 from aaiclick.catalog.backfill import can_backfill
 from aaiclick.catalog.dags.diff_format import diff_lines
-from aaiclick.catalog.deploy import find_previous_version, preload_dags, roll_back
+from aaiclick.catalog.deploy import find_previous_version
+from aaiclick.catalog.errors import AnalysisLimitError
 from aaiclick.catalog.visibility import may_read_yaml, redact_jobs
+from aaiclick.operations import dags as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.analysis_pool import AnalysisLimitError
-from aaiclick.server.routes.common import tenant_connection, tenant_transaction, write_audit
+from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import definition_class
 from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
@@ -142,9 +143,5 @@ async def confirm_rollback(page: PageRequest) -> Response:
 async def roll_back_dag(page: PageRequest) -> Response:
     """Make another version the serving one."""
     name = str(page.request.path_params["name"])
-    async with tenant_connection(page.call) as connection:
-        await preload_dags(connection, name, page.form_field("version") or None, org_id=page.caller.org_id)
-    async with tenant_transaction(page.call) as connection:
-        rollback = await roll_back(connection, name, page.form_field("version") or None, org_id=page.caller.org_id)
-        await write_audit(page.call, connection, "dag.rollback", name, {"version": rollback.version_hash})
-    return page.redirect(f"/dags/{name}", f"Version {rollback.version_hash[:12]} is now serving.")
+    rollback = await page.call.perform(operations.roll_back_dag, name, page.form_field("version") or None)
+    return page.redirect(f"/dags/{name}", f"Version {rollback.hash[:12]} is now serving.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -11,16 +12,13 @@ from aaiclick.catalog.datasets import parse_layout, preview_rows
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import css_class
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
+from aaiclick.store.catalog.datasets import ServedDataset
 from aaiclick.store.ui import dag_queries
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from aaiclick.store.connections import Connection
 
 pages = Pages()
 
@@ -31,26 +29,23 @@ MAX_ROWS = 100
 @pages.get("/datasets", Permission.READER)
 async def list_datasets(page: PageRequest) -> Response:
     async with tenant_connection(page.call) as connection:
-        roles = await load_roles(page, connection)
-        rows = await dag_queries.list_datasets(
-            connection, page.caller.org_id, roles, limit=MAX_ROWS + 1, offset=page.offset
-        )
+        reader = await dataset_reader(connection, page.caller)
+        rows = await dag_queries.list_datasets(connection, reader, limit=MAX_ROWS + 1, offset=page.offset)
     return page.render("datasets.html", datasets=rows[:MAX_ROWS], more=len(rows) > MAX_ROWS)
 
 
 @pages.get("/datasets/{dataset_id:uuid}", Permission.READER)
 async def show_dataset(page: PageRequest) -> Response:
     dataset_id: UUID = page.request.path_params["dataset_id"]
-    org = page.caller.org_id
     async with tenant_connection(page.call) as connection:
-        roles = await load_roles(page, connection)
-        readable = {str(row["id"]): row for row in await dag_queries.list_datasets(connection, org, roles)}
+        reader = await dataset_reader(connection, page.caller)
+        readable = {str(row.id): row for row in await dag_queries.list_datasets(connection, reader)}
         dataset = readable.get(str(dataset_id))
         if dataset is None:
             raise NotFoundError("Dataset not found, or you may not read it.")
         versions = await dag_queries.list_dataset_versions(connection, dataset_id)
         columns = await dag_queries.list_column_lineage(connection, dataset_id)
-        makers = await dag_queries.list_lineage_definitions(connection, org)
+        makers = await dag_queries.list_lineage_definitions(connection, reader.org_id)
     layout = parse_layout(dataset)
     rows = await _first_rows(page, dataset)
     return page.render(
@@ -64,24 +59,12 @@ async def show_dataset(page: PageRequest) -> Response:
     )
 
 
-async def _first_rows(page: PageRequest, dataset: asyncpg.Record) -> list[dict[str, object]]:
+async def _first_rows(page: PageRequest, dataset: ServedDataset) -> list[dict[str, object]]:
     clickhouse = await connect_clickhouse(await page.app_state.clickhouse_endpoint(page.caller.org_id))
     return await preview_rows(clickhouse, dataset, PREVIEW_ROWS)
 
 
-async def load_roles(page: PageRequest, connection: Connection) -> list[str] | None:
-    """Return the caller's roles; None for an admin, since admins read every dataset."""
-    if page.has_permission("admin"):
-        return None
-    actor_kind, _, actor_id = page.caller.name.partition(" ")
-    return (
-        await dag_queries.list_user_roles(connection, page.caller.org_id, UUID(actor_id))
-        if actor_kind == "user"
-        else []
-    )
-
-
-def _draw_lineage(center: str, readable: dict[str, Any], definitions: list[Any]) -> DagDrawing:
+def _draw_lineage(center: str, readable: Mapping[str, ServedDataset], definitions: list[Any]) -> DagDrawing:
     """Draw everything upstream and downstream of a dataset that the caller may read."""
     producers: dict[str, list[Any]] = {}
     consumers: dict[str, list[Any]] = {}
@@ -100,7 +83,7 @@ def _draw_lineage(center: str, readable: dict[str, Any], definitions: list[Any])
             if current in reached or current not in readable:
                 continue
             reached.add(current)
-            name = readable[current]["name"]
+            name = readable[current].name
             nodes[current] = DagNode(name, "dataset", "completed", f"/datasets/{current}", marked=current == center)
             for row in neighbours.get(current, ()):
                 job = f"job {row['id']}"

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.ui.filters import job_state, task_name, task_state
-from aaiclick.server.ui.pages.datasets import load_roles
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.store.engine import queries
@@ -83,9 +83,9 @@ async def _find_results(page: PageRequest, search_text: str) -> list[dict[str, A
 
 async def _find_by_name(page: PageRequest, connection: Connection, search_text: str) -> list[dict[str, Any]]:
     """Find DAGs and readable datasets by name."""
-    org, roles = page.caller.org_id, await load_roles(page, connection)
-    dags = await dag_queries.find_dags(connection, org, search_text, MAX_RESULTS)
-    datasets = await dag_queries.find_datasets(connection, org, roles, search_text, MAX_RESULTS)
+    reader = await dataset_reader(connection, page.caller)
+    dags = await dag_queries.find_dags(connection, reader.org_id, search_text, MAX_RESULTS)
+    datasets = await dag_queries.find_datasets(connection, reader, search_text, MAX_RESULTS)
     return [
         *({"href": f"/dags/{quote(name, safe='')}", "name": name, "kind": "DAG", "state": None} for name in dags),
         *(
