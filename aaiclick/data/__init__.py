@@ -58,7 +58,8 @@ if TYPE_CHECKING:
         row_number,
     )
     from aaiclick.data.grouping import GroupBy
-    from aaiclick.data.io.ingest import create_object_from_file
+    from aaiclick.data.io.csv_dialect import CsvOptions
+    from aaiclick.data.io.ingest import FilePreview, create_object_from_file, preview_file
     from aaiclick.data.io.s3 import S3Access
     from aaiclick.data.object import Object
     from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
@@ -86,7 +87,8 @@ _EXPORTS = {
         "list_objects",
         "open_object",
     ),
-    "io.ingest": ("create_object_from_file",),
+    "io.csv_dialect": ("CsvOptions",),
+    "io.ingest": ("FilePreview", "create_object_from_file", "preview_file"),
     "runtime.lifecycle": ("LifecycleHandler", "LocalLifecycleHandler"),
     "object": ("Object",),
     "io.s3": ("S3Access",),
@@ -97,7 +99,9 @@ _MODULE_BY_NAME = {name: home for home, names in _EXPORTS.items() for name in na
 
 __all__ = [
     "Column",
+    "CsvOptions",
     "DataContext",
+    "FilePreview",
     "GroupBy",
     "LifecycleHandler",
     "LocalLifecycleHandler",
@@ -121,6 +125,7 @@ __all__ = [
     "lit",
     "open_object",
     "open_reference",
+    "preview_file",
     "row_index",
     "row_number",
 ]

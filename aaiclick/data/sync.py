@@ -184,9 +184,10 @@ insert = _make_sync(_async.insert)
 list_objects = _make_sync(_async.list_objects)
 open_object = _make_sync(_async.open_object)
 open_reference = _make_sync(_async.open_reference)
+preview_file = _make_sync(_async.preview_file)
 
 __all__ = [
     "DataContext", "Wrapped", "array", "case", "coalesce", "col", "create_object_from_file", "create_object_from_query",
     "create_object_from_value", "delete_object", "if_else", "insert", "length", "list_objects", "lit", "open_object",
-    "open_reference", "row_index", "row_number",
+    "open_reference", "preview_file", "row_index", "row_number",
 ]  # fmt: skip

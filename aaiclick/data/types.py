@@ -2,15 +2,18 @@
 
 `logical` is the Python type of a String: "" for `str`, "bytes" for `bytes`, "json" for the value of its JSON text.
 LowCardinality is a storage option and is dropped when a type is parsed.
+
+ClickHouse has no NULL for arrays and maps (and older servers none for tuples). A nullable structure is stored in an
+array of at most one element: `Nullable(Array(Int64))` is stored as `Array(Array(Int64))`, and NULL as `[]`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from aaiclick.data.errors import ConversionError, DataTypeError
 
@@ -78,6 +81,11 @@ class DataType:
         return self.name in STRUCTURES
 
     @property
+    def is_nullable_structure(self) -> bool:
+        """Whether it is stored in an array of at most one element."""
+        return self.nullable and self.is_structure
+
+    @property
     def is_unknown(self) -> bool:
         """Whether it is the type of an untyped NULL."""
         return self.name == "Nothing"
@@ -87,7 +95,7 @@ class DataType:
         return self.args[0] if self.name == "Array" else NOTHING
 
     def as_nullable(self, nullable: bool = True) -> DataType:
-        """Return the type with or without NULLs; arrays, tuples and maps cannot be NULL in ClickHouse."""
+        """Return the type with or without NULLs; arrays, tuples and maps keep theirs, see `storage_type`."""
         if self.is_structure or self.nullable == nullable:
             return self
         return replace(self, nullable=nullable)
@@ -148,6 +156,48 @@ def decimal_type(precision: int, scale: int) -> DataType:
     return DataType("Decimal", (precision, scale))
 
 
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+def map_inner_types(dtype: DataType, change: Callable[[DataType], DataType]) -> DataType:
+    """Return the type with its inner types changed."""
+    return replace(
+        dtype,
+        args=tuple(
+            (arg[0], change(arg[1])) if isinstance(arg, tuple) else change(arg) if isinstance(arg, DataType) else arg
+            for arg in cast("tuple[tuple[str, DataType] | DataType | int | str, ...]", dtype.args)
+        ),
+    )
+
+
+def iter_types(dtype: DataType) -> Iterator[DataType]:
+    """Yield a type and its inner types."""
+    yield dtype
+    for arg in cast("tuple[object, ...]", dtype.args):
+        inner = cast("tuple[str, object]", arg)[1] if isinstance(arg, tuple) else arg
+        if isinstance(inner, DataType):
+            yield from iter_types(inner)
+
+
+def storage_type(dtype: DataType) -> DataType:
+    """Return the ClickHouse type of a column in which structures may be NULL."""
+    inner = map_inner_types(dtype, storage_type)
+    return array_of(replace(inner, nullable=False)) if dtype.is_nullable_structure else inner
+
+
+def declared_text(dtype: DataType) -> str:
+    """Return the type as text that `parse_type` reads back, with what ClickHouse's own types cannot express."""
+    if dtype.logical == "bytes":
+        return "Nullable(Bytes)" if dtype.nullable else "Bytes"
+    inner = map_inner_types(dtype, lambda part: DataType(declared_text(part)))
+    return str(inner)
+
+
+def needs_declaration(dtype: DataType) -> bool:
+    """Whether ClickHouse's type of the column does not tell the whole type."""
+    return any(part.is_nullable_structure or (part.logical and part is not dtype) for part in iter_types(dtype))
+
+
 # --- parsing -----------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"\s*(`(?:\\.|``|[^`\\])*`|'(?:\\.|''|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[A-Za-z_][\w.]*|-?\d+|[(),=])")
@@ -193,20 +243,12 @@ def user_type(text: str | type) -> DataType:
     dtype = parse_type(_ALIASES.get(text, text))
     if text == "bytes":
         dtype = BYTES
-    unknown = next((part.name for part in _iter_types(dtype) if part.name not in TYPE_NAMES), None)
+    unknown = next((part.name for part in iter_types(dtype) if part.name not in TYPE_NAMES), None)
     if unknown is not None:
         raise DataTypeError(
             f"{unknown!r} is not a type.", remedy="Write a ClickHouse type, for example Int64 or Nullable(String)."
         )
     return dtype
-
-
-def _iter_types(dtype: DataType) -> Iterator[DataType]:
-    yield dtype
-    for arg in dtype.args:
-        inner = arg[1] if isinstance(arg, tuple) else arg  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(inner, DataType):
-            yield from _iter_types(inner)
 
 
 def _iter_tokens(text: str) -> Iterator[str]:
@@ -262,6 +304,8 @@ def _build_type(name: str, args: tuple[Any, ...]) -> DataType:
         return replace(args[0], nullable=True)
     if name == "LowCardinality":
         return args[0]
+    if name == "Bytes":
+        return BYTES
     if name in _DECIMAL_ALIASES:
         return decimal_type(_DECIMAL_ALIASES[name], args[0])
     return DataType(name, args, nullable=name == "Nothing")

@@ -1,7 +1,16 @@
-"""ORC reader."""
+"""ORC reader and writer."""
 
-from . import Schema
+from pathlib import Path
+
+from . import NativeFile, RecordBatch, Schema, Table
 
 class ORCFile:
     schema: Schema
-    def __init__(self, source: str) -> None: ...
+    nstripes: int
+    def __init__(self, source: Path) -> None: ...
+    def read_stripe(self, n: int) -> RecordBatch: ...
+
+class ORCWriter:
+    def __init__(self, where: NativeFile) -> None: ...
+    def write(self, table: Table) -> None: ...
+    def close(self) -> None: ...

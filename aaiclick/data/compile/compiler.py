@@ -37,7 +37,7 @@ from aaiclick.data.compile.select_builder import (
     resolve_positions,
 )
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions import FUNCTIONS
+from aaiclick.data.expressions.functions.nullable_structures import build_tree
 from aaiclick.data.expressions.literals import bind_value
 from aaiclick.data.expressions.nodes import (
     ExpressionNode,
@@ -112,9 +112,8 @@ class Compiler:
         return sql.placeholder(self._bound_literals[node], node.dtype)
 
     def _compile_call(self, node: FunctionCall, over: Callable[[Expression], Expression]) -> Expression:
-        function = FUNCTIONS[node.function]
         args = [self.compile_value(arg) for arg in node.args]
-        return function.build(args, tuple(arg.type for arg in node.args), node.params, over)
+        return build_tree(node.function, args, tuple(arg.type for arg in node.args), node.params, over)
 
     def _compile_window(self, node: Over) -> Expression:
         partition = [self.compile_value(key) for key in node.partition]
@@ -129,7 +128,11 @@ class Compiler:
         return self._compile_call(node.call, add_window)
 
     def compile_sort_key(self, key: SortKey) -> Expression:
-        return sql.order_term(self.compile_value(key.node), key.descending, key.nulls_first)
+        tree = self.compile_value(key.node)
+        if key.node.type.is_nullable_structure:  # stored in an array, which is empty for NULL: sort NULL last
+            is_null = sql.call("empty" if key.descending == key.nulls_first else "notEmpty", tree.copy())
+            tree = sql.call("tuple", is_null, tree)
+        return sql.order_term(tree, key.descending, key.nulls_first)
 
     def next_alias(self) -> str:
         self._alias_count += 1

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 from sqlglot.dialects.clickhouse import ClickHouse
 
-from aaiclick.data.types import DataType, quote_name
+from aaiclick.data.types import DataType, quote_name, storage_type
 
 Expression = exp.Expr
 
@@ -76,7 +76,7 @@ def null() -> Expression:
 
 def type_name(dtype: DataType) -> Expression:
     """Type as the second argument of CAST, which is a string."""
-    text = str(dtype).replace("\\", "\\\\").replace("'", "\\'")
+    text = str(storage_type(dtype)).replace("\\", "\\\\").replace("'", "\\'")
     return exp.Var(this=f"'{text}'")
 
 

@@ -13,7 +13,9 @@ from aaiclick.data.compile.compiler import Compiler
 from aaiclick.data.compile.relation_nodes import Relation
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.types import STRING, DataType, datetime_type, zone_of
+from aaiclick.data.types import STRING, DataType, datetime_type, decimal_type, iter_types, map_inner_types, zone_of
+
+WIDE_INTEGERS = ("Int128", "UInt128")
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,28 @@ class CompiledQuery:
 
 def cast_for_arrow(tree: Expression, dtype: DataType) -> Expression:
     """Cast types that Arrow lacks to ones it has; `io.from_arrow` converts them back."""
-    if dtype.name in ("IPv4", "IPv6", "Enum8", "Enum16", "JSON") or (dtype.is_integer and dtype.bits > 64):
-        return sql.cast(tree, STRING.as_nullable(dtype.nullable))
+    target = _arrow_result_type(dtype)
+    if target == dtype:
+        return tree
+    if any(part.name in WIDE_INTEGERS for part in iter_types(dtype)):  # ClickHouse casts them to Decimal only as text
+        tree = sql.cast(tree, _wide_integers_as_text(dtype))
+    return sql.cast(tree, target)
+
+
+def _wide_integers_as_text(dtype: DataType) -> DataType:
+    if dtype.name in WIDE_INTEGERS:
+        return STRING.as_nullable(dtype.nullable)
+    return map_inner_types(dtype, _wide_integers_as_text)
+
+
+def _arrow_result_type(dtype: DataType) -> DataType:
+    if dtype.name in ("IPv4", "IPv6", "Enum8", "Enum16", "JSON", "Int256", "UInt256"):
+        return STRING.as_nullable(dtype.nullable)
+    if dtype.name in WIDE_INTEGERS:
+        return decimal_type(39, 0).as_nullable(dtype.nullable)
     if dtype.name == "DateTime":
-        return sql.cast(tree, datetime_type(0, zone_of(dtype)).as_nullable(dtype.nullable))
-    return tree
+        return datetime_type(0, zone_of(dtype)).as_nullable(dtype.nullable)
+    return map_inner_types(dtype, _arrow_result_type)
 
 
 def compile_query(

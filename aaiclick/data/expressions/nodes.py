@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.errors import column_not_found
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind, NotDefinedError, unsupported_types_error
+from aaiclick.data.expressions.functions.nullable_structures import result_type
 from aaiclick.data.types import NOTHING, UINT64, DataType
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class FunctionCall(ExpressionNode):
     def type(self) -> DataType:
         types = tuple(arg.type for arg in self.args)
         try:
-            return FUNCTIONS[self.function].result(types, self.params)
+            return result_type(self.function, types, self.params)
         except NotDefinedError as why:
             raise unsupported_types_error(
                 self.function, [describe_node(arg) for arg in self.args], types, str(why)

@@ -2,14 +2,26 @@
 
 In:
 
-- `to_arrow`: Python values to Arrow tables with ClickHouse types
-- `arrow_types`: mapping between Arrow types and ClickHouse types
-- `casting`: checks that appended values are not changed by a cast
-- `ingest`: import of files and URLs: bytes are streamed to ClickHouse
+- `ingest`: import of files, directories and globs as Objects
+- `input_files`: paths, globs, URLs and S3 prefixes to files; downloads
+- `file_readers`: readers of Parquet, ORC and Arrow
+- `csv_reader`: reader of CSV and TSV
+- `csv_dialect`: options and detection of CSV dialects
+- `json_reader`: reader of JSON and JSON lines
+- `text_types`: types of values that are written as text
+- `byte_streams`: decompressed and transcoded streams
+- `formats`: file formats and compressions
 - `ssrf`: SSRF protection for downloads
 - `s3`: client for S3 and compatible stores
-- `formats`: file formats and compressions
-- `parse_errors`: short descriptions of ClickHouse's parse errors
+- `to_arrow`: Python values and Arrow tables to the stored form
+- `casting`: checks that appended values are not changed by a cast
+
+Both ways:
+
+- `avro`: reader and writer of Avro
+- `arrow_types`: mapping between Arrow types and ClickHouse types
+- `nested_arrays`: inner arrays of lists, structs and maps
+- `nullable_structures`: stored form of lists, structs and maps that may be NULL
 
 Next: aaiclick.data.runtime, which stores the rows and returns results.
 
@@ -20,4 +32,6 @@ Out:
 - `bounded_reads`: results with limits on bytes, rows and values, as JSON
 - `json_values`: values to JSON-compatible values
 - `export`: export of Objects to files and S3
+- `file_writers`: encoders of the file formats
+- `json_text`: Arrow columns as JSON text
 """

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aaiclick.data.errors import ConversionError
+from aaiclick.data.io.nested_arrays import field_names, inner_arrays, inner_types
 from aaiclick.data.types import (
     BYTES,
     DATE,
@@ -20,6 +21,7 @@ from aaiclick.data.types import (
     array_of,
     datetime_type,
     decimal_type,
+    iter_types,
     precision_of,
     zone_of,
 )
@@ -53,9 +55,9 @@ def clickhouse_type(name: str, arrow: pa.DataType) -> DataType:
         digits = {unit: number for number, unit in _UNITS.items()}[arrow.unit]
         return datetime_type(max(digits, 6), _normalise_zone(arrow.tz))
     if types.is_decimal(arrow):
-        return decimal_type(
-            next(precision for precision in DECIMAL_CLASSES if precision >= arrow.precision), arrow.scale
-        )
+        scale = max(arrow.scale, 0)
+        precision = min(arrow.precision - min(arrow.scale, 0), 76)
+        return decimal_type(next(size for size in DECIMAL_CLASSES if size >= precision), scale)
     return _nested_type(name, arrow)
 
 
@@ -75,17 +77,18 @@ def _nested_type(name: str, arrow: pa.DataType) -> DataType:
         or types.is_fixed_size_list(arrow)
         or types.is_list_view(arrow)
     ):
-        return array_of(clickhouse_type(name, arrow.value_type).as_nullable())
+        return array_of(_inner_type(name, arrow.value_field))
     if types.is_struct(arrow) and arrow.num_fields:
-        return DataType(
-            "Tuple", tuple((field.name, clickhouse_type(name, field.type).as_nullable()) for field in arrow)
-        )
+        return DataType("Tuple", tuple((field.name, _inner_type(name, field)) for field in arrow))
     if types.is_map(arrow):
-        key, item = clickhouse_type(name, arrow.key_type), clickhouse_type(name, arrow.item_type)
-        return DataType("Map", (key.as_required(), item.as_nullable()))
+        return DataType("Map", (clickhouse_type(name, arrow.key_type), _inner_type(name, arrow.item_field)))
     raise ConversionError(
         f"Column {name!r} has the Arrow type {arrow}, which ClickHouse cannot hold.", remedy="Convert it first."
     )
+
+
+def _inner_type(name: str, field: pa.Field) -> DataType:
+    return clickhouse_type(name, field.type).as_nullable(field.nullable)
 
 
 def _normalise_zone(zone: str | None) -> str:
@@ -109,6 +112,8 @@ def arrow_type(dtype: DataType) -> pa.DataType:
     if dtype.name == "Decimal":
         precision, scale = dtype.args
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if dtype.name in ("Int128", "UInt128"):
+        return pa.decimal256(39, 0)
     if dtype.name == "UUID":
         return pa.uuid()
     if dtype.name == "Array":
@@ -116,15 +121,17 @@ def arrow_type(dtype: DataType) -> pa.DataType:
     if dtype.name == "Map":
         return pa.map_(arrow_type(dtype.args[0]), arrow_type(dtype.args[1]))
     if dtype.name == "Tuple":
-        pairs: list[tuple[str, DataType]] = [
-            arg if isinstance(arg, tuple) else (str(i + 1), arg) for i, arg in enumerate(dtype.args)
-        ]
+        pairs = zip(field_names(dtype), inner_types(dtype), strict=True)
         return pa.struct([pa.field(label, arrow_type(inner)) for label, inner in pairs])
     return pa.string()
 
 
 def check_range(name: str, array: pa.ChunkedArray, dtype: DataType) -> None:
     """Raise ConversionError for dates and times that ClickHouse would clamp to its range."""
+    if dtype.is_structure and any(part.is_temporal for part in iter_types(dtype)):
+        for chunk in array.chunks:
+            for inner, inner_type in zip(inner_arrays(chunk), inner_types(dtype), strict=True):
+                check_range(name, pa.chunked_array([inner]), inner_type)
     if not dtype.is_temporal or len(array) == array.null_count:
         return
     span = pc.min_max(array)

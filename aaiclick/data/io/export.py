@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from aaiclick.data.compile.statements import compile_query
+import pyarrow as pa
+
 from aaiclick.data.errors import DataError
-from aaiclick.data.io.formats import FORMATS, create_compressor, format_of
+from aaiclick.data.io.file_writers import create_writer
+from aaiclick.data.io.formats import create_compressor, format_of
 from aaiclick.data.io.s3 import S3Access, S3Object, upload_object
-from aaiclick.data.runtime.execute import prepare_relation
+from aaiclick.data.runtime.execute import read_batches
+from aaiclick.data.runtime.tables import Columns
 
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
@@ -23,24 +26,24 @@ RowStream = Callable[[str], AsyncGenerator[bytes, None]]
 """Function from a format to the encoded rows."""
 
 
-def format_settings(chosen: str) -> dict[str, object]:
-    """Return the ClickHouse settings for writing a format."""
-    return {
-        "output_format_json_array_of_rows": int(chosen == "json"),
-        "output_format_arrow_compression_method": "none",
-    }
-
-
 async def export_bytes(context: DataContext, relation: Relation, chosen: str) -> AsyncGenerator[bytes, None]:
     """Stream the rows in a file format."""
-    context.check_relation(relation)
-    query = compile_query(await prepare_relation(context, relation))
-    stream = context.client.stream_bytes(query, FORMATS[chosen].writes, format_settings(chosen), context.query_id())
-    try:
-        async for piece in stream:
+    batches = read_batches(context, relation)
+    async with aclosing(encode_batches(batches, tuple(relation.schema.items()), chosen)) as pieces:
+        async for piece in pieces:
             yield piece
-    finally:
-        await stream.aclose()
+
+
+async def encode_batches(
+    batches: AsyncGenerator[pa.RecordBatch, None], columns: Columns, chosen: str
+) -> AsyncGenerator[bytes, None]:
+    """Encode batches in a file format."""
+    writer = create_writer(chosen, columns)
+    async with aclosing(batches):
+        async for batch in batches:
+            if piece := await asyncio.to_thread(writer.write, batch):
+                yield piece
+    yield await asyncio.to_thread(writer.close)
 
 
 async def export_file(context: DataContext, relation: Relation, path: str | Path, format_name: str | None) -> Path:

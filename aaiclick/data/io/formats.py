@@ -16,22 +16,20 @@ from aaiclick.data.errors import IngestError, suggest_name
 
 @dataclass(frozen=True)
 class FileFormat:
-    """ClickHouse's names of a format for reading and writing, and whether its schema is in a footer."""
+    """A file format; one with a footer can only be read from a file that can be searched."""
 
-    reads: str
-    writes: str
     footer: bool = False
 
 
 FORMATS = {
-    "csv": FileFormat("CSVWithNames", "CSVWithNames"),
-    "tsv": FileFormat("TSVWithNames", "TSVWithNames"),
-    "json": FileFormat("JSONEachRow", "JSONEachRow"),  # reads an array of objects as well as lines; writes an array
-    "jsonl": FileFormat("JSONEachRow", "JSONEachRow"),
-    "parquet": FileFormat("Parquet", "Parquet", footer=True),
-    "orc": FileFormat("ORC", "ORC", footer=True),
-    "arrow": FileFormat("Arrow", "Arrow", footer=True),
-    "avro": FileFormat("Avro", "Avro"),
+    "csv": FileFormat(),
+    "tsv": FileFormat(),
+    "json": FileFormat(),
+    "jsonl": FileFormat(),
+    "parquet": FileFormat(footer=True),
+    "orc": FileFormat(footer=True),
+    "arrow": FileFormat(footer=True),
+    "avro": FileFormat(),
 }
 SUFFIXES = {"ndjson": "jsonl", "feather": "arrow", "pq": "parquet", "tab": "tsv"}
 MAX_STEP_BYTES = 1 << 20

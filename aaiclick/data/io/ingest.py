@@ -1,70 +1,54 @@
-"""Import of files and URLs: the bytes are streamed to ClickHouse, which parses them.
+"""Import of files: one file, a list, a directory or a glob becomes one Object, in constant memory.
 
-This process reads the files, so the server needs no access to the user's disk or network, and embedded and remote
-servers behave the same.
+This process parses the files and sends Arrow batches to ClickHouse in one INSERT, so that a file and the same Python
+values are stored by the same rules.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+import dataclasses
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import numpy as np
 import pyarrow as pa
-import pyarrow.orc as orc
-import pyarrow.parquet as pq
 
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.create import assign_name
-from aaiclick.data.errors import IngestError, QueryError, column_not_found
-from aaiclick.data.io.arrow_types import clickhouse_type
-from aaiclick.data.io.formats import FORMATS, Decompressor, format_of
-from aaiclick.data.io.parse_errors import summarise_parse_error
-from aaiclick.data.io.s3 import SCHEME, S3Access, S3Object, ServerBusyError, download_object
-from aaiclick.data.io.ssrf import guarded_get, guarded_session, without_query
+from aaiclick.data.errors import ConversionError, IngestError, QueryError, column_not_found
+from aaiclick.data.io.avro import AvroReader
+from aaiclick.data.io.csv_dialect import CsvOptions
+from aaiclick.data.io.csv_reader import CsvReader
+from aaiclick.data.io.file_readers import ArrowReader, FileReader, OrcReader, ParquetReader
+from aaiclick.data.io.formats import FORMATS
+from aaiclick.data.io.input_files import FetchOptions, InputFile, Source, fetch_file, find_files
+from aaiclick.data.io.json_reader import JsonReader
+from aaiclick.data.io.s3 import S3Access
+from aaiclick.data.io.text_types import convert_text, infer_text_type
+from aaiclick.data.io.to_arrow import NullStructureError, conform_table
 from aaiclick.data.object import Object
 from aaiclick.data.runtime.tables import Columns, check_column_names, named_table
-from aaiclick.data.types import DataType, parse_type, quote_name, quote_text, user_type
+from aaiclick.data.types import STRING, DataType, quote_name, supertype, user_type
 
-PIECE_BYTES = 1 << 20
-SAMPLE_BYTES = 1 << 20
-"""Bytes used for type inference."""
+EXAMINED_FILES = 100
+"""Number of local CSV, JSON and Avro files from which columns are inferred; of remote files it is one."""
 
-PARAMETER_BYTES = 30_000
-"""Bytes in one query parameter: the server accepts 131,072, and a byte may be sent as four."""
-READ_SETTINGS = {
-    "max_insert_threads": 1,
-    "max_threads": 1,
-    "input_format_parquet_preserve_order": 1,
-    "date_time_input_format": "best_effort",
-}
-
-
-@dataclass(frozen=True)
-class InputSource:
-    """A file, S3 object or URL to read; `name` is shown in messages and contains no secret."""
-
-    name: str
-    path: Path | None
-    format: str
-    compression: str | None
-    allow_private: bool
-    s3: tuple[S3Object, S3Access] | None = None
-    url: str = field(default="", repr=False)
+PREVIEW_ROWS = 5
+Schema = Mapping[str, str | type]
 
 
 async def create_object_from_file(
-    source: str | Path,
+    source: Source,
     *,
     format: str | None = None,  # noqa: A002
-    schema: Mapping[str, str | type] | None = None,
+    schema: Schema | None = None,
+    csv: CsvOptions | None = None,
     name: str | None = None,
     replace: bool = False,
     retries: int = 3,
@@ -72,268 +56,298 @@ async def create_object_from_file(
     allow_private: bool = False,
     s3: S3Access | None = None,
 ) -> Object:
-    """Store a local file, or one behind an http(s) or s3 URL: CSV, TSV, JSON, JSON lines, Parquet, ORC, Avro or Arrow.
+    """Store files: CSV, TSV, JSON, JSON lines, Parquet, ORC, Avro or Arrow, local or behind an http(s) or s3 URL.
 
+    `source` is a file, a directory, a glob, or a list of these; `column=value` in names of directories is a column.
     The format is detected by the name (`data.csv.gz`) or set by `format=`; types are inferred, and `schema` overrides
-    those of some columns.
+    those of some columns. `preview_file` shows what is chosen.
     An interrupted download is retried. Addresses that are not public are refused unless `allow_private`.
     `s3` holds the credentials for an `s3://bucket/key`; the default is the standard AWS variables.
     """
     context = get_data_context()
     if name is not None:
         named_table(name)
-    chosen, compression = format_of(str(source), format)
-    input_source = _resolve_source(str(source), chosen, compression, allow_private, s3)
-    for attempt in range(retries + 1):
-        try:
-            obj = await _load_source(context, input_source, dict(schema or {}), _shows_progress(progress))
-        except (aiohttp.ClientError, TimeoutError, ServerBusyError) as error:
-            if attempt == retries or input_source.path is not None:
-                reason = str(error).replace(input_source.url, input_source.name) if input_source.url else str(error)
-                raise IngestError(
-                    f"{input_source.name} could not be read: {reason}.", remedy="Try again later."
-                ) from None
-            await asyncio.sleep(min(0.2 * 2**attempt, 5))
-        else:
-            return await assign_name(context, obj, name, replace)
-    raise AssertionError
+    job = _Import(csv or CsvOptions(), FetchOptions(retries, progress, allow_private, s3), dict(schema or {}))
+    files = await find_files(source, format, job.options)
+    obj = await _load_files(context, job, files)
+    return await assign_name(context, obj, name, replace)
 
 
-def _resolve_source(
-    text: str, chosen: str, compression: str | None, allow_private: bool, s3: S3Access | None
-) -> InputSource:
-    if text.startswith(SCHEME):
-        s3_object = S3Object.parse(text)
-        access = S3Access.from_environment() if s3 is None else s3
-        return InputSource(str(s3_object), None, chosen, compression, allow_private, s3=(s3_object, access))
-    if "://" in text:
-        return InputSource(without_query(text), None, chosen, compression, allow_private, url=text)
-    return InputSource(text, Path(text), chosen, compression, allow_private)
-
-
-def _shows_progress(progress: bool | None) -> bool:
-    return sys.stderr.isatty() if progress is None else progress
-
-
-async def _load_source(
-    context: DataContext, source: InputSource, schema: dict[str, str | type], progress: bool
-) -> Object:
-    async with _fetch_whole(source) as ready:
-        sample, pieces, total = await _open_source(ready)
-        try:
-            columns = await _determine_columns(context, ready, sample, schema)
-            structure = ", ".join(f"{quote_name(column)} {dtype}" for column, dtype in columns)
-            names = ", ".join(quote_name(column) for column, _ in columns)
-
-            async def fill(table: str) -> None:
-                statement = (
-                    f"INSERT INTO {quote_name(table)} ({quote_name(KEY)}, {names}) "  # noqa: S608
-                    f"SELECT rowNumberInAllBlocks(), {names} FROM input({quote_text(structure)}) "
-                    f"FORMAT {_input_format(ready.format, sample)}"
-                )
-                body = _report_progress(pieces, total, ready.name) if progress else pieces
-                await context.client.send_stream(
-                    statement, _decompress_pieces(body, ready.compression), READ_SETTINGS, context.query_id()
-                )
-
-            table, _ = await context.create_table(columns, "table", fill)
-        except QueryError as error:
-            raise IngestError(
-                f"{source.name} could not be read as {source.format}: {summarise_parse_error(error.what)}.",
-                remedy="Repair the file, or pass schema= or format=.",
-            ) from None
-        finally:
-            await pieces.aclose()
-    return Object.from_table(table)
-
-
-def _input_format(chosen: str, sample: bytes) -> str:
-    if chosen == "arrow" and not sample.startswith(b"ARROW1"):
-        return "ArrowStream"
-    return FORMATS[chosen].reads
-
-
-# --- bytes -------------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def _fetch_whole(source: InputSource) -> AsyncGenerator[InputSource, None]:
-    """Download to a temporary file first if the format has its schema in a footer."""
-    if source.path is not None or not FORMATS[source.format].footer:
-        yield source
-        return
-    with tempfile.NamedTemporaryFile(suffix=".download") as file:
-        pieces = _download_source(source)
-        try:
-            async for piece in pieces:
-                await asyncio.to_thread(file.write, piece)
-        finally:
-            await pieces.aclose()
-        file.flush()
-        yield replace(source, path=Path(file.name))
-
-
-async def _open_source(source: InputSource) -> tuple[bytes, Any, int | None]:
-    """Return the first bytes, a stream of all bytes (the first ones included), and the total size if known."""
-    stream = _download_source(source) if source.path is None else _read_file(source.path)
-    first: list[bytes] = []
-    size = 0
-    async for piece in stream:
-        first.append(piece)
-        size += len(piece)
-        if size >= SAMPLE_BYTES:
-            break
-
-    async def iter_all_pieces() -> AsyncIterator[bytes]:
-        try:
-            for piece in first:
-                yield piece
-            async for piece in stream:
-                yield piece
-        finally:
-            await stream.aclose()
-
-    total = source.path.stat().st_size if source.path is not None else None
-    return b"".join(first), iter_all_pieces(), total
-
-
-async def _read_file(path: Path) -> AsyncGenerator[bytes, None]:
-    try:
-        file = await asyncio.to_thread(path.open, "rb")
-        with file:
-            while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
-                yield piece
-    except (OSError, ValueError) as error:  # ValueError: invalid file name
-        reason = getattr(error, "strerror", None) or error
-        raise IngestError(f"The file {str(path)!r} cannot be read: {reason}.", remedy="Check the path.") from None
-
-
-async def _download_source(source: InputSource) -> AsyncGenerator[bytes, None]:
-    stream = (
-        _download_http(source) if source.s3 is None else download_object(*source.s3, source.allow_private, PIECE_BYTES)
+async def preview_file(
+    source: Source,
+    *,
+    format: str | None = None,  # noqa: A002
+    schema: Schema | None = None,
+    csv: CsvOptions | None = None,
+    allow_private: bool = False,
+    s3: S3Access | None = None,
+    rows: int = PREVIEW_ROWS,
+) -> FilePreview:
+    """Return what `create_object_from_file` would choose, and the first rows, without storing anything."""
+    job = _Import(csv or CsvOptions(), FetchOptions(0, False, allow_private, s3), dict(schema or {}))
+    files = await find_files(source, format, job.options)
+    columns, note = await _examine_files(job, files)
+    async with _open_reader(job, files[0]) as reader:
+        table = await asyncio.to_thread(_read_first_rows, reader, files[0], columns, rows)
+    return FilePreview(
+        tuple(file.name for file in files),
+        files[0].format,
+        files[0].compression,
+        note,
+        dict(columns),
+        table.to_pylist(),
     )
-    try:
-        async for piece in stream:
-            yield piece
-    finally:
-        await stream.aclose()
 
 
-async def _download_http(source: InputSource) -> AsyncGenerator[bytes, None]:
-    async with guarded_session(source.allow_private) as session:
-        response = await guarded_get(session, source.url, source.allow_private)
-        try:
-            if response.status >= 500 or response.status == 429:
-                raise ServerBusyError(f"the server answered {response.status}")
-            if response.status != 200:
-                raise IngestError(f"{source.name} could not be read: the server answered {response.status}.")
-            async for piece in response.content.iter_chunked(PIECE_BYTES):
-                yield piece
-        finally:
-            response.close()
+@dataclass(frozen=True)
+class FilePreview:
+    """What was chosen to read files, and their first rows."""
+
+    files: tuple[str, ...]
+    format: str
+    compression: str | None
+    note: str
+    columns: Mapping[str, DataType]
+    rows: list[dict[str, Any]] = field(repr=False)
+
+    def __str__(self) -> str:
+        compression = f", {self.compression}" if self.compression else ""
+        lines = [f"{self.files[0]}{f' and {len(self.files) - 1} more' if len(self.files) > 1 else ''}"]
+        lines.append(f"{self.format}{compression}{f': {self.note}' if self.note else ''}")
+        lines += [f"  {name}: {dtype}" for name, dtype in self.columns.items()]
+        lines += [f"  {row}" for row in self.rows]
+        return "\n".join(lines)
 
 
-async def _decompress_pieces(pieces: Any, compression: str | None) -> AsyncIterator[bytes]:
-    decompress = Decompressor(compression)
-    async for piece in pieces:
-        if not compression:
-            yield piece
-            continue
-        steps = decompress(piece)
-        while plain := await asyncio.to_thread(next, steps, b""):
-            yield plain
-
-
-async def _report_progress(pieces: Any, total: int | None, name: str) -> AsyncIterator[bytes]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn(Path(name).name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("read", total=total)
-        async for piece in pieces:
-            progress.advance(task, len(piece))
-            yield piece
+@dataclass(frozen=True)
+class _Import:
+    csv: CsvOptions
+    options: FetchOptions
+    schema: dict[str, str | type]
 
 
 # --- columns -----------------------------------------------------------------------------------------------------
 
 
-async def _determine_columns(
-    context: DataContext, source: InputSource, sample: bytes, schema: dict[str, str | type]
-) -> Columns:
-    if FORMATS[source.format].footer and source.path is not None:
-        columns = await asyncio.to_thread(_read_footer_columns, source, sample)
+async def _examine_files(job: _Import, files: list[InputFile]) -> tuple[Columns, str]:
+    """Return the columns of all files together, and a note on what was chosen."""
+    if all(file.path is not None for file in files):
+        examined = files if FORMATS[files[0].format].footer else files[:EXAMINED_FILES]
     else:
-        columns = await _infer_columns(context, source, sample)
-    check_column_names(column for column, _ in columns)
-    names = [column for column, _ in columns]
-    for column in schema:
-        if column not in names:
-            raise column_not_found(column, names)
-    return tuple(
-        (column, user_type(schema[column]) if column in schema else _without_null(dtype)) for column, dtype in columns
-    )
+        examined = files[:1]
+    described: list[Columns] = []
+    note, is_text = "", False
+    for file in examined:
+        async with _open_reader(job, file) as reader:
+            described.append(reader.columns)
+            note, is_text = note or reader.note, reader.is_text
+    columns = _merge_columns(described, is_text, is_complete=len(examined) == len(files))
+    partition = _partition_columns(files)
+    columns = tuple((name, dtype) for name, dtype in columns if name not in dict(partition)) + partition
+    check_column_names(name for name, _ in columns)
+    return _apply_schema(columns, job.schema, adds_columns=files[0].format in ("json", "jsonl")), note
 
 
-def _without_null(dtype: DataType) -> DataType:
-    """Make arrays, structs and maps not nullable: ClickHouse does not support NULL for them."""
-    return replace(dtype, nullable=False) if dtype.is_structure else dtype
+def _merge_columns(described: list[Columns], is_text: bool, *, is_complete: bool) -> Columns:
+    """Unite the columns of several files; a column that a file lacks is nullable."""
+    merged: dict[str, DataType] = {}
+    for number, columns in enumerate(described):
+        check_column_names(name for name, _ in columns)
+        for name, dtype in columns:
+            earlier = merged.get(name)
+            if earlier is None:
+                merged[name] = dtype.as_nullable(dtype.nullable or number > 0)
+                continue
+            common = _json_supertype(earlier, dtype) or supertype(earlier, dtype)
+            if common is None and is_text:
+                common = STRING.as_nullable()
+            if common is None:
+                raise IngestError(
+                    f"Column {name!r} is {earlier} in one file and {dtype} in another.", remedy="Pass schema=."
+                )
+            merged[name] = common
+        merged |= {name: dtype.as_nullable() for name, dtype in merged.items() if name not in dict(columns)}
+    if not is_complete:
+        merged = {name: dtype.as_nullable() for name, dtype in merged.items()}
+    return tuple(merged.items())
 
 
-async def _infer_columns(context: DataContext, source: InputSource, sample: bytes) -> list[tuple[str, DataType]]:
-    """Let ClickHouse infer the types from the sample, cut at the end of a line."""
-    is_complete = len(sample) < SAMPLE_BYTES
-    sample = _decompress_sample(source, sample)
-    if source.format != "avro" and not (is_complete and len(sample) <= SAMPLE_BYTES):
-        sample = sample[:SAMPLE_BYTES]
-        sample = sample[: sample.rfind(b"\n") + 1] or sample
-    if not sample.strip():
-        raise IngestError(f"{source.name} is empty, so it has no columns.")
-    pieces = [
-        sample[start : start + PARAMETER_BYTES] for start in range(0, min(len(sample), SAMPLE_BYTES), PARAMETER_BYTES)
-    ]
-    parameters = {f"s{i}": _as_parameter(piece) for i, piece in enumerate(pieces)}
-    joined = f"concat({', '.join(f'{{{name}:String}}' for name in parameters)}, '')"
-    statement = f"DESCRIBE TABLE format({FORMATS[source.format].reads}, {joined})"
-    settings = {
-        "schema_inference_make_columns_nullable": 1,
-        "input_format_max_rows_to_read_for_schema_inference": 50_000,
-    }
-    rows = (await context.client.read_text(statement, parameters, settings, context.query_id())).to_pylist()
-    return [(row["name"], parse_type(row["type"])) for row in rows]
+def _json_supertype(left: DataType, right: DataType) -> DataType | None:
+    """Return the type of columns of which one is free-form JSON or has only NULLs."""
+    json_types = [dtype for dtype in (left, right) if dtype.logical == "json"]
+    return json_types[0].as_nullable() if json_types else None
 
 
-def _decompress_sample(source: InputSource, sample: bytes) -> bytes:
-    """Decompress the beginning of a sample, to little more than SAMPLE_BYTES."""
-    plain = bytearray()
-    for piece in Decompressor(source.compression)(sample):
-        plain += piece
-        if len(plain) > SAMPLE_BYTES:
-            break
-    return bytes(plain)
+def _partition_columns(files: list[InputFile]) -> Columns:
+    names = [name for name, _ in files[0].partition]
+    columns: list[tuple[str, DataType]] = []
+    for position, name in enumerate(names):
+        texts = pa.array([file.partition[position][1] for file in files], pa.string())
+        columns.append((name, infer_text_type(texts).as_nullable(texts.null_count > 0)))
+    return tuple(columns)
 
 
-def _as_parameter(sample: bytes) -> str | bytes:
-    """Decode as text if possible: bytes are sent escaped, at up to four times the size."""
+def _apply_schema(columns: Columns, schema: dict[str, str | type], *, adds_columns: bool) -> Columns:
+    names = [name for name, _ in columns]
+    unknown = [name for name in schema if name not in names]
+    if unknown and not adds_columns:
+        raise column_not_found(unknown[0], names)
+    in_file = tuple((name, user_type(schema[name]) if name in schema else dtype) for name, dtype in columns)
+    return (*in_file, *((name, user_type(schema[name])) for name in unknown))
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _open_reader(job: _Import, file: InputFile) -> AsyncGenerator[FileReader, None]:
+    async with fetch_file(file, job.options) as (path, compression):
+        yield await asyncio.to_thread(_create_reader, job, file, path, compression)
+
+
+def _create_reader(job: _Import, file: InputFile, path: Path, compression: str | None) -> FileReader:
+    with _explain_errors(file):
+        match file.format:
+            case "parquet":
+                return ParquetReader(path)
+            case "orc":
+                return OrcReader(path)
+            case "arrow":
+                return ArrowReader(path)
+            case "avro":
+                return AvroReader(path, compression)
+            case "json" | "jsonl":
+                return JsonReader(path, compression)
+            case _:
+                return CsvReader(path, compression, job.csv, is_tsv=file.format == "tsv")
+
+
+@contextmanager
+def _explain_errors(file: InputFile) -> Generator[None]:
     try:
-        return sample.decode()
-    except UnicodeDecodeError:
-        return sample
-
-
-def _read_footer_columns(source: InputSource, sample: bytes) -> list[tuple[str, DataType]]:
-    path = str(source.path)
-    try:
-        if source.format == "parquet":
-            schema = pq.read_schema(path)
-        elif source.format == "orc":
-            schema = orc.ORCFile(path).schema
-        else:
-            schema = (pa.ipc.open_file(path) if sample.startswith(b"ARROW1") else pa.ipc.open_stream(path)).schema
+        yield
+    except NullStructureError:
+        raise
+    except (IngestError, ConversionError) as error:
+        what = error.what if error.what.endswith(".") else f"{error.what}."
+        if what.startswith("The file "):
+            raise
+        is_about_file = what.startswith(("is ", "has "))
+        text = f"{file.name} {what}" if is_about_file else f"{file.name} could not be read as {file.format}: {what}"
+        raise IngestError(text, remedy=error.remedy) from None
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
+            raise IngestError(
+                f"The file {file.name!r} cannot be read: {error.strerror}.", remedy="Check the path."
+            ) from None
         raise IngestError(
-            f"{source.name} could not be read as {source.format}: {str(error).rstrip('.')}.",
+            f"{file.name} could not be read as {file.format}: {str(error).rstrip('.')}.",
             remedy="Repair the file, or pass the right format=.",
         ) from None
-    return [(field.name, clickhouse_type(field.name, field.type).as_nullable()) for field in schema]
+
+
+def _read_first_rows(reader: FileReader, file: InputFile, columns: Columns, rows: int) -> pa.Table:
+    with _explain_errors(file):
+        tables = reader.iter_tables(_column_types(columns, file))
+        first = next(tables, None)
+        return _add_partition(first, file, columns).slice(0, rows) if first is not None else pa.table({})
+
+
+async def _fetch_first(job: _Import, files: list[InputFile], stack: AsyncExitStack) -> list[InputFile]:
+    """Download the first file, which is read twice: for the columns, and for the rows."""
+    path, compression = await stack.enter_async_context(fetch_file(files[0], job.options))
+    return [dataclasses.replace(files[0], path=path, compression=compression), *files[1:]]
+
+
+async def _load_files(context: DataContext, job: _Import, files: list[InputFile]) -> Object:
+    async with AsyncExitStack() as stack:
+        files = await _fetch_first(job, files, stack)
+        columns, _ = await _examine_files(job, files)
+        while True:
+            try:
+                return await _insert_files(context, job, files, columns)
+            except NullStructureError as error:  # read again, with a type that holds the NULL
+                if error.name in job.schema:
+                    raise IngestError(error.what, remedy=error.remedy) from None
+                columns = tuple((name, error.wider if name == error.name else dtype) for name, dtype in columns)
+
+
+async def _insert_files(context: DataContext, job: _Import, files: list[InputFile], columns: Columns) -> Object:
+    names = ", ".join(quote_name(column) for column, _ in columns)
+
+    async def fill(table: str) -> None:
+        statement = f"INSERT INTO {quote_name(table)} ({quote_name(KEY)}, {names}) FORMAT ArrowStream"
+        await context.client.send_stream(statement, _encode_files(job, files, columns), {}, context.query_id())
+
+    try:
+        table, _ = await context.create_table(columns, "table", fill)
+    except QueryError as error:
+        raise IngestError(
+            f"{files[0].name} could not be stored: {error.what}", remedy="Pass schema= for its columns."
+        ) from None
+    return Object.from_table(table)
+
+
+async def _encode_files(job: _Import, files: list[InputFile], columns: Columns) -> AsyncIterator[bytes]:
+    """Yield one Arrow stream with the rows of all files, numbered from 0."""
+    encoder = _StreamEncoder(columns)
+    for file in files:
+        async with _open_reader(job, file) as reader:
+            pieces = _encode_file(encoder, reader, file, columns)
+            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                yield piece
+    yield encoder.close()
+
+
+def _encode_file(encoder: _StreamEncoder, reader: FileReader, file: InputFile, columns: Columns) -> Iterator[bytes]:
+    with _explain_errors(file):
+        extra = next((name for name, _ in reader.columns if name not in dict(columns)), None)
+        if extra is not None:
+            raise IngestError(
+                f"column {extra!r} is not in the first files", remedy="Read the files in groups of equal columns."
+            )
+        for table in reader.iter_tables(_column_types(columns, file)):
+            yield encoder.encode(conform_table(_add_partition(table, file, columns), columns))
+
+
+def _column_types(columns: Columns, file: InputFile) -> dict[str, DataType]:
+    partition = dict(file.partition)
+    return {name: dtype for name, dtype in columns if name not in partition}
+
+
+def _add_partition(table: pa.Table, file: InputFile, columns: Columns) -> pa.Table:
+    types = dict(columns)
+    for name, text in file.partition:
+        values = convert_text(name, pa.array([text], pa.string()), types[name])
+        repeated = values.take(pa.array(np.zeros(table.num_rows, dtype=np.int64)))
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, repeated)
+    return table
+
+
+class _StreamEncoder:
+    """Encoder of tables as one Arrow stream, with the row numbers as the key."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._rows = 0
+        self._sink = io.BytesIO()
+        empty = conform_table(pa.table({name: pa.array([], pa.null()) for name, _ in columns}), columns)
+        self._schema = empty.schema.insert(0, pa.field(KEY, pa.uint64()))
+        self._writer = pa.ipc.new_stream(self._sink, self._schema)
+
+    def encode(self, table: pa.Table) -> bytes:
+        keys = pa.array(np.arange(self._rows, self._rows + table.num_rows, dtype=np.uint64))
+        self._rows += table.num_rows
+        self._writer.write_table(table.add_column(0, KEY, keys).cast(self._schema))
+        return self._take()
+
+    def close(self) -> bytes:
+        self._writer.close()
+        return self._take()
+
+    def _take(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data

@@ -18,8 +18,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from urllib.parse import quote, urlsplit
-from xml.sax.saxutils import escape
+from urllib.parse import quote, unquote_plus, urlsplit
+from xml.sax.saxutils import escape, unescape
 
 import aiohttp
 from yarl import URL
@@ -37,6 +37,8 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]*[a-z0-9]")
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_LISTED_KEY = re.compile(r"<Key>([^<]*)</Key>")
+_NEXT_TOKEN = re.compile(r"<NextContinuationToken>([^<]*)</NextContinuationToken>")
 _UPLOAD_ID = re.compile(rb"<UploadId>([^<]{1,2000})</UploadId>")
 
 
@@ -82,6 +84,14 @@ class S3Access:
         )
 
 
+def split_address(text: str) -> tuple[str, str]:
+    """Return bucket and key of `s3://bucket/key`."""
+    bucket, _, key = text.removeprefix(SCHEME).partition("/")
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+        raise DataError(f"{bucket[:80]!r} is not the name of a bucket.", remedy="Write s3://bucket/key.")
+    return bucket, key
+
+
 @dataclass(frozen=True)
 class S3Object:
     """One object in a bucket."""
@@ -91,9 +101,7 @@ class S3Object:
 
     @classmethod
     def parse(cls, text: str) -> S3Object:
-        bucket, _, key = text.removeprefix(SCHEME).partition("/")
-        if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-            raise DataError(f"{bucket[:80]!r} is not the name of a bucket.", remedy="Write s3://bucket/key.")
+        bucket, key = split_address(text)
         if not key or len(key.encode()) > 1024:
             raise DataError(f"{text[:80]!r} names no object.", remedy="Write s3://bucket/key, of 1 to 1024 bytes.")
         return cls(bucket, key)
@@ -238,6 +246,23 @@ async def download_object(
                 yield chunk
         finally:
             response.close()
+
+
+async def list_keys(bucket: str, prefix: str, access: S3Access, allow_private: bool) -> AsyncGenerator[str, None]:
+    """Yield the keys of a bucket that start with a prefix, in the order of their names."""
+    session, private = _open_session(access, allow_private)
+    query = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
+    async with session:
+        requests = S3Session(session, S3Object(bucket, ""), access, private)
+        while True:
+            async with await requests.request("GET", query) as response:
+                text = (await response.read()).decode()
+            for key in _LISTED_KEY.findall(text):
+                yield unquote_plus(unescape(key))
+            token = _NEXT_TOKEN.search(text)
+            if token is None:
+                return
+            query["continuation-token"] = unescape(token.group(1))
 
 
 async def upload_object(

@@ -1,7 +1,7 @@
 """Conversion of Python values to Arrow tables with ClickHouse types.
 
-No value is changed silently. Nested values that ClickHouse has no type for (dicts with different keys, None instead of
-a list or dict) are stored as JSON text and converted back on reading.
+No value is changed silently. Nested values that ClickHouse has no type for (dicts with different keys) are stored as
+JSON text and converted back on reading.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aaiclick.data.errors import ConversionError
 from aaiclick.data.expressions.literals import zone_name
 from aaiclick.data.io.arrow_types import arrow_type, check_range, clickhouse_type
 from aaiclick.data.io.casting import find_mismatch
+from aaiclick.data.io.nullable_structures import to_storage, with_null_structures
 from aaiclick.data.runtime.tables import VALUE, Shape, check_column_names
 from aaiclick.data.types import DataType, user_type
 
@@ -37,6 +38,15 @@ class SingleValue:
     """Marks a list or dict as one value instead of rows or columns."""
 
     value: Any
+
+
+class NullStructureError(ConversionError):
+    """A list, struct or map is NULL in a column that was not declared so; `wider` is the type that holds it."""
+
+    def __init__(self, name: str, dtype: DataType, wider: DataType) -> None:
+        super().__init__(f"Column {name!r} is {dtype}, but has NULL.", remedy=f"Use {wider}.")
+        self.name = name
+        self.wider = wider
 
 
 @dataclass(frozen=True)
@@ -111,12 +121,22 @@ def _convert_batch_column(name: str, values: object, dtype: DataType, label: str
                 f"{label} has other values in column {name!r}, which is {dtype}: {mismatch}.",
                 remedy="Convert them first, or set the type when the column is created (schema=).",
             )
-        if dtype.is_structure and (array.null_count or _hides_nulls(array.cast(arrow_type(dtype)))):
+        if dtype.is_structure and with_null_structures(array.cast(arrow_type(dtype)), dtype) != dtype:
             raise ConversionError(
                 f"{label} has NULL in column {name!r}, which is {dtype}.",
-                remedy="ClickHouse has no NULL for lists and dicts: use an empty one, or leave the row out.",
+                remedy="Create the column as Nullable (schema=), use an empty list or dict, or leave the row out.",
             )
         return _from_arrow(name, array, dtype)[0]
+
+
+def conform_table(table: pa.Table, columns: tuple[tuple[str, DataType], ...]) -> pa.Table:
+    """Convert the rows of a file to the stored form of columns; a missing column is NULL."""
+    arrays: dict[str, pa.ChunkedArray] = {}
+    for name, dtype in columns:
+        with _explain_errors(name):
+            values = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
+            arrays[name] = _from_arrow(name, values, dtype)[0]
+    return pa.table(arrays)
 
 
 def _as_arrow(name: str, values: object) -> pa.ChunkedArray:
@@ -129,7 +149,7 @@ def _as_arrow(name: str, values: object) -> pa.ChunkedArray:
             return pa.chunked_array([pa.array(values, pa.uint64())])
         values = pa.array(_prepare_values(present, values), from_pandas=False)
     array = pa.chunked_array([values]) if isinstance(values, pa.Array) else cast("pa.ChunkedArray", values)
-    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+    return _decode_dictionary(array) if pa.types.is_dictionary(array.type) else array
 
 
 # --- shapes ------------------------------------------------------------------------------------------------------
@@ -273,11 +293,11 @@ def _dispatch_column(name: str, values: object, requested: DataType | None) -> t
 
 def _from_arrow(name: str, array: pa.ChunkedArray, requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
     if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+        array = _decode_dictionary(array)
     if _nesting_depth(array.type) > MAX_DEPTH:
         raise RecursionError
-    if _hides_nulls(array):
-        return _from_python(name, array.to_pylist(), requested)
+    if _has_empty_struct(array.type):
+        return _as_json(name, array.to_pylist())
     dtype = requested or clickhouse_type(name, array.type)
     if requested is None and (array.null_count or pa.types.is_null(array.type)):
         dtype = dtype.as_nullable()
@@ -297,7 +317,10 @@ def _from_arrow(name: str, array: pa.ChunkedArray, requested: DataType | None) -
         ) from None
     check_range(name, converted, dtype)
     _check_unchanged(name, array, converted, dtype)
-    return converted, dtype
+    wider = with_null_structures(converted, dtype)
+    if requested is not None and wider != dtype:
+        raise NullStructureError(name, dtype, wider)
+    return to_storage(converted, wider), wider
 
 
 def _check_unchanged(name: str, array: pa.ChunkedArray, converted: pa.ChunkedArray, dtype: DataType) -> None:
@@ -317,38 +340,32 @@ def _check_unchanged(name: str, array: pa.ChunkedArray, converted: pa.ChunkedArr
         )
 
 
+def _decode_dictionary(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Replace the positions of a dictionary by its values; Arrow cannot do so for views of text."""
+    values_type = array.type.value_type if isinstance(array.type, pa.DictionaryType) else array.type
+    target = pa.string() if pa.types.is_string_view(values_type) else values_type
+    chunks = [
+        chunk.dictionary.cast(target).take(chunk.indices) for chunk in cast("list[pa.DictionaryArray]", array.chunks)
+    ]
+    return pa.chunked_array(chunks, target)
+
+
 def _nesting_depth(arrow: pa.DataType) -> int:
     return 1 + max((_nesting_depth(arrow.field(i).type) for i in range(arrow.num_fields)), default=0)
 
 
-def _hides_nulls(array: pa.ChunkedArray) -> bool:
-    """Whether any list or struct is NULL, which ClickHouse cannot store."""
-    arrow = array.type
-    if pa.types.is_struct(arrow):
-        return (
-            bool(array.null_count)
-            or any(_hides_nulls(pc.struct_field(array, [i])) for i in range(arrow.num_fields))
-            or arrow.num_fields == 0
-        )
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
-        if array.null_count:
-            return True
-        flat = pc.list_flatten(array)
-        return not pa.types.is_primitive(arrow.value_type) and _hides_nulls(
-            flat if isinstance(flat, pa.ChunkedArray) else pa.chunked_array([flat])
-        )
-    return False
+def _has_empty_struct(arrow: pa.DataType) -> bool:
+    """Whether it contains a struct without fields, for which ClickHouse has no type."""
+    if pa.types.is_struct(arrow) and arrow.num_fields == 0:
+        return True
+    return any(_has_empty_struct(arrow.field(i).type) for i in range(arrow.num_fields))
 
 
 def _from_python(name: str, values: list[object], requested: DataType | None) -> tuple[pa.ChunkedArray, DataType]:
     if requested is not None and requested.logical == "json":
         return _as_json(name, values)
     present = [value for value in values if value is not None]
-    if (
-        present
-        and isinstance(present[0], Mapping | list | tuple)
-        and (len(present) < len(values) or not _is_regular(present))
-    ):
+    if present and isinstance(present[0], Mapping | list | tuple) and not _is_regular(present):
         return _as_json(name, values)
     _check_single_type(name, present)
     if any(isinstance(value, Decimal) and not value.is_finite() for value in present):
@@ -458,7 +475,7 @@ def _is_regular(values: list[Any]) -> bool:
 def _is_regular_inside(values: list[Any]) -> bool:
     present = [item for item in values if item is not None]
     if present and isinstance(present[0], Mapping | list | tuple):
-        return len(present) == len(values) and _is_regular(present)
+        return _is_regular(present)
     type_names = {
         next((name for name, types in _PYTHON_TYPES if isinstance(item, types)), type(item).__name__)
         for item in present

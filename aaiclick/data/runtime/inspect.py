@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
 
+import pyarrow as pa
+
+from aaiclick.data.compile import sql
 from aaiclick.data.compile.select_builder import KEY
-from aaiclick.data.compile.statements import CompiledQuery
+from aaiclick.data.compile.statements import CompiledQuery, cast_for_arrow
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.io.bounded_reads import PREVIEW, read_bounded, to_json_rows
-from aaiclick.data.io.export import format_settings
-from aaiclick.data.io.formats import FORMATS
+from aaiclick.data.io.export import encode_batches
+from aaiclick.data.io.from_arrow import normalise, normalise_batch
 from aaiclick.data.runtime.clickhouse_client import connect
-from aaiclick.data.runtime.tables import NAMED, Shape, is_temporary, read_definition
+from aaiclick.data.runtime.tables import NAMED, Columns, Shape, is_temporary, read_definition
 from aaiclick.data.types import quote_name
 from aaiclick.endpoints import ClickHouseEndpoint
 
@@ -63,7 +66,11 @@ class ObjectDescription:
 
     info: ObjectInfo
     shape: Shape
-    columns: tuple[tuple[str, str], ...]
+    types: Columns
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, str(dtype)) for name, dtype in self.types)
 
 
 async def list_objects(
@@ -91,7 +98,7 @@ async def describe_object(endpoint: ClickHouseEndpoint, table: str) -> ObjectDes
         raise object_not_found(table)
     rows = cast("list[dict[str, str]]", (await client.read_text(_COLUMNS, parameters, LIMITS)).to_pylist())
     columns, shape = read_definition(heads[0]["comment"], ((row["name"], row["type"]) for row in rows))
-    return ObjectDescription(_to_info(heads[0]), shape, tuple((name, str(dtype)) for name, dtype in columns))
+    return ObjectDescription(_to_info(heads[0]), shape, columns)
 
 
 async def preview_object(
@@ -104,24 +111,36 @@ async def preview_object(
     select = _select_statement(endpoint, description)
     part = f"{select} WHERE {key} >= {{first:UInt64}} AND {key} < {{last:UInt64}} ORDER BY {key}"
     arrow_table = await read_bounded(client, part, {"first": offset, "last": offset + limit}, LIMITS, PREVIEW)
-    return await asyncio.to_thread(to_json_rows, arrow_table)
+    return await asyncio.to_thread(to_json_rows, normalise(arrow_table, description.types))
 
 
 async def export_object(endpoint: ClickHouseEndpoint, table: str, chosen: str) -> AsyncGenerator[bytes, None]:
     """Stream all rows of an Object in order, in a file format; raises ObjectNotFoundError."""
     description = await describe_object(endpoint, table)
     client = await connect(endpoint.with_database("default"))
-    query = CompiledQuery(
-        f"{_select_statement(endpoint, description)} ORDER BY {quote_name(KEY)}", {}, EXPORT_LIMITS, ()
-    )
-    async with aclosing(client.stream_bytes(query, FORMATS[chosen].writes, format_settings(chosen))) as stream:
+    text = f"{_select_statement(endpoint, description)} ORDER BY {quote_name(KEY)}"
+    query = CompiledQuery(text, {}, EXPORT_LIMITS, description.types)
+    batches = _normalised(client.read_batches(query), description.types)
+    async with aclosing(encode_batches(batches, description.types, chosen)) as stream:
         async for piece in stream:
             yield piece
 
 
+async def _normalised(
+    batches: AsyncGenerator[pa.RecordBatch, None], columns: Columns
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    async with aclosing(batches):
+        async for batch in batches:
+            yield normalise_batch(batch, columns)
+
+
 def _select_statement(endpoint: ClickHouseEndpoint, description: ObjectDescription) -> str:
-    names = ", ".join(quote_name(name) for name, _ in description.columns) or "1"
-    return f"SELECT {names} FROM {quote_name(endpoint.database)}.{quote_name(description.info.table)}"  # noqa: S608
+    table = description.info.table
+    outputs = [
+        sql.with_alias(cast_for_arrow(sql.column(table, name), dtype), name) for name, dtype in description.types
+    ]
+    select = ", ".join(sql.to_text(output) for output in outputs) or "1"
+    return f"SELECT {select} FROM {quote_name(endpoint.database)}.{quote_name(table)}"  # noqa: S608
 
 
 def _to_info(row: dict[str, str]) -> ObjectInfo:

@@ -29,7 +29,7 @@ from aaiclick.data.io.to_arrow import ArrowRows, Schema, conform_batch, parse_sc
 from aaiclick.data.object import Object
 from aaiclick.data.runtime.execute import prepare_relation, strip_identity
 from aaiclick.data.runtime.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, comment_for, shape_of_many
-from aaiclick.data.types import DataType, is_type, parse_type, quote_name, quote_text
+from aaiclick.data.types import DataType, declared_text, is_type, parse_type, quote_name, quote_text, storage_type
 
 ATTEMPT_BITS = 20
 ROWS_PER_INSERT = 500_000
@@ -129,7 +129,7 @@ async def _define_columns(context: DataContext, name: str, columns: Columns, sha
         if existing:
             return existing
         shape = shape_of_many(shape)
-        added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {dtype}" for column, dtype in columns]
+        added = [f"ADD COLUMN IF NOT EXISTS {quote_name(column)} {storage_type(dtype)}" for column, dtype in columns]
         comment = quote_text(comment_for(columns, shape))
         await context.client.layout.alter_table(name, f"{', '.join(added)}, MODIFY COMMENT {comment}")
         return (await context.describe_table(name))[0]
@@ -242,7 +242,7 @@ async def _copy_parts(
 
 
 def columns_to_json(columns: Columns, shape: Shape) -> Mapping[str, object]:
-    return {"shape": shape, "columns": [[name, str(dtype), dtype.logical] for name, dtype in columns]}
+    return {"shape": shape, "columns": [[name, declared_text(dtype), dtype.logical] for name, dtype in columns]}
 
 
 def columns_from_json(data: Mapping[str, Any]) -> tuple[Columns, Shape]:

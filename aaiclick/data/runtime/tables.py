@@ -1,8 +1,8 @@
 """Tables of Objects: names, definitions and reference handles.
 
 A table has `aai_id`, a dense row number from 0 and the sorting key, and the columns. Its comment stores what
-ClickHouse's types cannot express: whether it has one value, one unnamed column or several, and which strings are bytes
-or JSON.
+ClickHouse's types cannot express: whether it has one value, one unnamed column or several, which strings are bytes
+or JSON, and which arrays, tuples and maps may be NULL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aaiclick.data.compile.select_builder import KEY, RESERVED_PREFIX
 from aaiclick.data.errors import ColumnNameError, DataTypeError
-from aaiclick.data.types import DataType, is_encodable, parse_type, quote_name, quote_text
+from aaiclick.data.types import (
+    DataType,
+    declared_text,
+    is_encodable,
+    needs_declaration,
+    parse_type,
+    quote_name,
+    quote_text,
+    storage_type,
+)
 from aaiclick.snowflake import get_snowflake_id
 
 if TYPE_CHECKING:
@@ -134,7 +143,10 @@ def shape_of_many(shape: Shape) -> Shape:
 def create_statement(name: str, columns: Columns, shape: Shape, engine: str, session: int | None = None) -> str:
     """Return CREATE TABLE for an Object; identifiers and texts are quoted, types are formatted from parsed values."""
     check_columns(columns)
-    fields = [f"{quote_name(KEY)} UInt64 CODEC(Delta, LZ4)", *(f"{quote_name(n)} {dtype}" for n, dtype in columns)]
+    fields = [
+        f"{quote_name(KEY)} UInt64 CODEC(Delta, LZ4)",
+        *(f"{quote_name(n)} {storage_type(dtype)}" for n, dtype in columns),
+    ]
     sorting = f" ORDER BY {quote_name(KEY)}" if engine.endswith("MergeTree") else ""
     comment = quote_text(comment_for(columns, shape, session))
     return f"CREATE TABLE {quote_name(name)} ({', '.join(fields)}) ENGINE = {engine}{sorting} COMMENT {comment}"
@@ -142,9 +154,12 @@ def create_statement(name: str, columns: Columns, shape: Shape, engine: str, ses
 
 def comment_for(columns: Columns, shape: Shape, session: int | None = None) -> str:
     logical = {name: dtype.logical for name, dtype in columns if dtype.logical}
+    declared = {name: declared_text(dtype) for name, dtype in columns if needs_declaration(dtype)}
     note: dict[str, object] = {"aaiclick": shape}
     if logical:
         note["logical"] = logical
+    if declared:
+        note["types"] = declared
     if session is not None:
         note["session"] = str(session)
     return json.dumps(note)
@@ -156,8 +171,9 @@ def read_definition(comment: str, described: Iterable[tuple[str, str]]) -> tuple
     with suppress(ValueError):
         note = json.loads(comment) if comment.startswith("{") else {}
     logical: dict[str, str] = note.get("logical", {})
+    declared: dict[str, str] = note.get("types", {})
     columns = tuple(
-        (name, replace(parse_type(type_text), logical=logical.get(name, "")))
+        (name, replace(parse_type(declared.get(name, type_text)), logical=logical.get(name, "")))
         for name, type_text in described
         if not name.startswith(RESERVED_PREFIX)
     )

@@ -28,7 +28,8 @@ async def stalling():
         answer = web.StreamResponse()
         await answer.prepare(request)
         await answer.write(b"n\n" + b"1\n" * 4_000_000)
-        await end.wait()
+        if "whole" not in request.query:
+            await end.wait()
         return answer
 
     application = web.Application()
@@ -62,7 +63,7 @@ OPERATIONS = {
     "export": lambda endless, path, url: endless.export(path / "n.csv"),
     "compressed export": lambda endless, path, url: endless.export(path / "n.parquet"),
     "values": lambda endless, path, url: create_object_from_value(endless_batches()),
-    "file": lambda endless, path, url: create_object_from_file(url, allow_private=True),
+    "file": lambda endless, path, url: create_object_from_file([f"{url}?whole", url], allow_private=True),
 }
 
 

@@ -70,7 +70,7 @@ async def test_types_are_inferred_and_overridden(tmp_path):
     path.write_text("id,day,at,price,flag\n007,2024-02-29,2024-02-29 01:02:03,1.50,true\n008,,,,\n")
     inferred = await create_object_from_file(path)
     assert {name: dtype.as_required().name for name, dtype in inferred.schema.items()} == {
-        "id": "Int64", "day": "Date", "at": "DateTime", "price": "Float64", "flag": "Bool",
+        "id": "Int64", "day": "Date32", "at": "DateTime64", "price": "Float64", "flag": "Bool",
     }  # fmt: skip
     schema = {"id": "String", "price": "Nullable(Decimal(18, 2))", "at": "Nullable(DateTime64(3, 'UTC'))"}
     typed = await create_object_from_file(path, schema=schema)

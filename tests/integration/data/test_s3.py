@@ -8,6 +8,7 @@ import json
 import logging
 import traceback
 from dataclasses import replace
+from datetime import date
 
 import boto3
 import pytest
@@ -40,6 +41,18 @@ def store(moto_endpoint, monkeypatch):
     client.create_bucket(Bucket="pile", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     yield client
     client.close()
+
+
+async def test_prefixes_globs_and_partitions(store):
+    for day, numbers in {"2024-01-01": [1, 2], "2024-01-02": [3]}.items():
+        await (await create_object_from_value({"n": numbers})).export(f"s3://pile/lake/day={day}/part 0.parquet")
+    store.put_object(Bucket="pile", Key="lake/_SUCCESS", Body=b"")
+    obj = await create_object_from_file("s3://pile/lake/")
+    assert await obj.data() == {"n": [1, 2, 3], "day": [date(2024, 1, 1), date(2024, 1, 1), date(2024, 1, 2)]}
+    assert (await (await create_object_from_file("s3://pile/lake/*02/*.parquet")).data())["n"] == [3]
+    assert await (await create_object_from_file("s3://pile/**/*.parquet")).count() == 3
+    with pytest.raises(IngestError, match="has no files"):
+        await create_object_from_file("s3://pile/nothing/")
 
 
 def check_signatures(endpoint, strict):

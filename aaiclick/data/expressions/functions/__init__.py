@@ -6,6 +6,7 @@
 - `text`: string functions and regular expressions
 - `temporal`: date and time functions
 - `nested`: arrays, maps, structs and JSON text
+- `nullable_structures`: functions of arrays, structs and maps that may be NULL
 - `conditional`: conditional functions and casts
 - `aggregates`: aggregates and window functions
 

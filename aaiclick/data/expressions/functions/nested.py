@@ -40,7 +40,8 @@ def _build_get(args: list[Expression], types: Types, params: Params) -> Expressi
     index = sql.call("toInt64", args[1])
     position = sql.binary("+", index, sql.call("toInt8", sql.binary(">=", index.copy(), sql.number(0))))
     element = sql.call("arrayElement", args[0], position)
-    if not _element_type(types, params).nullable:
+    dtype = _element_type(types, params)
+    if dtype.is_structure or not dtype.nullable:
         return element
     inside = sql.binary("<=", sql.call("abs", position.copy()), sql.call("length", args[0].copy()))
     return sql.call("if", inside, sql.call("toNullable", element), sql.null())
