@@ -278,7 +278,7 @@ async def test_keys_are_rotated_in_the_file(shop, monkeypatch, tmp_path):
         values.add((tmp_path / "home" / KEY_FILE).read_text().split()[0])
         assert await org_secrets.rotate_keys(shop.db, from_environment=False) == 2
         assert len(await shop.db.fetch("SELECT DISTINCT key_id FROM org_secrets")) == 1
-        assert (await org_secrets.find_secret(shop.db, org["id"], "default", "bound")).value == "sesame"
+        assert (await org_secrets.find_secret(shop.db, org.id, "default", "bound")).value == "sesame"
     assert len(values) == 3
     assert len((tmp_path / "home" / KEY_FILE).read_text().split()) == 2
 
@@ -291,7 +291,7 @@ async def test_keys_of_the_environment_are_rotated_to_the_first(shop, monkeypatc
         get_settings.cache_clear()
         assert await org_secrets.rotate_keys(shop.db, from_environment=True) == 1
     org = await orgs.find_org(shop.db, "default")
-    assert (await org_secrets.find_secret(shop.db, org["id"], "default", "key")).value == "sesame"
+    assert (await org_secrets.find_secret(shop.db, org.id, "default", "key")).value == "sesame"
 
 
 async def test_lost_lease_gets_no_secret(shop):
