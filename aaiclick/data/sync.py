@@ -21,10 +21,14 @@ from inspect import isasyncgen, iscoroutine, ismethod
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
+import pyarrow as pa
+
 from aaiclick import data as _async
 from aaiclick.data import array, case, coalesce, col, if_else, length, lit, row_index, row_number
 from aaiclick.data.grouping import GroupBy
+from aaiclick.data.io.from_arrow import column_values
 from aaiclick.data.object import Object as _Object
+from aaiclick.errors import AaiclickError
 
 T = TypeVar("T")
 CANCEL_TIMEOUT_SECONDS = 20
@@ -94,6 +98,59 @@ class Wrapped:
         return repr(self.inner)
 
 
+class WrappedObject(Wrapped):
+    """Blocking wrapper of an Object or View, with the protocols of notebooks and data frames.
+
+    `len(obj)`, `float(obj)`, iteration, display and `polars.DataFrame(obj)` each run a query.
+    """
+
+    inner: _Object
+
+    def __len__(self) -> int:
+        return _loop.run(self.inner.count())
+
+    def __bool__(self) -> bool:
+        return bool(self.inner)
+
+    def __float__(self) -> float:
+        return float(self._read_scalar())
+
+    def __int__(self) -> int:
+        return int(self._read_scalar())
+
+    def _read_scalar(self) -> Any:
+        if self.inner.shape != "scalar":
+            raise TypeError(f"Only a single value is a number, such as obj.sum(); this is a {self.inner.shape}.")
+        return _loop.run(self.inner.data())
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield rows as dicts, or the values of a column, in batches as they arrive."""
+        columns = list(self.inner.schema.items())
+        for batch in _iterate_sync(self.inner.iter_batches()):
+            values = [column_values(pa.chunked_array([batch.column(i)]), dtype) for i, (_, dtype) in enumerate(columns)]
+            if self.inner.shape in ("column", "scalar"):
+                yield from values[0]
+            else:
+                yield from (dict(zip(self.inner.columns, row, strict=True)) for row in zip(*values, strict=True))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the rows through Arrow's C interface, by which polars, pandas, pyarrow and DuckDB read them."""
+        return cast("Any", _loop.run(self.inner.to_arrow())).__arrow_c_stream__(requested_schema)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self.inner), *super().__dir__()})
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.inner.columns)
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as HTML; only the columns if the rows cannot be read."""
+        try:
+            return _loop.run(self.inner.html())
+        except AaiclickError:
+            return self.inner._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
 def _make_operator(name: str) -> Callable[..., Any]:
     def apply(self: Wrapped, *args: object) -> Any:
         return _wrap_result(getattr(self.inner, name)(*(_unwrap_value(arg) for arg in args)))
@@ -116,7 +173,9 @@ def _wrap_result(value: object) -> Any:
         return _wrap_result(_loop.run(value))
     if isasyncgen(value):
         return _iterate_sync(value)
-    if isinstance(value, _Object | GroupBy) or type(value).__module__ == "aaiclick.data.expressions.namespaces":
+    if isinstance(value, _Object):
+        return WrappedObject(value)
+    if isinstance(value, GroupBy) or type(value).__module__ == "aaiclick.data.expressions.namespaces":
         return Wrapped(value)
     if isinstance(value, list):
         return [_wrap_result(item) if isinstance(item, _Object) else item for item in cast("list[Any]", value)]
@@ -187,7 +246,7 @@ open_reference = _make_sync(_async.open_reference)
 preview_file = _make_sync(_async.preview_file)
 
 __all__ = [
-    "DataContext", "Wrapped", "array", "case", "coalesce", "col", "create_object_from_file", "create_object_from_query",
-    "create_object_from_value", "delete_object", "if_else", "insert", "length", "list_objects", "lit", "open_object",
-    "open_reference", "preview_file", "row_index", "row_number",
+    "DataContext", "Wrapped", "WrappedObject", "array", "case", "coalesce", "col", "create_object_from_file",
+    "create_object_from_query", "create_object_from_value", "delete_object", "if_else", "insert", "length",
+    "list_objects", "lit", "open_object", "open_reference", "preview_file", "row_index", "row_number",
 ]  # fmt: skip

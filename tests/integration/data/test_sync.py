@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from aaiclick.data import sync
@@ -38,6 +40,22 @@ def test_sync_objects_return_results(waiting, tmp_path):
     sync.delete_object("kept")
     assert "lazy" in repr(obj.sort("a"))
     assert "<table" in obj._repr_html_()
+
+
+def test_protocols_of_notebooks_and_data_frames(waiting):
+    obj = sync.create_object_from_value({"a": [3, None], "s": ["<x>", "y"]})
+    assert len(obj) == 2
+    assert float(obj["a"].sum()) == int(obj["a"].max()) == 3
+    with pytest.raises(TypeError, match="this is a column"):
+        float(obj["a"])
+    assert list(obj) == [{"a": 3, "s": "<x>"}, {"a": None, "s": "y"}]
+    assert list(obj["a"]) == [3, None]
+    assert pl.DataFrame(obj)["s"].to_list() == ["<x>", "y"]
+    assert pa.table(obj).column("a").to_pylist() == [3, None]
+    assert "&lt;x&gt;" in obj._repr_html_()
+    assert {"group_by", "inner", "data"} <= set(dir(obj))
+    assert obj._ipython_key_completions_() == ["a", "s"]
+    assert list(obj.head(0)) == []
 
 
 def test_batches_end_when_the_loop_is_left(waiting):
