@@ -34,6 +34,7 @@ from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.task_options import TaskOptions
 from bench.schema_shape import own_server
 from bench.worker import workers
 
@@ -76,7 +77,10 @@ async def lateness(endpoint: PostgresEndpoint) -> list[float]:
     """Return the milliseconds between the due time of a retry and its claim."""
     connection = await connect(endpoint)
     name, policy = "bench.latency.fail_once", json.dumps({"base_seconds": RETRY_SECONDS})
-    tasks = [NewTask(key, name, entrypoint=name, retry_policy=policy) for key in get_snowflake_ids(RETRIES)]
+    tasks = [
+        NewTask(key, name, entrypoint=name, options=TaskOptions(retry_policy=policy))
+        for key in get_snowflake_ids(RETRIES)
+    ]
     for task in tasks:
         await enqueue_tasks(connection, [task])
         await asyncio.sleep(0.02)

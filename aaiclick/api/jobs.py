@@ -18,10 +18,10 @@ from aaiclick.api.field_types import (
     Seconds,
     Snowflake,
 )
-from aaiclick.api.tasks import TaskOptions
+from aaiclick.api.tasks import TaskOptionFields
 
 
-class JobTaskRequest(TaskOptions):
+class JobTaskRequest(TaskOptionFields):
     """A task of a job. In `kwargs`, {"object_type": "task", "task": KEY} stands for the result of that task."""
 
     key: Key = Field(examples=["load"])

@@ -20,10 +20,11 @@ from aaiclick.api.field_types import (
     TaskState,
 )
 from aaiclick.store.enums import Cancellation
+from aaiclick.store.task_options import TaskOptions
 
 
-class TaskOptions(RequestModel):
-    """Execution options of a task."""
+class TaskOptionFields(RequestModel):
+    """Options of a task as fields of a request."""
 
     queue: Name = "default"
     priority: Annotated[int, Field(ge=-32768, le=32767)] = 0
@@ -37,8 +38,14 @@ class TaskOptions(RequestModel):
         default=True, description="Whether its final failure fails its job; if not, its dependents run"
     )
 
+    def to_options(self) -> TaskOptions:
+        values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
+        if self.retry_policy is not None:
+            values["retry_policy"] = self.retry_policy.model_dump_json()
+        return TaskOptions(**values)
 
-class TaskRequest(TaskOptions):
+
+class TaskRequest(TaskOptionFields):
     """A queue item: run by the handler of its type, or by its entry point."""
 
     type: Name = Field(examples=["email:send"])

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -42,6 +43,7 @@ CLIENT_EVENTS = "clients"
 JOB_NAME = "chaos "
 TASK_MODULE = "aaiclick.chaos.tasks"
 RETRY = {"base_seconds": 0.2, "cap_seconds": 2.0}
+RETRY_OPTIONS = TaskOptions(retry_policy=json.dumps(RETRY))
 """Short delays, for more attempts in less time."""
 ATTEMPTS = 4
 """The default (WORKER_MAX_RETRIES = 3): more would hide outages that are charged as attempts."""
@@ -132,9 +134,11 @@ class LoadClient:
             items = [
                 NewTask(
                     get_snowflake_id(), f"{TASK_MODULE}.{body}", f"{TASK_MODULE}.{body}", json.dumps(arguments),
-                    retry_policy=json.dumps(RETRY), idempotency_key=name,
-                    available_at=run_at if name in later else None,
-                    max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
+                    idempotency_key=name,
+                    options=replace(
+                        RETRY_OPTIONS, max_attempts=POISON_ATTEMPTS if body == "poison" else ATTEMPTS,
+                        run_at=run_at if name in later else None,
+                    ),
                 )
                 for name, body, arguments in specs
             ]  # fmt: skip
@@ -253,7 +257,7 @@ class LoadClient:
         handle = map_rows(
             f"{TASK_MODULE}.double_rows", producer, chunk_rows=rows // chunks + 1, options={"retry_policy": RETRY}
         )
-        handle.retry_policy = RETRY
+        handle.options = RETRY_OPTIONS
         consumer = self._make_task("check_rows", rows=handle, times=2, count=rows)
         added = math.ceil(rows / (rows // chunks + 1)) + 1  # one per chunk, and one that combines them
         nodes = [producer, handle, consumer]
@@ -289,7 +293,7 @@ class LoadClient:
         return TASKS_PER_RUN
 
     def _make_task(self, body: str, **arguments: object) -> Task:
-        return Task(f"{TASK_MODULE}.{body}", {"history": str(self.history), **arguments}, retry_policy=RETRY)
+        return Task(f"{TASK_MODULE}.{body}", {"history": str(self.history), **arguments}, options=RETRY_OPTIONS)
 
     async def _submit_job(
         self,

@@ -12,16 +12,6 @@ from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.engine.result_placeholders import resolve_placeholders, temporary_tables_in
 
-TASK_OPTIONS = (
-    "queue",
-    "priority",
-    "max_attempts",
-    "timeout_seconds",
-    "concurrency_key",
-    "concurrency_limit",
-    "critical",
-)
-
 
 def build_job_graph(nodes: Sequence[Node]) -> dict[str, Any]:
     """Build `tasks` and `groups` of a job from nodes and all their predecessors."""
@@ -52,12 +42,7 @@ def _build_task(task: NewTask, predecessors: list[str], results: dict[int, dict[
             f"An argument of {task.type} is a temporary Object of this process.",
             remedy="With a remote server, pass the name of a named Object, or create the Object in a task.",
         )
-    options = {name: value for name in TASK_OPTIONS if (value := getattr(task, name)) is not None}
-    if task.retry_policy is not None:
-        options["retry_policy"] = json.loads(task.retry_policy)
-    if task.available_at is not None:
-        options["run_at"] = task.available_at.isoformat()
-    return options | {
+    return task.options.to_json() | {
         "key": str(task.id),
         "name": task.type,
         "entrypoint": task.entrypoint,

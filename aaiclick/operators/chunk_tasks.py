@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aaiclick.data import Object, View
@@ -29,6 +30,7 @@ from aaiclick.data.runtime.parallel_write import (
 from aaiclick.operators.callbacks import chunk_parameters
 from aaiclick.orchestration import Group, PermanentError, Task, get_current_context
 from aaiclick.orchestration.task_context import JsonResult, TaskScope, current_scope
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords
 
 MODULE = __name__
 
@@ -40,7 +42,7 @@ async def map_rows(
     callback: str,
     inputs: Sequence[Object],
     chunk_rows: int,
-    options: Mapping[str, Any],
+    options: TaskKeywords,
     extra: Mapping[str, Any],
     schema: Mapping[str, str] | None = None,
 ) -> Task:
@@ -54,7 +56,7 @@ async def foreach_rows(
     callback: str,
     inputs: Sequence[Object],
     chunk_rows: int,
-    options: Mapping[str, Any],
+    options: TaskKeywords,
     extra: Mapping[str, Any],
 ) -> Task:
     return await _split_into_chunks(
@@ -66,7 +68,7 @@ async def reduce_rows(
     callback: str,
     inputs: Sequence[Object],
     chunk_rows: int,
-    options: Mapping[str, Any],
+    options: TaskKeywords,
     extra: Mapping[str, Any],
     before: int | None = None,
 ) -> Any:
@@ -91,7 +93,7 @@ async def _split_into_chunks(
     operator: str,
     inputs: Sequence[Object],
     chunk_rows: int,
-    options: Mapping[str, Any],
+    options: TaskKeywords,
     common: Mapping[str, Any],
     target: Object | None,
 ) -> Task:
@@ -104,19 +106,20 @@ async def _split_into_chunks(
         )
     callback, total = common["callback"], lengths[0]
     group = Group(f"{operator} {callback}")
+    chunk_options = DEFAULT_OPTIONS.change(options)
     chunks = [
         Task(
             f"{MODULE}.chunk",
             {**common, "inputs": [view.slice(start, min(chunk_rows, total - start)) for view in views], "number": n,
              "start": start, "expected": min(chunk_rows, total - start)},
-            group=group, **options,
+            group=group, options=chunk_options,
         )
         for n, start in enumerate(range(0, max(total, 1), chunk_rows))
     ]  # fmt: skip
     print(f"{operator} {callback}: {total:,} rows in {len(chunks):,} chunks of {chunk_rows:,}")  # noqa: T201  (the log)
     arguments = {"group_id": str(group.id), "target": target, "callback": callback}
-    schedule = {key: options[key] for key in ("queue", "priority", "max_attempts", "retry_policy") if key in options}
-    last = Task(f"{MODULE}.collect", arguments, name=f"collect {callback}", **schedule)
+    last_options = replace(chunk_options, timeout_seconds=None, concurrency_key=None)
+    last = Task(f"{MODULE}.collect", arguments, name=f"collect {callback}", options=last_options)
     last.depends_on(group)
     return last
 

@@ -12,21 +12,15 @@ from aaiclick.operators.callbacks import chunk_parameters
 from aaiclick.orchestration import Task, get_current_context, get_task
 from aaiclick.orchestration.api import entrypoint_of
 from aaiclick.orchestration.decorators import add_to_built_job
-from aaiclick.store.enums import TaskStatus
+from aaiclick.store.enums import DEFAULT_QUEUE, TaskStatus
+from aaiclick.store.task_options import TaskKeywords, TaskOptions
 
 CHUNK_ROWS = 100_000
 """Default number of rows of a chunk; measurements are in docs/operators.md."""
 
 CHUNK_TASKS_MODULE = "aaiclick.operators.chunk_tasks"
-CHUNK_OPTIONS = (
-    "max_attempts",
-    "timeout_seconds",
-    "retry_policy",
-    "queue",
-    "priority",
-    "concurrency_key",
-    "concurrency_limit",
-)
+CHUNK_OPTIONS = sorted(TaskKeywords.__annotations__.keys() - {"run_at", "critical"})
+"""Options of chunk tasks, which start at once and are all needed for the result."""
 
 
 class Handle(Task):
@@ -66,7 +60,7 @@ def map(  # noqa: A001  (the word of the requirements)
     *objects: Any,
     chunk_rows: int = CHUNK_ROWS,
     schema: Mapping[str, str | type] | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: TaskKeywords | None = None,
     **kwargs: Any,
 ) -> Handle:
     """Call `callback` on every chunk of an Object; the result is one Object of all returned rows, in order.
@@ -85,7 +79,7 @@ def foreach(
     callback: str | Callable[..., Any],
     *objects: Any,
     chunk_rows: int = CHUNK_ROWS,
-    options: Mapping[str, Any] | None = None,
+    options: TaskKeywords | None = None,
     **kwargs: Any,
 ) -> Handle:
     """Call `callback` on every chunk for its side effects; the result is None."""
@@ -97,7 +91,7 @@ def reduce(
     obj: Any,
     chunk_rows: int = CHUNK_ROWS,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: TaskKeywords | None = None,
     **kwargs: Any,
 ) -> Handle:
     """Tree reduction: call `callback` on every chunk, then on chunks of the results, until one chunk is left.
@@ -113,7 +107,7 @@ def _build_handle(
     callback: str | Callable[..., Any],
     objects: tuple[Any, ...],
     chunk_rows: int,
-    options: Mapping[str, Any] | None,
+    options: TaskKeywords | None,
     kwargs: Mapping[str, Any],
     spec: Mapping[str, Any],
 ) -> Handle:
@@ -131,7 +125,7 @@ def _build_handle(
             )
     if not isinstance(callback, str):
         chunk_parameters(callback, len(objects), kwargs)
-    chosen = dict(options or {})
+    chosen: TaskKeywords = {**options} if options else {}
     unknown = sorted(set(chosen) - set(CHUNK_OPTIONS))
     if unknown:
         raise SubmitError(f"{operator}() has no options {unknown}.", remedy=f"Options: {', '.join(CHUNK_OPTIONS)}.")
@@ -140,8 +134,9 @@ def _build_handle(
         "callback": name, "inputs": list(objects), "chunk_rows": chunk_rows, "options": chosen,
         "extra": dict(kwargs), **spec,
     }  # fmt: skip
-    schedule = {key: chosen[key] for key in ("queue", "priority") if key in chosen}
-    handle = Handle(f"{CHUNK_TASKS_MODULE}.{operator}_rows", arguments, name=f"{operator} {name}", **schedule)
+    own_options = TaskOptions(queue=chosen.get("queue", DEFAULT_QUEUE), priority=chosen.get("priority", 0))
+    entrypoint = f"{CHUNK_TASKS_MODULE}.{operator}_rows"
+    handle = Handle(entrypoint, arguments, name=f"{operator} {name}", options=own_options)
     add_to_built_job(handle)
     return handle
 

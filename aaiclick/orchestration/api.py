@@ -5,26 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
 from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
-from aaiclick.orchestration.graph import Job, Node, Task
+from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import register_local_function
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.orchestration.submit_plan import (
-    check_options,
-    check_timeout,
-    collect_unsubmitted,
-    iter_slices,
-    make_plan,
-    table_arguments,
-)
+from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
@@ -34,7 +26,8 @@ from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
-from aaiclick.store.enums import DEFAULT_QUEUE, Cancellation
+from aaiclick.store.enums import Cancellation
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions, check_timeout
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
@@ -45,9 +38,17 @@ if TYPE_CHECKING:
 NAME_CHARACTERS = 1_000
 
 
-def create_task(callback: str | Callable[..., Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> Task:
+def create_task(
+    callback: str | Callable[..., object],
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    group: Group | None = None,
+    **options: Unpack[TaskKeywords],
+) -> Task:
     """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
-    return Task(callback if isinstance(callback, str) else entrypoint_of(callback), kwargs, **options)
+    entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
+    return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
 
 
 def entrypoint_of(function: Callable[..., object]) -> str:
@@ -184,10 +185,16 @@ async def _create_by_slices(
 
 
 async def add_task_to_job(
-    job_id: int, entrypoint: str | Callable[..., object], kwargs: Mapping[str, object] | None = None, **options: object
+    job_id: int,
+    entrypoint: str | Callable[..., object],
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    group: Group | None = None,
+    **options: Unpack[TaskKeywords],
 ) -> Task:
     """Add one task to a job that has not ended."""
-    task = create_task(entrypoint, kwargs, **options)
+    task = create_task(entrypoint, kwargs, name=name, group=group, **options)
     async with current_or_new_context() as context:
         return await context.apply(task, job_id)
 
@@ -285,73 +292,51 @@ async def enqueue(
     type: str,  # noqa: A002  (the column's name)
     payload: Mapping[str, object] | None = None,
     *,
-    priority: int = 0,
     idempotency_key: str | None = None,
-    run_at: datetime | None = None,
-    max_attempts: int | None = None,
-    queue: str = DEFAULT_QUEUE,
-    concurrency_key: str | None = None,
     connection: Connection | AsyncConnection | AsyncSession | None = None,
+    **options: Unpack[TaskKeywords],
 ) -> int:
     """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
 
     With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
     """
-    item = make_item(
-        type, payload, priority=priority, idempotency_key=idempotency_key, run_at=run_at, max_attempts=max_attempts,
-        queue=queue, concurrency_key=concurrency_key,
-    )  # fmt: skip
-    return (await _enqueue_items([item], [payload or {}], connection))[0]
+    payloads = [payload or {}]
+    items = make_items(type, payloads, [idempotency_key], DEFAULT_OPTIONS.change(options))
+    return (await _enqueue_items(items, payloads, connection))[0]
 
 
 async def enqueue_many(
     type: str,  # noqa: A002  (the column's name)
     payloads: Sequence[Mapping[str, object]],
     *,
-    priority: int = 0,
     idempotency_keys: Sequence[str | None] | None = None,
-    run_at: datetime | None = None,
-    max_attempts: int | None = None,
-    queue: str = DEFAULT_QUEUE,
     connection: Connection | AsyncConnection | AsyncSession | None = None,
+    **options: Unpack[TaskKeywords],
 ) -> list[int]:
     """Put many items of a type into a queue at once; returns their ids in order."""
-    check_options(f"An item of type {type!r}", priority, max_attempts)
     keys = idempotency_keys or [None] * len(payloads)
-    attempts = max_attempts or get_settings().worker_max_retries + 1
-    items = [
-        NewTask(
-            task_id, type, kwargs=serialise_arguments(payload, f"item of type {type!r}")[0], queue=queue,
-            priority=priority, max_attempts=attempts, available_at=run_at, idempotency_key=key,
-        )
-        for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True)
-    ]  # fmt: skip
+    items = make_items(type, payloads, keys, DEFAULT_OPTIONS.change(options))
     return await _enqueue_items(items, payloads, connection)
 
 
-def make_item(
+def make_items(
     type: str,  # noqa: A002  (the column's name)
-    payload: Mapping[str, object] | None,
-    *,
-    priority: int,
-    idempotency_key: str | None,
-    run_at: datetime | None,
-    max_attempts: int | None,
-    queue: str,
-    concurrency_key: str | None,
-) -> NewTask:
-    check_options(f"An item of type {type!r}", priority, max_attempts)
-    kwargs, required_tasks = serialise_arguments(payload or {}, f"item of type {type!r}")
-    if required_tasks:
-        raise SubmitError(
-            f"An item of type {type!r} needs the result of {required_tasks[0]}.",
-            remedy="Results pass within a job only.",
-        )
-    return NewTask(
-        get_snowflake_id(), type, kwargs=kwargs, queue=queue, priority=priority,
-        max_attempts=max_attempts or get_settings().worker_max_retries + 1, available_at=run_at,
-        idempotency_key=idempotency_key, concurrency_key=concurrency_key,
-    )  # fmt: skip
+    payloads: Sequence[Mapping[str, object]],
+    keys: Sequence[str | None],
+    options: TaskOptions,
+) -> list[NewTask]:
+    """Make queue items of one type from payloads and idempotency keys."""
+    what = f"item of type {type!r}"
+    options.check(f"An {what}")
+    items: list[NewTask] = []
+    for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True):
+        kwargs, required_tasks = serialise_arguments(payload, what)
+        if required_tasks:
+            raise SubmitError(
+                f"An {what} needs the result of {required_tasks[0]}.", remedy="Results pass within a job only."
+            )
+        items.append(NewTask(task_id, type, kwargs=kwargs, idempotency_key=key, options=options))
+    return items
 
 
 async def _enqueue_items(

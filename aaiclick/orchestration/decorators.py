@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
-from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.api import create_job, entrypoint_of
@@ -32,6 +31,7 @@ from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,10 +52,10 @@ def add_to_built_job(node: Node) -> None:
 class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
-    def __init__(self, function: Callable[P, object], options: Mapping[str, Any]) -> None:
+    def __init__(self, function: Callable[P, object], options: TaskOptions) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self._options = dict(options)
+        self._options = options
         self._signature = inspect.signature(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -68,15 +68,14 @@ class TaskFunction(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise SubmitError(f"{self.function.__qualname__}() has wrong arguments: {error}.") from None
-        task = Task(
-            entrypoint_of(self.function), self._named_arguments(bound), name=self.function.__name__, **self._options
-        )
+        arguments = self._named_arguments(bound)
+        task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self._options)
         add_to_built_job(task)
         return task
 
-    def options(self, **changes: Any) -> TaskFunction[P, R]:
-        """The same function with other options, for some calls."""
-        return TaskFunction(self.function, {**self._options, **_options(**changes)})
+    def options(self, **changes: Unpack[TaskKeywords]) -> TaskFunction[P, R]:
+        """The same function with some other options, for some calls."""
+        return TaskFunction(self.function, self._options.change(changes))
 
     def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         arguments = dict(bound.arguments)
@@ -91,59 +90,23 @@ class TaskFunction(Generic[P, R]):
         return arguments
 
 
-def _options(
-    *,
-    retries: int | None = None,
-    retry_policy: Mapping[str, Any] | None = None,
-    timeout_seconds: float | None = None,
-    priority: int = 0,
-    queue: str = "default",
-    concurrency_key: str | None = None,
-    concurrency_limit: int | None = None,
-    run_at: datetime | None = None,
-    critical: bool = True,
-) -> dict[str, Any]:
-    return {
-        "max_attempts": None if retries is None else retries + 1,
-        "retry_policy": retry_policy,
-        "timeout_seconds": timeout_seconds,
-        "priority": priority,
-        "queue": queue,
-        "concurrency_key": concurrency_key,
-        "concurrency_limit": concurrency_limit,
-        "run_at": run_at,
-        "critical": critical,
-    }
-
-
 @overload
 def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
-def task(
-    *,
-    retries: int | None = None,
-    retry_policy: Mapping[str, Any] | None = None,
-    timeout_seconds: float | None = None,
-    priority: int = 0,
-    queue: str = "default",
-    concurrency_key: str | None = None,
-    concurrency_limit: int | None = None,
-    run_at: datetime | None = None,
-    critical: bool = True,
-) -> _Decorator: ...
-def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def task(**options: Unpack[TaskKeywords]) -> _Decorator: ...
+def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskKeywords]) -> Any:
     """Decorator: calls of the function return Tasks with these options."""
     if function is not None:
-        return TaskFunction[Any, Any](function, {})
-    return _Decorator(_options(**options))
+        return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
+    return _Decorator(DEFAULT_OPTIONS.change(options))
 
 
 class _Decorator:
     """Decorator returned by `@task(...)`."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: TaskOptions) -> None:
         self._options = options
 
     @overload

@@ -19,6 +19,7 @@ from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
@@ -126,10 +127,8 @@ class Task(Node):
     """One call of a function, executed by a worker."""
 
     __slots__ = (
-        "attempt", "claimed_at", "completed_at", "concurrency_key", "concurrency_limit", "created_at", "critical",
-        "entrypoint", "error", "failures", "group", "group_id", "idempotency_key", "kwargs", "log_path",
-        "max_attempts", "org_id", "priority", "queue", "result", "retry_policy", "run_at", "started_at", "status",
-        "timeout_seconds", "type",
+        "attempt", "claimed_at", "completed_at", "created_at", "entrypoint", "error", "failures", "group", "group_id",
+        "idempotency_key", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status", "type",
         "worker_id",
     )  # fmt: skip
     kind = "task"
@@ -141,30 +140,14 @@ class Task(Node):
         *,
         name: str | None = None,
         group: Group | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        max_attempts: int | None = None,
-        timeout_seconds: float | None = None,
-        retry_policy: Mapping[str, Any] | None = None,
-        run_at: datetime | None = None,
-        concurrency_key: str | None = None,
-        concurrency_limit: int | None = None,
-        critical: bool = True,
+        options: TaskOptions = DEFAULT_OPTIONS,
         id: int | None = None,  # noqa: A002  (the column's name)
     ) -> None:
         super().__init__(name or entrypoint, id)
         self.entrypoint: str | None = entrypoint
         self.type = entrypoint
         self.kwargs: dict[str, Any] = dict(kwargs or {})
-        self.queue = queue
-        self.priority = priority
-        self.max_attempts = max_attempts
-        self.timeout_seconds = timeout_seconds
-        self.retry_policy = dict(retry_policy) if retry_policy is not None else None
-        self.run_at = run_at
-        self.concurrency_key = concurrency_key
-        self.concurrency_limit = concurrency_limit
-        self.critical = critical
+        self.options = options
         self.idempotency_key: str | None = None
         self.group: Group | None = None
         self.group_id: int | None = None
@@ -186,16 +169,15 @@ class Task(Node):
     @classmethod
     def from_row(cls, row: Any) -> Task:
         """Task of a row of `tasks`; its kwargs and result stay serialised."""
-        task = cls(row["entrypoint"] or row["type"], json.loads(row["kwargs"]), id=row["id"])
+        task = cls(
+            row["entrypoint"] or row["type"], json.loads(row["kwargs"]), options=TaskOptions.from_row(row), id=row["id"]
+        )
         for name in (
-            "job_id", "group_id", "entrypoint", "type", "queue", "priority", "max_attempts", "timeout_seconds",
-            "concurrency_key", "concurrency_limit", "critical", "idempotency_key", "org_id", "attempt", "failures",
-            "error", "log_path", "worker_id", "created_at", "claimed_at", "started_at", "completed_at",
+            "job_id", "group_id", "entrypoint", "type", "idempotency_key", "org_id", "attempt", "failures", "error",
+            "log_path", "worker_id", "created_at", "claimed_at", "started_at", "completed_at",
         ):  # fmt: skip
             setattr(task, name, row[name])
-        task.run_at = row["available_at"]
         task.status = TaskStatus(row["status"])
-        task.retry_policy = None if row["retry_policy"] is None else json.loads(row["retry_policy"])
         task.result = None if row["result"] is None else json.loads(row["result"])
         task.submitted = True
         return task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -10,8 +9,8 @@ from aaiclick.errors import SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.settings import get_settings
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.task_options import DEFAULT_OPTIONS
 
 SLICE_SIZE = 10_000
 """Items per slice when a job is submitted from an iterator."""
@@ -67,13 +66,16 @@ def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
     groups: list[NewGroup] = []
     edges: list[tuple[int, int]] = []
     names: dict[int, str] = {}
-    max_attempts = get_settings().worker_max_retries + 1
+    checked_options = DEFAULT_OPTIONS
     for node in nodes:
         names[node.id] = node.name
         if isinstance(node, Group):
             groups.append(NewGroup(node.id, node.name, node.parent_group_id))
         elif isinstance(node, Task):
-            new_task, required_tasks = _make_new_task(node, max_attempts)
+            if node.options is not checked_options:
+                checked_options = node.options
+                checked_options.check(node)
+            new_task, required_tasks = _make_new_task(node)
             tasks.append(new_task)
             for upstream in required_tasks:
                 names[upstream.id] = upstream.name
@@ -90,54 +92,7 @@ def table_arguments(plan: Plan, nodes: Iterable[Node]) -> list[tuple[int, object
     return [(node.id, node.kwargs) for node in nodes if node.id in with_tables and isinstance(node, Task)]
 
 
-SMALLINT_MAX = 32767
-"""The largest smallint of PostgreSQL."""
-
-
-def check_options(
-    what: object,
-    priority: int,
-    max_attempts: int | None = None,
-    timeout_seconds: float | None = None,
-    concurrency_limit: int | None = None,
-) -> None:
-    """Raise SubmitError for options out of range; `what` names the task in the message."""
-    if not -SMALLINT_MAX - 1 <= priority <= SMALLINT_MAX:
-        raise SubmitError(
-            f"{what} has priority {priority}.", remedy=f"Priorities lie between {-SMALLINT_MAX - 1} and {SMALLINT_MAX}."
-        )
-    if max_attempts is not None and not 1 <= max_attempts <= SMALLINT_MAX:
-        raise SubmitError(
-            f"{what} would be tried {max_attempts} times.", remedy=f"max_attempts is 1 to {SMALLINT_MAX} (retries + 1)."
-        )
-    check_timeout(what, timeout_seconds)
-    if concurrency_limit is not None and not 1 <= concurrency_limit < 1 << 31:
-        raise SubmitError(f"{what} has concurrency_limit {concurrency_limit}.", remedy="It is 1 or more.")
-
-
-def check_timeout(what: object, seconds: float | None) -> None:
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise SubmitError(f"{what} has timeout_seconds {seconds}.", remedy="Give a number of seconds above zero.")
-
-
-def _make_new_task(task: Task, max_attempts: int) -> tuple[NewTask, list[Task]]:
+def _make_new_task(task: Task) -> tuple[NewTask, list[Task]]:
     kwargs, required_tasks = serialise_arguments(task.kwargs, str(task))
-    check_options(task, task.priority, task.max_attempts, task.timeout_seconds, task.concurrency_limit)
-    new_task = NewTask(
-        task.id,
-        task.type,
-        task.entrypoint,
-        kwargs,
-        task.group_id,
-        task.queue,
-        task.priority,
-        task.max_attempts or max_attempts,
-        task.timeout_seconds,
-        None if task.retry_policy is None else json.dumps(task.retry_policy),
-        task.run_at,
-        task.idempotency_key,
-        task.concurrency_key,
-        task.concurrency_limit,
-        task.critical,
-    )
+    new_task = NewTask(task.id, task.type, task.entrypoint, kwargs, task.group_id, task.idempotency_key, task.options)
     return new_task, required_tasks

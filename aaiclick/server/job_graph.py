@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, cast
 
 from aaiclick.api.jobs import JobRequest
-from aaiclick.api.tasks import TaskOptions
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.graph import Group, Node, Task
 
@@ -20,7 +19,7 @@ def build_nodes(job: JobRequest) -> list[Node]:
     for group in job.groups:
         _add_node(nodes, group.key, Group(group.name or group.key))
     for task in job.tasks:
-        _add_node(nodes, task.key, Task(task.entrypoint, name=task.name or task.key, **_task_options(task)))
+        _add_node(nodes, task.key, Task(task.entrypoint, name=task.name or task.key, options=task.to_options()))
     for group in job.groups:
         node = cast("Group", nodes[group.key])
         if group.parent is not None:
@@ -33,10 +32,6 @@ def build_nodes(job: JobRequest) -> list[Node]:
         node.depends_on(*(_get_node(nodes, key, task.key) for key in task.depends_on))
         node.kwargs = {name: _resolve_references(value, nodes, task.key) for name, value in task.kwargs.items()}
     return list(nodes.values())
-
-
-def _task_options(task: TaskOptions) -> dict[str, Any]:
-    return task.model_dump(include=set(TaskOptions.model_fields), exclude_none=True)
 
 
 def _add_node(nodes: dict[str, Node], key: str, node: Node) -> None:

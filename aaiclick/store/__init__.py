@@ -4,6 +4,7 @@
 - `pooler`: support of connection poolers such as PgBouncer
 - `asyncpg_types`: array and enum types for asyncpg
 - `enums`: enums and constants of the schema
+- `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`
 - `sql`: files with the statements
 - `rows`: rows as dataclasses

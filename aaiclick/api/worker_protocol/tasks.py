@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Id, Key, Name, RequestModel, RetryPolicy, Seconds
+from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Id, Key, Name, RequestModel
+from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.api.worker_protocol.field_types import LeaseReference, LeaseRequest, TableName
 
 
@@ -19,22 +20,13 @@ class LogRequest(RequestModel):
     text: Annotated[str, StringConstraints(max_length=2_000_000)]
 
 
-class AddedTask(RequestModel):
+class AddedTask(TaskOptionFields):
     id: Id
     type: Name
     entrypoint: Entrypoint | None
     kwargs: Arguments
     group_id: Id | None
-    queue: Name
-    priority: Annotated[int, Field(ge=-32768, le=32767)]
-    max_attempts: Annotated[int, Field(ge=1, le=1000)]
-    timeout_seconds: Seconds | None
-    retry_policy: RetryPolicy | None
-    run_at: AwareDatetime | None
     idempotency_key: Key | None
-    concurrency_key: Key | None
-    concurrency_limit: Annotated[int, Field(ge=1, le=100_000)] | None
-    critical: bool = True
 
 
 class AddedGroup(RequestModel):

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from aaiclick.api.worker_protocol.tasks import AddTasksRequest
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success, monotonic_seconds_ago, seconds_since
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
@@ -155,12 +156,13 @@ def encode_plan(plan: Plan, names: Mapping[int, str]) -> JsonObject:
     return {
         "tasks": [
             {
-                **{name: getattr(task, name) for name in _UNCHANGED_FIELDS},
+                **task.options.to_json(),
                 "id": str(task.id),
+                "type": task.type,
+                "entrypoint": task.entrypoint,
                 "kwargs": json.loads(task.kwargs),
                 "group_id": _encode_id(task.group_id),
-                "retry_policy": parse_json(task.retry_policy),
-                "run_at": _encode_time(task.available_at),
+                "idempotency_key": task.idempotency_key,
             }
             for task in plan.tasks
         ],
@@ -173,29 +175,17 @@ def encode_plan(plan: Plan, names: Mapping[int, str]) -> JsonObject:
     }
 
 
-def decode_plan(data: Mapping[str, Any]) -> tuple[Plan, dict[int, str]]:
+def decode_plan(request: AddTasksRequest) -> tuple[Plan, dict[int, str]]:
     tasks = [
         NewTask(
-            id=int(task["id"]),
-            kwargs=json.dumps(task["kwargs"]),
-            group_id=_decode_id(task["group_id"]),
-            retry_policy=to_json_text(task["retry_policy"]),
-            available_at=task["run_at"],
-            **{name: task[name] for name in _UNCHANGED_FIELDS},
+            int(task.id), task.type, task.entrypoint, json.dumps(task.kwargs), _decode_id(task.group_id),
+            task.idempotency_key, task.to_options(),
         )
-        for task in data["tasks"]
-    ]
-    groups = [
-        NewGroup(int(group["id"]), group["name"], _decode_id(group["parent_group_id"])) for group in data["groups"]
-    ]
-    edges = [(int(previous), int(following)) for previous, following in data["edges"]]
-    return Plan(tasks, groups, edges), {int(node): name for node, name in data["names"].items()}
-
-
-_UNCHANGED_FIELDS = (
-    "type", "entrypoint", "queue", "priority", "max_attempts", "timeout_seconds", "idempotency_key", "concurrency_key",
-    "concurrency_limit", "critical",
-)  # fmt: skip
+        for task in request.tasks
+    ]  # fmt: skip
+    groups = [NewGroup(int(group.id), group.name, _decode_id(group.parent_group_id)) for group in request.groups]
+    edges = [(int(previous), int(following)) for previous, following in request.edges]
+    return Plan(tasks, groups, edges), {int(node): name for node, name in request.names.items()}
 
 
 def encode_endpoint(endpoint: ClickHouseEndpoint) -> JsonObject:
@@ -220,10 +210,6 @@ def parse_json(text: str | None) -> object:
 
 def to_json_text(value: Any) -> str | None:
     return None if value is None else json.dumps(value)
-
-
-def _encode_time(value: datetime | None) -> str | None:
-    return None if value is None else value.isoformat()
 
 
 def decode_time(value: str | datetime | None) -> datetime | None:

@@ -66,7 +66,7 @@ async def create_tasks(
     context: Context, request: Request, body: EnqueueRequest, key: IdempotencyKey = None
 ) -> Response:
     """Enqueue items, all of them or none. An item with an existing idempotency key gets the id of that task."""
-    items = _to_new_tasks(context, body.items)
+    items = _to_new_tasks(body.items)
     tables = argument_tables(items)
 
     async def enqueue(connection: Connection) -> BaseModel:
@@ -218,25 +218,10 @@ async def _has_ended(context: RequestContext, task_id: int) -> bool:
         return (await get_own_task(context, connection, task_id))["completed_at"] is not None
 
 
-def _to_new_tasks(context: RequestContext, items: Sequence[TaskRequest]) -> list[NewTask]:
-    default_attempts = context.app_state.settings.worker_max_retries + 1
+def _to_new_tasks(items: Sequence[TaskRequest]) -> list[NewTask]:
     return [
         NewTask(
-            task_id,
-            item.type,
-            item.entrypoint,
-            _encode_payload(item),
-            None,
-            item.queue,
-            item.priority,
-            item.max_attempts or default_attempts,
-            item.timeout_seconds,
-            None if item.retry_policy is None else item.retry_policy.model_dump_json(),
-            item.run_at,
-            item.idempotency_key,
-            item.concurrency_key,
-            item.concurrency_limit,
-            item.critical,
+            task_id, item.type, item.entrypoint, _encode_payload(item), None, item.idempotency_key, item.to_options()
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]

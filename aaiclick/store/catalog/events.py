@@ -23,6 +23,7 @@ from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.dispatches import runtime_queue
 from aaiclick.store.statements import statement
+from aaiclick.store.task_options import OPTION_COLUMNS, TaskOptions
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -34,8 +35,8 @@ ENTRYPOINT = "aaiclick.catalog.execution.definition_task.run_definition"
 """Entrypoint of all tasks of definitions."""
 
 TASK_COLUMNS = (
-    "definition_id", "org_id", "type", "entrypoint", "queue", "max_attempts", "timeout_seconds", "lease_seconds",
-    "concurrency_key", "concurrency_limit", "readiness", "id", "job_id", "dedupe_key", "kwargs", "partitions",
+    "definition_id", "org_id", "type", "entrypoint", "readiness", *OPTION_COLUMNS, "id", "job_id", "dedupe_key",
+    "kwargs", "partitions",
 )  # fmt: skip
 COPY_MIN_TASKS = 50
 """Fewer tasks are inserted by a statement, which also works under row-level security."""
@@ -98,10 +99,9 @@ class TaskBatch:
 
     definition_id: UUID
     org_id: UUID
-    queue: str
-    key: str | None
+    options: TaskOptions
     shared_values: tuple[Any, ...]
-    """Values shared by all tasks, in the order of the statement's parameters; definition and org come first."""
+    """Other values shared by all tasks, in the order of the statement's parameters; definition and org come first."""
 
     positions: list[int] = field(default_factory=list[int])
     """Positions of these tasks in the list of all new ids."""
@@ -117,12 +117,18 @@ class TaskBatch:
     def for_definition(cls, definition: Mapping[str, Any] | asyncpg.Record, org_id: UUID) -> TaskBatch:
         limit = 1 if definition["operator"] in SEQUENTIAL_OPERATORS else definition["max_concurrency"]
         key = None if limit is None else f"definition:{definition['type']}"
-        queue, ready = runtime_queue(definition["runtime"]), "READY" if key is None else "HELD"
+        options = TaskOptions(
+            max_attempts=definition["max_attempts"],
+            queue=runtime_queue(definition["runtime"]),
+            timeout_seconds=definition["timeout_seconds"],
+            lease_seconds=definition["heartbeat_timeout_seconds"],
+            concurrency_key=key,
+            concurrency_limit=limit,
+        )
         kwargs_prefix = f'{{"definition": "{definition["id"]}", "event": '
-        return cls(definition["id"], org_id, queue, key, (
-            definition["id"], org_id, definition["type"], ENTRYPOINT, kwargs_prefix, queue, definition["max_attempts"],
-            definition["timeout_seconds"], definition["heartbeat_timeout_seconds"], key, limit, ready,
-        ))  # fmt: skip
+        readiness = "READY" if key is None else "HELD"
+        shared = (definition["id"], org_id, definition["type"], ENTRYPOINT, kwargs_prefix, readiness)
+        return cls(definition["id"], org_id, options, shared)
 
     def append(
         self, position: int, job_id: int, key: str | None, event_json: str, partition: str | None = None
@@ -135,10 +141,10 @@ class TaskBatch:
 
     def records(self, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """Rows for COPY."""
-        definition, org, task_type, entrypoint, kwargs_prefix, *other_values = self.shared_values
+        definition, org, task_type, entrypoint, kwargs_prefix, readiness = self.shared_values
         kwargs = [f"{kwargs_prefix}{event_json}}}" for event_json in self.event_jsons]
         partitions = [None if partition is None else [partition] for partition in self.partitions]
-        constants = map(repeat, (definition, org, task_type, entrypoint, *other_values))
+        constants = map(repeat, (definition, org, task_type, entrypoint, readiness, *self.options.values()))
         return zip(*constants, ids, self.jobs, self.keys, kwargs, partitions, strict=False)
 
     def drop_duplicates(self, keys: set[str]) -> None:
@@ -172,9 +178,8 @@ async def insert_tasks(connection: Connection, batches: Sequence[TaskBatch], *, 
         batches = [batch for batch in batches if batch.positions]
         await _insert_batches(connection, batches, ids, use_copy=use_copy)
     await connection.execute(statement("mark_definitions_running"), sorted(batch.definition_id for batch in batches))
-    ready = {batch.queue for batch in batches if batch.key is None}
-    if keyed := {(batch.org_id, batch.key) for batch in batches if batch.key is not None}:
-        ready |= await admit_held_tasks(connection, keyed)
+    ready = {batch.options.queue for batch in batches if batch.options.concurrency_key is None}
+    ready |= await admit_held_tasks(connection, ((batch.org_id, batch.options.concurrency_key) for batch in batches))
     await notify_ready(connection, ready)
     return Counter(chain.from_iterable(batch.jobs for batch in batches))
 
@@ -188,7 +193,9 @@ async def _insert_batches(
             await connection.copy_records_to_table("tasks", records=batch.records(batch_ids), columns=TASK_COLUMNS)
         else:
             columns = batch_ids, batch.jobs, batch.keys, batch.event_jsons, batch.partitions
-            await connection.execute(statement("insert_definition_tasks"), *batch.shared_values, *columns)
+            await connection.execute(
+                statement("insert_definition_tasks"), *batch.shared_values, *columns, *batch.options.values()
+            )
 
 
 async def start_source_job(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from aaiclick import failpoints
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.plan import Counters, NewTask
-from aaiclick.store.engine.submit import TASK_COLUMNS, record
+from aaiclick.store.engine.submit import TASK_COLUMNS, make_record
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
@@ -26,20 +26,19 @@ _NO_COUNTERS = Counters.empty()
 
 async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id: UUID = DEFAULT_ORG_ID) -> list[int]:
     """Insert `tasks`; returns one id for each: that of the existing task, if its idempotency key is taken."""
-    if any(task.concurrency_key is not None for task in tasks):
+    if any(task.options.concurrency_key is not None for task in tasks):
         async with failpoints.transaction(connection, "enqueue_limited"):
             ids = await _insert_tasks(connection, tasks, org_id)
-            await notify_ready(
-                connection, await admit_held_tasks(connection, ((org_id, task.concurrency_key) for task in tasks))
-            )
+            keys = ((org_id, task.options.concurrency_key) for task in tasks)
+            await notify_ready(connection, await admit_held_tasks(connection, keys))
         return ids
     if len(tasks) < COPY_MIN_TASKS or any(task.idempotency_key is not None for task in tasks):
         async with failpoints.statement("enqueue"):
             return await _insert_tasks(connection, tasks, org_id)
     async with failpoints.transaction(connection, "enqueue_many"):
-        records = [record(task, org_id, None, _NO_COUNTERS, set()) for task in tasks]
+        records = [make_record(task, org_id, None, _NO_COUNTERS, set()) for task in tasks]
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
-        await notify_ready(connection, {task.queue for task in tasks if task.available_at is None})
+        await notify_ready(connection, {task.options.queue for task in tasks if task.options.run_at is None})
     return [task.id for task in tasks]
 
 
@@ -83,9 +82,9 @@ def _lock_order(task: NewTask) -> tuple[str, str]:
     return task.type, task.idempotency_key or ""
 
 
-def _columns(tasks: Sequence[NewTask]) -> list[list[object]]:
-    names = (
-        "id", "type", "entrypoint", "kwargs", "queue", "priority", "max_attempts", "timeout_seconds", "retry_policy",
-        "available_at", "idempotency_key", "concurrency_key", "concurrency_limit", "critical",
-    )  # fmt: skip
-    return [[getattr(task, name) for task in tasks] for name in names]
+def _columns(tasks: Sequence[NewTask]) -> Iterator[tuple[object, ...]]:
+    rows = (
+        (task.id, task.type, task.entrypoint, task.kwargs, task.idempotency_key, *task.options.values())
+        for task in tasks
+    )
+    return zip(*rows, strict=True)

@@ -13,30 +13,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from aaiclick.errors import CycleError
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
 
 @dataclass(slots=True)
 class NewTask:
-    """A task to insert; `kwargs` and `retry_policy` are JSON text."""
+    """A task to insert; `kwargs` is JSON text."""
 
     id: int
     type: str
     entrypoint: str | None = None
     kwargs: str = "{}"
     group_id: int | None = None
-    queue: str = "default"
-    priority: int = 0
-    max_attempts: int = 4
-    timeout_seconds: float | None = None
-    retry_policy: str | None = None
-    available_at: datetime | None = None
     idempotency_key: str | None = None
-    concurrency_key: str | None = None
-    concurrency_limit: int | None = None
-    critical: bool = True
+    options: TaskOptions = DEFAULT_OPTIONS
 
 
 @dataclass(slots=True)

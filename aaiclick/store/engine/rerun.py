@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.errors import SubmitError
@@ -12,6 +13,7 @@ from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.result_placeholders import TASK_RESULT, resolve_placeholders, temporary_tables_in
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.statements import statement
+from aaiclick.store.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -51,20 +53,6 @@ async def rerun_job(connection: Connection, job: Any) -> int:
 
 
 def _copy_task(row: Any, new_ids: Mapping[int, int], kwargs: str) -> NewTask:
-    return NewTask(
-        new_ids[row["id"]],
-        row["type"],
-        row["entrypoint"],
-        kwargs,
-        new_ids.get(row["group_id"]),
-        row["queue"],
-        row["priority"],
-        row["max_attempts"],
-        row["timeout_seconds"],
-        row["retry_policy"],
-        None,
-        None,
-        row["concurrency_key"],
-        row["concurrency_limit"],
-        row["critical"],
-    )
+    options = replace(TaskOptions.from_row(row), run_at=None)
+    group_id = new_ids.get(row["group_id"])
+    return NewTask(new_ids[row["id"]], row["type"], row["entrypoint"], kwargs, group_id, options=options)

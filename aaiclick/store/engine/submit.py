@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick import failpoints
@@ -22,6 +22,7 @@ from aaiclick.store.engine.propagate import update_jobs
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
+from aaiclick.store.task_options import OPTION_COLUMNS
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -33,10 +34,10 @@ SMALL_PLAN = 500
 """Tasks and edges of a plan that is checked on the event loop."""
 
 TASK_COLUMNS = (
-    "id", "org_id", "job_id", "group_id", "queue", "type", "entrypoint", "kwargs", "priority", "unmet",
-    "has_dependents", "readiness", "available_at", "max_attempts", "timeout_seconds", "retry_policy", "idempotency_key",
-    "concurrency_key", "concurrency_limit", "critical",
+    "id", "org_id", "job_id", "group_id", "type", "entrypoint", "kwargs", "idempotency_key", "unmet", "has_dependents",
+    "readiness", *OPTION_COLUMNS,
 )  # fmt: skip
+_READINESS = TASK_COLUMNS.index("readiness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,8 @@ async def _insert_plan(
     closed = closed | (new_groups - counters.opened)
     if plan.groups:
         await _insert_groups(connection, job_id, plan, counters, adder, now)
-    records = await _run_off_loop(plan, lambda: [record(task, org_id, job_id, counters, closed) for task in plan.tasks])
+    tasks = plan.tasks
+    records = await _run_off_loop(plan, lambda: [make_record(task, org_id, job_id, counters, closed) for task in tasks])
     if adder is None:
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
     else:
@@ -314,8 +316,10 @@ async def _insert_plan(
         await connection.copy_records_to_table(
             "dependencies", records=edges, columns=("previous_id", "next_id", "previous_type", "next_type")
         )
-    ready = {to_task_record[4] for to_task_record in records if to_task_record[11] == "READY"}
-    ready |= await admit_held_tasks(connection, ((org_id, record[17]) for record in records if record[11] == "HELD"))
+    options = [(task.options, record[_READINESS]) for task, record in zip(tasks, records, strict=True)]
+    ready = {option.queue for option, readiness in options if readiness == "READY"}
+    held = ((org_id, option.concurrency_key) for option, readiness in options if readiness == "HELD")
+    ready |= await admit_held_tasks(connection, held)
     await notify_ready(connection, ready)
 
 
@@ -337,18 +341,19 @@ async def _insert_groups(
     await connection.copy_records_to_table("groups", records=rows, columns=columns)
 
 
-def record(task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, closed: set[int]) -> tuple[Any, ...]:
+def make_record(
+    task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, closed: set[int]
+) -> tuple[object, ...]:
     """The row of a new task, in the order of TASK_COLUMNS."""
     unmet = counters.unmet[task.id] if counters.unmet else 0
+    options = task.options
     if unmet or task.group_id in closed:
         readiness = "BLOCKED"
-    elif task.available_at is not None:
+    elif options.run_at is not None:
         readiness = "TIME"
     else:
-        readiness = "READY" if task.concurrency_key is None else "HELD"
+        readiness = "READY" if options.concurrency_key is None else "HELD"
     return (
-        task.id, org_id, job_id, task.group_id, task.queue, task.type, task.entrypoint, task.kwargs, task.priority,
-        unmet, task.id in counters.with_dependents, readiness, task.available_at, task.max_attempts,
-        task.timeout_seconds, task.retry_policy, task.idempotency_key, task.concurrency_key, task.concurrency_limit,
-        task.critical,
+        task.id, org_id, job_id, task.group_id, task.type, task.entrypoint, task.kwargs, task.idempotency_key, unmet,
+        task.id in counters.with_dependents, readiness, *options.values(),
     )  # fmt: skip

@@ -6,12 +6,16 @@ started_at, restarted_at, completed_at, cause_id, error
 -- name: task_attempts
 task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error, error_fingerprint, log_path
 
+-- name: task_options
+-- Columns of `TaskOptions`, in the order of its fields.
+max_attempts integer, queue text, priority smallint, timeout_seconds float8, lease_seconds float8, retry_policy jsonb,
+available_at timestamptz, concurrency_key text, concurrency_limit integer, critical boolean
+
 -- name: tasks
-id, org_id, created_at, updated_at, status, attempt, failures, max_attempts, unmet, priority, has_dependents, critical, passed_over, readiness,
-job_id, group_id, worker_id, lease_token, lease_expires_at, last_heartbeat, available_at, next_retry_at, claimed_at,
-started_at, completed_at, cancel_requested_at, cause_id, added_by, definition_id, timeout_seconds, lease_seconds, concurrency_limit,
-depth, queue, type, entrypoint, kwargs, retry_policy, idempotency_key, dedupe_key, concurrency_key, partitions,
-input_versions, result, outputs, error, error_fingerprint, log_path
+id, org_id, created_at, updated_at, status, attempt, failures, unmet, has_dependents, passed_over, readiness, job_id,
+group_id, worker_id, lease_token, lease_expires_at, last_heartbeat, next_retry_at, claimed_at, started_at, completed_at,
+cancel_requested_at, cause_id, added_by, definition_id, depth, type, entrypoint, kwargs, idempotency_key, dedupe_key,
+partitions, input_versions, result, outputs, error, error_fingerprint, log_path, {task_options.*}
 
 -- name: workers
 id, started_at, last_heartbeat, stopped_at, tasks_completed, tasks_failed, pid, pool_size, status, is_leader,

@@ -109,13 +109,14 @@ UPDATE jobs j SET total_tasks = j.total_tasks + g.tasks, open_tasks = j.open_tas
 FROM given g WHERE j.id = g.id AND j.id = ANY (ARRAY(SELECT id FROM locked))
 
 -- name: insert_definition_tasks
--- Insert tasks of the definition $1 of the org $2. Shared values: $3 to $12. Per task: id, job, dedupe key, event ($5
--- is the prefix of its kwargs), partition.
-INSERT INTO tasks (id, org_id, job_id, definition_id, dedupe_key, type, entrypoint, kwargs, queue, max_attempts,
-    timeout_seconds, lease_seconds, concurrency_key, concurrency_limit, readiness, partitions)
-SELECT u.id, $2, u.job_id, $1, u.dedupe_key, $3, $4, ($5::text || u.told || '}')::jsonb, $6, $7, $8, $9, $10, $11, $12::task_readiness,
-    CASE WHEN u.partition IS NOT NULL THEN ARRAY[u.partition] END
-FROM unnest($13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[]) AS u (id, job_id, dedupe_key, told, partition)
+-- Insert tasks of the definition $1 of the org $2. Shared values: $3 to $6 and the options. Per task: id, job, dedupe
+-- key, event ($5 is the prefix of its kwargs), partition.
+INSERT INTO tasks (id, org_id, job_id, definition_id, dedupe_key, type, entrypoint, kwargs, readiness, partitions,
+    {task_options.*})
+SELECT u.id, $2, u.job_id, $1, u.dedupe_key, $3, $4, ($5::text || u.event || '}')::jsonb, $6::task_readiness,
+    CASE WHEN u.partition IS NOT NULL THEN ARRAY[u.partition] END, {task_options.$12}
+FROM unnest($7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[])
+    AS u (id, job_id, dedupe_key, event, partition)
 
 -- name: find_dedupe_keys
 -- Those of the dedupe keys $2 that the definition $1 has already.

@@ -19,16 +19,12 @@ FROM jobs WHERE id = $1
 -- Insert tasks without a job and notify the workers of their queues; tasks with an existing idempotency key are
 -- skipped.
 WITH put AS (
-    INSERT INTO tasks (id, org_id, type, entrypoint, kwargs, queue, priority, max_attempts, timeout_seconds, retry_policy,
-        available_at, idempotency_key, concurrency_key, concurrency_limit, critical, readiness)
-    SELECT id, $1, type, entrypoint, kwargs, queue, priority, max_attempts, timeout_seconds, retry_policy,
-        available_at, idempotency_key, concurrency_key, concurrency_limit, critical,
+    INSERT INTO tasks (id, org_id, type, entrypoint, kwargs, idempotency_key, {task_options.*}, readiness)
+    SELECT id, $1, type, entrypoint, kwargs, idempotency_key, {task_options.*},
         CASE WHEN available_at IS NOT NULL THEN 'TIME' WHEN concurrency_key IS NOT NULL THEN 'HELD'
              ELSE 'READY' END::task_readiness
-    FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[], $6::text[], $7::smallint[], $8::int[], $9::float8[],
-        $10::jsonb[], $11::timestamptz[], $12::text[], $13::text[], $14::int[], $15::boolean[])
-        AS u (id, type, entrypoint, kwargs, queue, priority, max_attempts, timeout_seconds, retry_policy, available_at,
-            idempotency_key, concurrency_key, concurrency_limit, critical)
+    FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[], $6::text[], {task_options.$7[]})
+        AS u (id, type, entrypoint, kwargs, idempotency_key, {task_options.*})
     ON CONFLICT (org_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
     RETURNING id, queue, readiness
 ),
@@ -48,6 +44,5 @@ SELECT id, name, parent_group_id FROM groups WHERE job_id = $1 AND added_by IS N
 
 -- name: list_submitted_tasks
 -- Tasks that the job $1 was submitted with, at most $2.
-SELECT id, type, entrypoint, kwargs, group_id, queue, priority, max_attempts, timeout_seconds, retry_policy,
-    concurrency_key, concurrency_limit, critical
+SELECT id, type, entrypoint, kwargs, group_id, {task_options.*}
 FROM tasks WHERE job_id = $1 AND added_by IS NULL ORDER BY id LIMIT $2

@@ -18,6 +18,7 @@ from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
+from aaiclick.store.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -61,7 +62,8 @@ class Engine:
         new_tasks, new_groups = [], []
         for name, group in map(split, tasks.split()):
             group_id = None if group is None else self.id(group)
-            new_tasks.append(NewTask(self.id(name), name, entrypoint=f"m.{name}", group_id=group_id, **options))
+            task = NewTask(self.id(name), name, f"m.{name}", group_id=group_id, options=TaskOptions(**options))
+            new_tasks.append(task)
         for name, parent in map(split, groups.split()):
             new_groups.append(NewGroup(self.id(name), name, None if parent is None else self.id(parent)))
         pairs = [tuple(self.id(end) for end in edge.split(">")) for edge in edges.split()]

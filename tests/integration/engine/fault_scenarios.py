@@ -42,6 +42,7 @@ from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
+from aaiclick.store.task_options import TaskOptions
 from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.orgs import ClaimLimits
 
@@ -70,8 +71,9 @@ class Scenario:
     """Whether the effect exists already before this commit, from an earlier one."""
 
 
-def make_task(task_id: int | None = None, **options: Any) -> NewTask:
-    return NewTask(task_id or get_snowflake_id(), "t", "m.t", **options)
+def make_task(task_id: int | None = None, idempotency_key: str | None = None, **options: Any) -> NewTask:
+    key = task_id or get_snowflake_id()
+    return NewTask(key, "t", "m.t", idempotency_key=idempotency_key, options=TaskOptions(**options))
 
 
 def check_query(question: str, *names: str, is_: Any = True) -> Callable[[Any, State], Awaitable[bool]]:
@@ -140,7 +142,7 @@ async def succeed(db: Any, state: State) -> None:
 
 async def enqueue_scheduled(db: Any) -> State:
     scheduled_at = await db.fetchval("SELECT now() + interval '1 hour'")
-    return {**await enqueue_item(db, available_at=scheduled_at), "now": scheduled_at + timedelta(minutes=1)}
+    return {**await enqueue_item(db, run_at=scheduled_at), "now": scheduled_at + timedelta(minutes=1)}
 
 
 async def with_lost_heartbeat(db: Any) -> State:

@@ -440,7 +440,7 @@ async def test_attempt_start_uses_database_clock(engine: Engine, way: str) -> No
 
 async def test_leader_runs_all_loops_and_followers_promote(engine: Engine, second: Engine) -> None:
     now = await engine.now()
-    await engine.submit("a", available_at=now + timedelta(minutes=1))
+    await engine.submit("a", run_at=now + timedelta(minutes=1))
     counts = await leader.run_once(engine.db, worker_id=engine.worker_id, term_seconds=100, now=now)
     assert (counts["leads"], counts["promoter_tasks"]) == (1, 0)
     assert {"reaper_tasks", "deadlines_jobs", "retention_jobs"} <= set(counts)
@@ -477,7 +477,7 @@ async def test_a_job_past_its_deadline_fails(engine: Engine) -> None:
 
 async def test_due_tasks_become_ready(engine: Engine) -> None:
     now = await engine.now()
-    await engine.submit("a", available_at=now + timedelta(minutes=1))
+    await engine.submit("a", run_at=now + timedelta(minutes=1))
     assert await engine.claim() == []
     assert 0 < (await queue.seconds_to_next_due(engine.db) or 0) <= 60
     assert await promoter.run_once(engine.db, now=now + timedelta(minutes=2)) == {"tasks": 1}

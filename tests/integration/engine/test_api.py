@@ -140,7 +140,7 @@ async def test_cancel_and_retry(context: OrchContext, engine: Engine) -> None:
     assert (await get_job(job.id)).status is JobStatus.FAILED
     assert await retry_failed_tasks(job.id) == [claims[0].lease.task_id]
     task = await add_task_to_job(job.id, "m.c", {"data": "x"}, priority=3)
-    assert (task.priority, task.job_id) == (3, job.id)
+    assert (task.options.priority, task.job_id) == (3, job.id)
     assert await cancel_job(job.id)
     assert (await get_job(job.id)).status is JobStatus.CANCELLED
     assert not await cancel_job(job.id)

@@ -16,11 +16,12 @@ from aaiclick.store.engine.leases import Claim
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
+from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
 
 
 async def put(engine: Engine, count: int, org_id: UUID = DEFAULT_ORG_ID, type_: str = "x", **options: object) -> None:
-    tasks = [NewTask(key, type_, **options) for key in get_snowflake_ids(count)]  # pyright: ignore[reportArgumentType]
+    tasks = [NewTask(key, type_, options=TaskOptions(**options)) for key in get_snowflake_ids(count)]  # pyright: ignore[reportArgumentType]
     await enqueue_tasks(engine.db, tasks, org_id)
 
 

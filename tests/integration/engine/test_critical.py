@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from aaiclick.store.engine import control
@@ -11,7 +13,7 @@ from tests.integration.engine.conftest import Engine
 async def submit(engine: Engine, tasks: str, groups: str = "", edges: str = "", optional: str = "a") -> None:
     plan = engine.plan(tasks, groups, edges, max_attempts=1)
     for task in plan.tasks:
-        task.critical = engine.name(task.id) not in optional.split()
+        task.options = replace(task.options, critical=engine.name(task.id) not in optional.split())
     from aaiclick.store.engine.submit import NewJob, submit_job
 
     await submit_job(engine.db, NewJob(engine.id("job"), "job"), plan)

@@ -37,7 +37,7 @@ async def test_a_second_enqueue_returns_the_first_id_and_creates_nothing(context
     second = await enqueue("email:send", {"to": "somebody else"}, idempotency_key="email-user-123", priority=9)
     assert second == first
     task = await get_task(first)
-    assert (task.kwargs, task.priority) == ({"to": "user@example.com"}, 0)
+    assert (task.kwargs, task.options.priority) == ({"to": "user@example.com"}, 0)
     assert await count(context) == 1
 
 

@@ -8,6 +8,7 @@ from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
 
 
@@ -29,7 +30,7 @@ async def heard(engine: Engine, second: Engine, channel: str, work) -> list[str]
 
 async def test_new_items_notify_once_per_queue(engine: Engine, second: Engine) -> None:
     def items(count: int, name: str) -> list[NewTask]:
-        return [NewTask(key, "x", queue=name) for key in get_snowflake_ids(count)]
+        return [NewTask(key, "x", options=TaskOptions(queue=name)) for key in get_snowflake_ids(count)]
 
     few, many = enqueue_tasks(engine.db, items(3, "a") + items(1, "b")), enqueue_tasks(engine.db, items(100, "c"))
     assert sorted(await heard(engine, second, queue.READY_CHANNEL, few)) == ["a", "b"]

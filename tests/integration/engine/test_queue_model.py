@@ -37,6 +37,7 @@ from aaiclick.store.engine.leases import Claim, Failure, Success
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.enums import Cancellation
+from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
@@ -84,7 +85,8 @@ class Life(RuleBasedStateMachine):
         for _ in range(data.draw(st.integers(1, 4), "tasks")):
             group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
             critical = data.draw(st.sampled_from([True, True, False]), "critical")
-            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS, critical=critical))
+            options = TaskOptions(MAX_ATTEMPTS, critical=critical)
+            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, options=options))
         nodes = [*groups, *tasks]
         for node in nodes:
             before = data.draw(st.lists(st.sampled_from([None, *old, *new]), max_size=2, unique=True), "waits")
@@ -185,7 +187,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_twice(self, key: str) -> None:
-        task = [NewTask(get_snowflake_id(), "lone", queue="elsewhere", idempotency_key=key) for _ in range(2)]
+        options = TaskOptions(queue="elsewhere")
+        task = [NewTask(get_snowflake_id(), "lone", idempotency_key=key, options=options) for _ in range(2)]
         first, second = self.run(enqueue_tasks(self.db, task))
         assert first == second
 
@@ -373,7 +376,7 @@ def life(aaiclick_postgres: PostgresEndpoint) -> Iterator[Life]:
 
 
 def tasks(count: int, group: int | None = None) -> list[NewTask]:
-    return [NewTask(get_snowflake_id(), "t", group_id=group, max_attempts=MAX_ATTEMPTS) for _ in range(count)]
+    return [NewTask(get_snowflake_id(), "t", group_id=group, options=TaskOptions(MAX_ATTEMPTS)) for _ in range(count)]
 
 
 def test_completion_after_cancel_then_retry_keeps_the_groups_right(life: Life) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from aaiclick import orchestration
-from aaiclick.orchestration import OrchContext, api, decorators, graph
+from aaiclick.orchestration import OrchContext, api, decorators
 from aaiclick.settings import get_settings
+from aaiclick.store.task_options import TaskKeywords
 
 PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-NOT_OPTIONS = {"self", "entrypoint", "kwargs", "id", "type", "payload", "payloads", "function", "entry"}
+NOT_OPTIONS = {"callback", "kwargs", "type", "payload", "payloads", "function", "entry"}
 
 
 @pytest.fixture
@@ -51,8 +52,8 @@ def test_option_table_matches_the_code():
         for line in PAGE.split("## Options")[1].strip().splitlines()
     ]
     functions = {
-        "@task": decorators._options,
-        "create_task": graph.Task.__init__,
+        "@task": decorators.task,
+        "create_task": api.create_task,
         "enqueue": api.enqueue,
         "enqueue_many": api.enqueue_many,
         "@job": decorators.job,
@@ -61,6 +62,8 @@ def test_option_table_matches_the_code():
     assert head[1:-1] == list(functions)
     for column, (name, function) in enumerate(functions.items(), start=1):
         has = set(inspect.signature(function).parameters) - NOT_OPTIONS
+        if "options" in has:
+            has = (has - {"options"}) | set(TaskKeywords.__annotations__)
         if name == "create_job":
             has.discard("name")  # the first parameter
         assert {row[0] for row in rows if row[column] == "yes"} == has, name

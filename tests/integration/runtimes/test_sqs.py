@@ -16,6 +16,7 @@ from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.task_options import TaskOptions
 
 UDF = "runtime:ecs_udf"
 
@@ -28,7 +29,7 @@ async def db(aaiclick_env, aaiclick_postgres):
 
 
 async def enqueue(db, name: str, count: int = 1) -> list[int]:
-    tasks = [NewTask(get_snowflake_id(), "t", queue=name) for _ in range(count)]
+    tasks = [NewTask(get_snowflake_id(), "t", options=TaskOptions(queue=name)) for _ in range(count)]
     return await enqueue_tasks(db, tasks, DEFAULT_ORG_ID)
 
 
@@ -91,7 +92,7 @@ async def test_queue_of_an_organisation_gets_only_its_tasks(db, cloud):
     other = cloud.sqs.create_queue(QueueName="other")["QueueUrl"]
     acme = await db.fetchval("INSERT INTO orgs (name, slug) VALUES ('Acme', 'acme') RETURNING id")
     (org_task,) = await enqueue(db, UDF)
-    await enqueue_tasks(db, [NewTask(get_snowflake_id(), "t", queue=UDF)], acme)
+    await enqueue_tasks(db, [NewTask(get_snowflake_id(), "t", options=TaskOptions(queue=UDF))], acme)
     await dispatcher(RuntimeEndpoint("ecs_udf", cloud.url), RuntimeEndpoint("ecs_udf", other, "acme")).run_once(db)
     assert [int(message["task_id"]) for message in cloud.messages()] == [org_task]
     assert len(cloud.sqs.receive_message(QueueUrl=other)["Messages"]) == 1

@@ -14,6 +14,7 @@ from aaiclick.store.engine.leases import Failure, Success
 from aaiclick.store.engine.maintenance import delete_old_history
 from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID
 from aaiclick.store.metrics import load_metrics
+from aaiclick.store.task_options import TaskOptions
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",
@@ -130,7 +131,7 @@ async def _run_job(connection, *, fails: bool) -> int:
     from aaiclick.store.engine.plan import NewTask, Plan
     from aaiclick.store.engine.submit import NewJob, submit_job
 
-    tasks = [NewTask(id=get_snowflake_id(), type="t", max_attempts=1) for _ in range(2)]
+    tasks = [NewTask(id=get_snowflake_id(), type="t", options=TaskOptions(1)) for _ in range(2)]
     job_id = await submit_job(connection, NewJob(id=get_snowflake_id(), org_id=DEFAULT_ORG_ID, name="j"), Plan(tasks))
     await _run_ready(connection, fails=fails)
     return job_id

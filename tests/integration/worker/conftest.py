@@ -21,6 +21,7 @@ from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.task_options import TaskOptions
 from tests.fork_server import FORK_SERVER, ForkedProcess
 from tests.integration.worker.worker_fork_server import WorkerForkServer
 
@@ -122,9 +123,7 @@ class WorkerEnvironment:
         self, count: int, function: str, kwargs: str = "{}", org_id=DEFAULT_ORG_ID, **options
     ) -> list[int]:
         name = f"users_tasks.{function}"
-        tasks = [
-            NewTask(id=get_snowflake_id(), type=name, entrypoint=name, kwargs=kwargs, **options) for _ in range(count)
-        ]
+        tasks = [NewTask(get_snowflake_id(), name, name, kwargs, options=TaskOptions(**options)) for _ in range(count)]
         connection = await connect(self.endpoint)
         try:
             return await enqueue_tasks(connection, tasks, org_id)

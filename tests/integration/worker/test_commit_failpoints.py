@@ -19,6 +19,7 @@ from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.task_options import TaskOptions
 from tests.integration.gateways import ONE_REQUEST, postgres_only
 from tests.integration.worker.worker_fork_server import WorkerProcesses
 
@@ -83,7 +84,7 @@ class JobUnderTest:
             policy = json.dumps({"base_seconds": 0.01})
             return NewTask(
                 get_snowflake_id(), name, entrypoint=name, kwargs=json.dumps(kwargs), group_id=group_id,
-                retry_policy=policy, max_attempts=10,
+                options=TaskOptions(10, retry_policy=policy),
             )  # fmt: skip
 
         groups: list[NewGroup] = []

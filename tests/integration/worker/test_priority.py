@@ -12,6 +12,7 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.task_options import TaskOptions
 
 ORDER = """
 def note(path, number):
@@ -32,7 +33,7 @@ async def test_claimed_tasks_start_by_priority(
             get_snowflake_id(),
             name,
             entrypoint=name,
-            priority=priority,
+            options=TaskOptions(priority=priority),
             kwargs=f'{{"path": "{file}", "number": {priority}}}',
         )
         for priority in priorities

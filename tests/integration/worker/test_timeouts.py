@@ -7,6 +7,7 @@ from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.task_options import TaskOptions
 
 HANG_ONCE = """
 def hang_once(path):
@@ -42,7 +43,7 @@ async def test_timed_out_task_is_retried_in_another_process(worker_env, tmp_path
 
 async def test_item_without_handler_fails_at_once(worker_env):
     connection = await connect(worker_env.endpoint)
-    item = NewTask(id=get_snowflake_id(), type="nobody:handles", kwargs="{}", max_attempts=5)
+    item = NewTask(id=get_snowflake_id(), type="nobody:handles", options=TaskOptions(5))
     (task_id,) = await enqueue_tasks(connection, [item], DEFAULT_ORG_ID)
     await connection.close()
     worker_env.drain()

@@ -9,9 +9,10 @@ import pytest
 from aaiclick.errors import SubmitError
 from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Task, create_job, create_task, get_job, task
-from aaiclick.orchestration.api import make_item
+from aaiclick.orchestration.api import make_items
 from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
 from aaiclick.orchestration.submit_plan import make_plan
+from aaiclick.store.task_options import TaskOptions
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,7 @@ def test_negative_retries_are_refused():
 
 def test_queue_items_are_validated_like_tasks():
     with pytest.raises(SubmitError, match="tried -1 times"):
-        make_item(
-            "t", {}, priority=0, idempotency_key=None, run_at=None, max_attempts=-1, queue="q", concurrency_key=None
-        )
+        make_items("t", [{}], [None], TaskOptions(-1))
 
 
 @pytest.mark.parametrize("entry", [None, 5, [None], ["m.f"]])

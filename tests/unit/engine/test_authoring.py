@@ -112,7 +112,8 @@ def test_arguments_wire_dependencies() -> None:
     nodes = pipeline.build("data.csv")
     plan, _ = make_plan(collect_unsubmitted(nodes))
     first, second = plan.tasks
-    assert (first.entrypoint, first.max_attempts, first.timeout_seconds, first.priority) == (
+    options = first.options
+    assert (first.entrypoint, options.max_attempts, options.timeout_seconds, options.priority) == (
         f"{__name__}.load",
         3,
         9,

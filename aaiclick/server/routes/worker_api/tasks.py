@@ -221,7 +221,7 @@ async def add_tasks(context: Context, body: AddTasksRequest) -> None:
     job_id = await require_lease(context, lease)
     if job_id is None:
         raise LeaseLost(f"Task {lease.task_id} has no job to add tasks to.")
-    plan, names = await asyncio.to_thread(lambda: codecs.decode_plan(body.model_dump()))  # takes long for many tasks
+    plan, names = await asyncio.to_thread(codecs.decode_plan, body)  # takes long for many tasks
     plan.tables = await asyncio.to_thread(argument_tables, plan.tasks)
     if plan.tasks or plan.groups:
         async with context.app_state.owner_connection() as connection:

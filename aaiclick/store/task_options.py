@@ -1,0 +1,115 @@
+"""Options of a task: one value, passed whole from the keyword arguments of `@task` to the columns of `tasks`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, TypedDict
+
+from aaiclick.errors import SubmitError
+from aaiclick.settings import get_settings
+from aaiclick.store.enums import DEFAULT_QUEUE
+
+SMALLINT_MAX = 32767
+"""The largest smallint of PostgreSQL."""
+
+
+class TaskKeywords(TypedDict, total=False):
+    """Options as keyword arguments of `@task`, `create_task`, `enqueue` and others; `retries` is `max_attempts` - 1."""
+
+    retries: int | None
+    max_attempts: int | None
+    queue: str
+    priority: int
+    timeout_seconds: float | None
+    retry_policy: Mapping[str, float] | None
+    run_at: datetime | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Options of a task; many tasks share one instance.
+
+    `sql/columns.sql` lists the columns in the order of these fields; `retry_policy` is JSON text. Only DAG files set
+    `lease_seconds`.
+    """
+
+    max_attempts: int | None = None
+    """None: WORKER_MAX_RETRIES + 1."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
+    timeout_seconds: float | None = None
+    lease_seconds: float | None = None
+    retry_policy: str | None = None
+    run_at: datetime | None = None
+    concurrency_key: str | None = None
+    concurrency_limit: int | None = None
+    critical: bool = True
+
+    def change(self, keywords: TaskKeywords) -> TaskOptions:
+        """These options with others from keyword arguments; raises TypeError for unknown ones."""
+        if not keywords:
+            return self
+        changes: dict[str, Any] = dict(keywords)
+        if (retries := changes.pop("retries", None)) is not None:
+            if "max_attempts" in changes:
+                raise SubmitError("A task has retries and max_attempts.", remedy="Give one of them.")
+            changes["max_attempts"] = retries + 1
+        if (policy := changes.get("retry_policy")) is not None:
+            changes["retry_policy"] = json.dumps(dict(policy))
+        return replace(self, **changes)
+
+    def check(self, what: object) -> None:
+        """Raise SubmitError for values out of range; `what` names the task in the message."""
+        if not -SMALLINT_MAX - 1 <= self.priority <= SMALLINT_MAX:
+            raise SubmitError(
+                f"{what} has priority {self.priority}.",
+                remedy=f"Priorities lie between {-SMALLINT_MAX - 1} and {SMALLINT_MAX}.",
+            )
+        if self.max_attempts is not None and not 1 <= self.max_attempts <= SMALLINT_MAX:
+            raise SubmitError(
+                f"{what} would be tried {self.max_attempts} times.",
+                remedy=f"max_attempts is 1 to {SMALLINT_MAX} (retries + 1).",
+            )
+        check_timeout(what, self.timeout_seconds)
+        if self.concurrency_limit is not None and not 1 <= self.concurrency_limit < 1 << 31:
+            raise SubmitError(f"{what} has concurrency_limit {self.concurrency_limit}.", remedy="It is 1 or more.")
+
+    def values(self) -> tuple[object, ...]:
+        """Values of OPTION_COLUMNS."""
+        return (self.max_attempts or get_settings().worker_max_retries + 1, *_other_values(self))
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> TaskOptions:
+        """Options from a row that has OPTION_COLUMNS."""
+        return cls(*[row[column] for column in OPTION_COLUMNS])
+
+    def to_json(self) -> dict[str, object]:
+        """Options that differ from the default, as fields of a JSON object."""
+        values = {name: value for name, value in asdict(self).items() if value != getattr(DEFAULT_OPTIONS, name)}
+        if self.retry_policy is not None:
+            values["retry_policy"] = json.loads(self.retry_policy)
+        if self.run_at is not None:
+            values["run_at"] = self.run_at.isoformat()
+        return values
+
+
+DEFAULT_OPTIONS = TaskOptions()
+
+_names = tuple(field.name for field in fields(TaskOptions))
+_other_values = attrgetter(*_names[1:])
+
+OPTION_COLUMNS = tuple("available_at" if name == "run_at" else name for name in _names)
+"""Columns of `tasks` that hold the options; the time of the first run becomes that of the next one."""
+
+
+def check_timeout(what: object, seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise SubmitError(f"{what} has timeout_seconds {seconds}.", remedy="Give a number of seconds above zero.")
