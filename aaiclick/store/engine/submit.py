@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -22,7 +22,7 @@ from aaiclick.store.engine.propagate import update_jobs
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
-from aaiclick.store.task_options import OPTION_COLUMNS
+from aaiclick.store.task_options import DEFAULT_OPTIONS, OPTION_COLUMNS
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -299,7 +299,7 @@ async def _insert_plan(
     if plan.groups:
         await _insert_groups(connection, job_id, plan, counters, adder, now)
     tasks = plan.tasks
-    records = await _run_off_loop(plan, lambda: [make_record(task, org_id, job_id, counters, closed) for task in tasks])
+    records = await _run_off_loop(plan, make_records, tasks, org_id, job_id, counters, closed)
     if adder is None:
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
     else:
@@ -341,19 +341,25 @@ async def _insert_groups(
     await connection.copy_records_to_table("groups", records=rows, columns=columns)
 
 
-def make_record(
-    task: NewTask, org_id: UUID, job_id: int | None, counters: Counters, closed: set[int]
-) -> tuple[object, ...]:
-    """The row of a new task, in the order of TASK_COLUMNS."""
-    unmet = counters.unmet[task.id] if counters.unmet else 0
-    options = task.options
-    if unmet or task.group_id in closed:
-        readiness = "BLOCKED"
-    elif options.run_at is not None:
-        readiness = "TIME"
-    else:
-        readiness = "READY" if options.concurrency_key is None else "HELD"
-    return (
-        task.id, org_id, job_id, task.group_id, task.type, task.entrypoint, task.kwargs, task.idempotency_key, unmet,
-        task.id in counters.with_dependents, readiness, *options.values(),
-    )  # fmt: skip
+def make_records(
+    tasks: Sequence[NewTask], org_id: UUID, job_id: int | None, counters: Counters, closed: Collection[int] = ()
+) -> list[tuple[object, ...]]:
+    """Rows of new tasks, in the order of TASK_COLUMNS."""
+    options, option_values = DEFAULT_OPTIONS, DEFAULT_OPTIONS.values()
+    unmet_by_id, with_dependents = counters.unmet, counters.with_dependents
+    records: list[tuple[object, ...]] = []
+    for task in tasks:
+        if task.options is not options:  # mostly the tasks of one function follow each other and share them
+            options, option_values = task.options, task.options.values()
+        unmet = unmet_by_id[task.id] if unmet_by_id else 0
+        if unmet or task.group_id in closed:
+            readiness = "BLOCKED"
+        elif options.run_at is not None:
+            readiness = "TIME"
+        else:
+            readiness = "READY" if options.concurrency_key is None else "HELD"
+        records.append((
+            task.id, org_id, job_id, task.group_id, task.type, task.entrypoint, task.kwargs, task.idempotency_key,
+            unmet, task.id in with_dependents, readiness, *option_values,
+        ))  # fmt: skip
+    return records
