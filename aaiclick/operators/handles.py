@@ -51,17 +51,17 @@ class Handle(Task):
         return await open_reference(task.result)
 
 
-async def _as_table(value: Any) -> Any:
+async def _as_table(value: object) -> object:
     return await value if isinstance(value, Object) and not isinstance(value, View) else value
 
 
 def map(  # noqa: A001  (the word of the requirements)
-    callback: str | Callable[..., Any],
-    *objects: Any,
+    callback: str | Callable[..., object],
+    *objects: object,
     chunk_rows: int = CHUNK_ROWS,
     schema: Mapping[str, str | type] | None = None,
     options: TaskKeywords | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Handle:
     """Call `callback` on every chunk of an Object; the result is one Object of all returned rows, in order.
 
@@ -76,23 +76,23 @@ def map(  # noqa: A001  (the word of the requirements)
 
 
 def foreach(
-    callback: str | Callable[..., Any],
-    *objects: Any,
+    callback: str | Callable[..., object],
+    *objects: object,
     chunk_rows: int = CHUNK_ROWS,
     options: TaskKeywords | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Handle:
     """Call `callback` on every chunk for its side effects; the result is None."""
     return _build_handle("foreach", callback, objects, chunk_rows, options, kwargs, {})
 
 
 def reduce(
-    callback: str | Callable[..., Any],
-    obj: Any,
+    callback: str | Callable[..., object],
+    obj: object,
     chunk_rows: int = CHUNK_ROWS,
     *,
     options: TaskKeywords | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Handle:
     """Tree reduction: call `callback` on every chunk, then on chunks of the results, until one chunk is left.
 
@@ -104,12 +104,12 @@ def reduce(
 
 def _build_handle(
     operator: str,
-    callback: str | Callable[..., Any],
-    objects: tuple[Any, ...],
+    callback: str | Callable[..., object],
+    objects: tuple[object, ...],
     chunk_rows: int,
     options: TaskKeywords | None,
-    kwargs: Mapping[str, Any],
-    spec: Mapping[str, Any],
+    kwargs: Mapping[str, object],
+    spec: Mapping[str, object],
 ) -> Handle:
     if not objects:
         raise SubmitError(f"{operator}() needs at least one Object.", remedy="Pass an Object, a View, or a task.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.graph import Node, Task
@@ -58,9 +58,9 @@ def iter_instances(value: object, value_type: type[T]) -> Iterator[T]:
     if isinstance(value, value_type):
         yield value
     elif isinstance(value, dict):
-        for item in cast("dict[Any, Any]", value).values():
+        for item in cast("dict[object, object]", value).values():
             yield from iter_instances(item, value_type)
-    elif isinstance(value, list | tuple) and not is_plain(items := cast("list[Any]", value)):
+    elif isinstance(value, list | tuple) and not is_plain(items := cast("list[object]", value)):
         for item in items:
             yield from iter_instances(item, value_type)
 
@@ -89,12 +89,12 @@ def _encode_value(value: object, where: str, required_tasks: list[Task]) -> obje
         case Node():
             raise _argument_error(where, f"is {value!r}: a group has no result")
         case list() | tuple():
-            items = cast("list[Any]", value)
+            items = cast("list[object]", value)
             if set(map(type, items)) <= _INTEGERS or (is_plain(items) and all(map(_is_storable, items))):
                 return list(items)
             return [_encode_value(item, f"{where}[{index}]", required_tasks) for index, item in enumerate(items)]
         case dict():
-            fields = cast("dict[Any, Any]", value)
+            fields = cast("dict[object, object]", value)
             for key in fields:
                 if not isinstance(key, str):
                     raise _argument_error(where, f"has the key {key!r}, which is not a string")
@@ -130,8 +130,8 @@ def _check_text(value: str, where: str) -> str:
 def _encode_reference(value: object, where: str) -> object:
     to_dict: Callable[[], object] | None = getattr(value, "to_dict", None)
     reference = to_dict() if callable(to_dict) and hasattr(value, "table_id") else None
-    if isinstance(reference, dict) and cast("dict[str, Any]", reference).get("object_type") in REFERENCES:
-        return cast("dict[str, Any]", reference)
+    if isinstance(reference, dict) and cast("dict[str, object]", reference).get("object_type") in REFERENCES:
+        return cast("dict[str, object]", reference)
     raise _argument_error(where, f"is of type {type(value).__name__}")
 
 

@@ -77,7 +77,7 @@ class TaskFunction(Generic[P, R]):
         """The same function with some other options, for some calls."""
         return TaskFunction(self.function, self._options.change(changes))
 
-    def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+    def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, object]:
         arguments = dict(bound.arguments)
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -96,7 +96,7 @@ def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
 def task(**options: Unpack[TaskKeywords]) -> _Decorator: ...
-def task(function: Callable[..., Any] | None = None, /, **options: Unpack[TaskKeywords]) -> Any:
+def task(function: Callable[..., object] | None = None, /, **options: Unpack[TaskKeywords]) -> Any:
     """Decorator: calls of the function return Tasks with these options."""
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
@@ -138,20 +138,20 @@ class JobFunction(Generic[P]):
             returned = self.function(*args, **kwargs)
         finally:
             _built_nodes.reset(token)
-        extra: list[Any] = cast("list[Any]", returned) if isinstance(returned, list) else [returned]
+        extra: list[object] = cast("list[object]", returned) if isinstance(returned, list) else [returned]
         return [*nodes, *(node for node in extra if isinstance(node, Task | Group))]
 
-    def as_task(self) -> Callable[P, Coroutine[Any, Any, Any]]:
+    def as_task(self) -> Callable[P, Coroutine[None, None, object]]:
         """Function for a job that has this function as its entrypoint: builds the tasks and adds them to that job."""
 
         @functools.wraps(self.function)
-        def build_and_add(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+        def build_and_add(*args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, object]:
             return _add_to_running_job(self.build(*args, **kwargs))
 
         return build_and_add
 
 
-async def _add_to_running_job(nodes: Sequence[Node]) -> Any:
+async def _add_to_running_job(nodes: Sequence[Node]) -> Task | list[Task] | None:
     """Add nodes to the running job; returns the tasks without dependents: their results are its result."""
     collected = collect_unsubmitted(nodes)
     required_ids = {upstream.id for node in collected for upstream in node.predecessors}
@@ -171,7 +171,7 @@ def job(function: Callable[P, object], /) -> JobFunction[P]: ...
 @overload
 def job(
     *, name: str | None = None, timeout_seconds: float | None = None
-) -> Callable[[Callable[P, Any]], JobFunction[P]]: ...
+) -> Callable[[Callable[P, object]], JobFunction[P]]: ...
 def job(
     function: Callable[..., object] | None = None, /, *, name: str | None = None, timeout_seconds: float | None = None
 ) -> Any:
