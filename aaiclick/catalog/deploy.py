@@ -88,24 +88,24 @@ async def deploy(
     async with failpoints.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
         before = await store.find_version(connection, org_id, dag.name)
-        previous = before["id"] if before else None
+        previous = before.id if before else None
         version_id, is_new, built = await _add_version(connection, org_id, dag, text, by, roles)
         if is_new or not resume:
             await store.request_serving(connection, version_id)
         state = await store.get_version_state(connection, version_id)
         job_id = catch_up_id = None
-        ready = state["ready_at"] is not None
+        ready = state.ready_at is not None
         if not ready and before is not None:
-            if state["fill_status"] in ("PENDING", "RUNNING"):
-                job_id = state["fill_job_id"]
-            elif state["fill_status"] != "COMPLETED":
-                job_id = await store.start_fill_job(connection, org_id, dag.name, version_id, before["id"])
+            if state.fill_status in ("PENDING", "RUNNING"):
+                job_id = state.fill_job_id
+            elif state.fill_status != "COMPLETED":
+                job_id = await store.start_fill_job(connection, org_id, dag.name, version_id, before.id)
         if job_id is None and previous != version_id:
             if before is not None:
                 _check_deploy_order(dag.name, before, state)
             returning = ready or _was_overtaken(state, previous)
             catch_up_id = await _swap_version(connection, org_id, dag, version_id, returning=returning)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml) if before else None, dag)
     diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt if rebuild.dataset not in built))
     return DeployResult(
         version_id, await asyncio.to_thread(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
@@ -123,36 +123,36 @@ async def finish_deploy(
         version = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
         if version is None:
             raise _dag_not_found(deployed.dag_name)
-        if serving is not None and serving["id"] == deployed.version_id:
+        if serving is not None and serving.id == deployed.version_id:
             return replace(deployed, serves=True)
         state = await store.get_version_state(connection, deployed.version_id)
-        if state["fill_status"] != "COMPLETED":
-            fill_error = f" {first_line(state['fill_error'])}" if state["fill_error"] else ""
+        if state.fill_status != "COMPLETED":
+            fill_error = f" {first_line(state.fill_error)}" if state.fill_error else ""
             raise DeployError(
-                f"The new datasets of {deployed.dag_name!r} are not filled: job {state['fill_job_id']} is "
-                f"{state['fill_status']}.{fill_error} The previous version still serves.",
-                remedy=f"'aaiclick jobs show {state['fill_job_id']}' shows the error; deploy again to retry.",
+                f"The new datasets of {deployed.dag_name!r} are not filled: job {state.fill_job_id} is "
+                f"{state.fill_status}.{fill_error} The previous version still serves.",
+                remedy=f"'aaiclick jobs show {state.fill_job_id}' shows the error; deploy again to retry.",
             )
         if serving is not None:
             _check_deploy_order(deployed.dag_name, serving, state)
-        outrun = _was_overtaken(state, serving["id"] if serving else None)
-        dag = await analysis.load_dag(version["yaml"])
+        outrun = _was_overtaken(state, serving.id if serving else None)
+        dag = await analysis.load_dag(version.yaml)
         catch_up_id = await _swap_version(connection, org_id, dag, deployed.version_id, returning=outrun)
     return replace(deployed, serves=True, catch_up_id=catch_up_id)
 
 
-def _check_deploy_order(dag_name: str, serving: asyncpg.Record, state: asyncpg.Record) -> None:
+def _check_deploy_order(dag_name: str, serving: store.VersionText, state: store.VersionState) -> None:
     """Raise DeployError if a later deploy already serves."""
-    if serving["deploy_ticket"] > state["deploy_ticket"]:
+    if serving.deploy_ticket > state.deploy_ticket:
         raise DeployError(
-            f"Version {serving['yaml_hash'][:12]} of {dag_name!r}, deployed after this one, already serves.",
+            f"Version {serving.yaml_hash[:12]} of {dag_name!r}, deployed after this one, already serves.",
             remedy="Deploy again to replace it.",
         )
 
 
-def _was_overtaken(state: asyncpg.Record, serving: UUID | None) -> bool:
+def _was_overtaken(state: store.VersionState, serving: UUID | None) -> bool:
     """Return whether another version began to serve while this one was filled, so that it must catch up."""
-    return state["serving_at_fill"] is not None and state["serving_at_fill"] != serving
+    return state.serving_at_fill is not None and state.serving_at_fill != serving
 
 
 async def roll_back(
@@ -170,22 +170,18 @@ async def roll_back(
         version = await store.find_version(connection, org_id, dag_name, target)
         if before is None or version is None:
             raise _dag_not_found(dag_name)
-        dag = await analysis.load_dag(version["yaml"])
-        await store.request_serving(connection, version["id"])
+        dag = await analysis.load_dag(version.yaml)
+        await store.request_serving(connection, version.id)
         catch_up_id = None
-        if before["id"] != version["id"]:
-            catch_up_id = await _swap_version(connection, org_id, dag, version["id"], returning=True)
-    task_ids = (
-        await store.find_obsolete_tasks(connection, before["id"], version["id"])
-        if before["id"] != version["id"]
-        else []
-    )
+        if before.id != version.id:
+            catch_up_id = await _swap_version(connection, org_id, dag, version.id, returning=True)
+    task_ids = await store.find_obsolete_tasks(connection, before.id, version.id) if before.id != version.id else []
     answers = (await cancel_tasks(connection, task_ids)).values() if task_ids else ()
     cancelled = sum(answer is not Cancellation.OVER for answer in answers)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]), dag)
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml), dag)
     diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt))
     return DeployResult(
-        version["id"], version["yaml_hash"], before["id"], False, (), diff, dag_name, cancelled=cancelled,
+        version.id, version.yaml_hash, before.id, False, (), diff, dag_name, cancelled=cancelled,
         catch_up_id=catch_up_id,
     )  # fmt: skip
 
@@ -196,13 +192,11 @@ async def preload_dags(
     """Load the versions that a deploy or rollback needs, so that its transaction does not wait for the analysis."""
     versions = await store.list_versions(connection, org_id, dag_name)
     older = find_previous_version(versions)
-    version_ids = [
-        row["id"] for row in versions if row["serving"] or row is older or (to and row["yaml_hash"].startswith(to))
-    ]
+    version_ids = [row.id for row in versions if row.serving or row is older or (to and row.yaml_hash.startswith(to))]
     for version_id in version_ids[:MAX_PRELOADED]:
         version = await store.find_version(connection, org_id, dag_name, version_id)
         if version is not None:
-            await analysis.load_dag(version["yaml"])
+            await analysis.load_dag(version.yaml)
 
 
 def first_line(text: str) -> str:
@@ -215,7 +209,7 @@ async def diff_with_serving(
     """Return what a deploy would change."""
     dag = await analysis.load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before["yaml"]) if before else None, dag)
+    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml) if before else None, dag)
     reusable = await store.find_existing_outputs(
         connection, org_id, dag.name, await asyncio.to_thread(dataset_hashes, dag), find_output_keys(dag)
     )
@@ -226,29 +220,29 @@ def _dag_not_found(dag_name: str) -> NotFoundError:
     return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
 
 
-def find_previous_version(versions: list[asyncpg.Record]) -> asyncpg.Record | None:
+def find_previous_version(versions: list[store.DagVersionRow]) -> store.DagVersionRow | None:
     """Return the newest version (`versions` is newest first) before the serving one that was ready."""
-    serving = next((index for index, row in enumerate(versions) if row["serving"]), len(versions))
-    return next((row for row in versions[serving + 1 :] if row["ready_at"] is not None), None)
+    serving = next((index for index, row in enumerate(versions) if row.serving), len(versions))
+    return next((row for row in versions[serving + 1 :] if row.ready_at is not None), None)
 
 
-def _choose_rollback_target(dag_name: str, versions: list[asyncpg.Record], to: str | None) -> UUID:
+def _choose_rollback_target(dag_name: str, versions: list[store.DagVersionRow], to: str | None) -> UUID:
     """Return the id of the version to roll back to."""
-    if not any(row["serving"] for row in versions):
+    if not any(row.serving for row in versions):
         raise _dag_not_found(dag_name)
     if to is None:
         before = find_previous_version(versions)
         if before is None:
             raise DeployError(f"The DAG {dag_name!r} has no previous version.")
-        return before["id"]
-    matching = [row for row in versions if row["yaml_hash"].startswith(to) and row["ready_at"] is not None]
+        return before.id
+    matching = [row for row in versions if row.yaml_hash.startswith(to) and row.ready_at is not None]
     if len(matching) != 1:
         count = "no version" if not matching else f"{len(matching)} versions"
         raise DeployError(
             f"The DAG {dag_name!r} has {count} whose hash begins with {to!r:.70}.",
             remedy=f"'aaiclick dag versions {dag_name}' lists them.",
         )
-    return matching[0]["id"]
+    return matching[0].id
 
 
 async def _add_version(
@@ -260,13 +254,13 @@ async def _add_version(
         if roles is not None:  # an existing version must not reveal that hidden datasets exist
             await _find_external_datasets(connection, org_id, dag, roles)
         versions = await store.list_versions(connection, org_id, dag.name)
-        version = next(row for row in versions if row["yaml_hash"] == content_hash)
+        version = next(row for row in versions if row.yaml_hash == content_hash)
         built_names = (
             ()
-            if version["ready_at"]
-            else await store.find_outputs_built_for(connection, version["id"], find_output_keys(dag))
+            if version.ready_at
+            else await store.find_outputs_built_for(connection, version.id, find_output_keys(dag))
         )
-        return version["id"], False, built_names
+        return version.id, False, built_names
     external = await _find_external_datasets(connection, org_id, dag, roles)
     hashes, ids, built_names = await asyncio.to_thread(dataset_hashes, dag), dict[str, UUID](), list[str]()
     for definition in dag.jobs:
@@ -311,7 +305,7 @@ async def _find_external_datasets(
                 f"The DAG {dag.name!r} reads the dataset {name!r}, which no DAG publishes.",
                 remedy="Deploy the DAG that publishes it first.",
             )
-    return {name: row["id"] for name, row in datasets.items()}
+    return {name: row.id for name, row in datasets.items()}
 
 
 def _make_location(output: Output, generation: UUID) -> str:
@@ -396,8 +390,8 @@ async def _swap_version(
 
 async def _check_names(connection: Connection, org_id: UUID, dag: Dag, names: set[str]) -> None:
     for name, row in (await store.find_datasets_by_name(connection, org_id, sorted(names))).items():
-        if row["producer_dag_name"] != dag.name:
+        if row.producer_dag_name != dag.name:
             raise DeployError(
-                f"The dataset {name!r} is published by the DAG {row['producer_dag_name']!r}.",
+                f"The dataset {name!r} is published by the DAG {row.producer_dag_name!r}.",
                 remedy="A dataset has one producer: publish it under another name.",
             )

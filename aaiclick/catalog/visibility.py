@@ -26,6 +26,7 @@ from aaiclick.store.tables import table_references
 if TYPE_CHECKING:
     import asyncpg
 
+    from aaiclick.store.catalog.dag_versions import VersionText
     from aaiclick.store.catalog.datasets import Reader
     from aaiclick.store.connections import Connection
 
@@ -48,16 +49,16 @@ _TASK_ERROR = re.compile(r"^.*? \(task (\d{1,19})\) failed in attempt \d+: ", re
 """Prefix of a job error that repeats the error of one of its tasks (`fail_tasks`)."""
 
 
-async def may_read_yaml(connection: Connection, reader: Reader, version: asyncpg.Record | None) -> bool:
+async def may_read_yaml(connection: Connection, reader: Reader, version: VersionText | None) -> bool:
     """Return whether the reader may read every dataset that the YAML of a version names; True without a version."""
     if version is None or reader.roles is None:
         return True
     try:
-        dag = await analysis.load_dag(version["yaml"])
+        dag = await analysis.load_dag(version.yaml)
     except DagError:
         return False
     published = [publication.name or publication.output for publication in dag.publish]
-    return await store.may_read_version(connection, reader, version["id"], published)
+    return await store.may_read_version(connection, reader, version.id, published)
 
 
 async def hidden_task_ids(connection: Connection, reader: Reader, task_ids: Iterable[int]) -> set[int]:

@@ -81,12 +81,12 @@ async def list_dag_versions(connection: Connection, actor: Actor, dag: str | Non
         raise NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="'aaiclick dag versions' lists them.")
     return [
         DagVersion(
-            id=row["id"],
-            dag=row["dag_name"],
-            hash=row["yaml_hash"],
-            created_at=row["created_at"],
-            ready_at=row["ready_at"],
-            serving_since=row["serving_since"],
+            id=row.id,
+            dag=row.dag_name,
+            hash=row.yaml_hash,
+            created_at=row.created_at,
+            ready_at=row.ready_at,
+            serving_since=row.serving_since,
         )
         for row in rows
     ]

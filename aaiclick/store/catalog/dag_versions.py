@@ -53,6 +53,53 @@ class NewDefinition:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class DagVersionRow:
+    """A version of a DAG and the state of its fill job."""
+
+    id: UUID
+    dag_name: str
+    yaml_hash: str
+    created_at: datetime
+    ready_at: datetime | None
+    serving: bool
+    serving_since: datetime | None
+    paused_at: datetime | None
+    fill_job_id: int | None
+    fill_status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionText:
+    """A version with its YAML; `deploy_ticket` orders the requests to serve versions."""
+
+    id: UUID
+    yaml_hash: str
+    yaml: str
+    deploy_ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionState:
+    """Whether a version is filled, its fill job, and the version that served when that began."""
+
+    ready_at: datetime | None
+    fill_job_id: int | None
+    serving_at_fill: UUID | None
+    deploy_ticket: int
+    fill_status: str | None
+    fill_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDataset:
+    """A dataset and the DAG that produces it."""
+
+    id: UUID
+    name: str
+    producer_dag_name: str
+
+
 async def lock_dag(connection: Connection, org_id: UUID, dag_name: str) -> None:
     """Lock a DAG against other deploys, and allow pauses in the transaction while large files are compared."""
     await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{DEPLOY_PAUSE_SECONDS}s'")
@@ -68,15 +115,18 @@ async def add_version(
     )
 
 
-async def list_versions(connection: Connection, org_id: UUID, dag_name: str | None = None) -> list[asyncpg.Record]:
-    return await connection.fetch(statement("list_dag_versions"), org_id, dag_name)
+async def list_versions(connection: Connection, org_id: UUID, dag_name: str | None = None) -> list[DagVersionRow]:
+    """Versions of a DAG or of all DAGs, newest first."""
+    rows = await connection.fetch(statement("list_dag_versions"), org_id, dag_name)
+    return [DagVersionRow(**row) for row in rows]
 
 
 async def find_version(
     connection: Connection, org_id: UUID, dag_name: str, version_id: UUID | None = None
-) -> asyncpg.Record | None:
-    """Id, hash and YAML of a version, by default of the serving one."""
-    return await connection.fetchrow(statement("find_dag_version"), org_id, dag_name, version_id)
+) -> VersionText | None:
+    """A version with its YAML, by default the serving one."""
+    row = await connection.fetchrow(statement("find_dag_version"), org_id, dag_name, version_id)
+    return None if row is None else VersionText(**row)
 
 
 async def ensure_dataset(
@@ -183,11 +233,10 @@ async def set_serving_version(
     await connection.execute(statement("update_source_status"), None, org_id, dag_name)
 
 
-async def get_version_state(connection: Connection, version_id: UUID) -> asyncpg.Record:
-    """Whether a version is filled, its fill job, and the version that served when that began."""
+async def get_version_state(connection: Connection, version_id: UUID) -> VersionState:
     row = await connection.fetchrow(statement("get_version_state"), version_id)
     assert row is not None  # noqa: S101  (the caller found the version under the DAG's lock)
-    return row
+    return VersionState(**row)
 
 
 async def request_serving(connection: Connection, version_id: UUID) -> None:
@@ -252,11 +301,11 @@ async def find_obsolete_tasks(connection: Connection, version_id: UUID, serving_
 
 async def find_datasets_by_name(
     connection: Connection, org_id: UUID, names: Sequence[str], roles: Collection[str] | None = None
-) -> dict[str, asyncpg.Record]:
+) -> dict[str, NamedDataset]:
     """Datasets by name: those that one of the roles may read; None: all."""
     role_names = None if roles is None else sorted(roles)
     rows = await connection.fetch(statement("find_datasets_by_name"), org_id, list(names), role_names)
-    return {row["name"]: row for row in rows}
+    return {row["name"]: NamedDataset(**row) for row in rows}
 
 
 async def list_serving_datasets(connection: Connection, org_id: UUID, dag_name: str) -> list[asyncpg.Record]:

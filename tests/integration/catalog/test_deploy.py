@@ -110,7 +110,7 @@ async def test_repeated_deploy_changes_nothing(db):
 
 async def test_serving_since_is_kept_while_paused(db):
     async def since():
-        return {row["serving_since"] for row in await dag_versions.list_versions(db, DEFAULT_ORG_ID, "shop")} - {None}
+        return {row.serving_since for row in await dag_versions.list_versions(db, DEFAULT_ORG_ID, "shop")} - {None}
 
     await deploy(db, SHOP)
     began = await since()

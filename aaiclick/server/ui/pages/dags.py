@@ -23,6 +23,7 @@ from aaiclick.server.ui.filters import definition_class
 from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
 from aaiclick.store.catalog import dag_versions
+from aaiclick.store.catalog.dag_versions import VersionText
 from aaiclick.store.ui import dag_queries
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ async def _failed_deploys(page: PageRequest, connection: Connection, name: str |
 async def show_dag(page: PageRequest) -> Response:
     async with tenant_connection(page.call) as connection:
         choice = await _load_version(page, connection)
-        nodes = await dag_queries.list_version_definitions(connection, choice["chosen"]["id"])
-        newest = [row["id"] for row in choice["versions"][:50]]
+        nodes = await dag_queries.list_version_definitions(connection, choice["chosen"].id)
+        newest = [row.id for row in choice["versions"][:50]]
         runs = await dag_queries.list_dag_runs(connection, page.caller.org_id, newest, MAX_RUNS)
         failed = await _failed_deploys(page, connection, choice["name"])
 
@@ -75,11 +76,11 @@ async def _load_version(page: PageRequest, connection: Connection) -> dict[str, 
     """Load the requested version (default: the serving one) and its diff against the serving one."""
     name, org = str(page.request.path_params["name"]), page.caller.org_id
     versions = await dag_versions.list_versions(connection, org, name)
-    serving = next((row for row in versions if row["serving"]), None)
+    serving = next((row for row in versions if row.serving), None)
     if serving is None:
         raise PageNotFoundError(f"There is no DAG {name!r:.60}.", remedy="Deploy one with 'aaiclick dag deploy FILE'.")
-    chosen = next((row for row in versions if row["yaml_hash"] == page.query_param("version")), serving)
-    shown = await dag_versions.find_version(connection, org, name, chosen["id"])
+    chosen = next((row for row in versions if row.yaml_hash == page.query_param("version")), serving)
+    shown = await dag_versions.find_version(connection, org, name, chosen.id)
     current = await dag_versions.find_version(connection, org, name)
     reader = await dataset_reader(connection, page.caller)
     readable = await may_read_yaml(connection, reader, shown)
@@ -87,8 +88,8 @@ async def _load_version(page: PageRequest, connection: Connection) -> dict[str, 
     return {
         "name": name, "versions": versions, "chosen": chosen, "serving": serving,
         "before": find_previous_version(versions),
-        "yaml": shown["yaml"] if shown and readable else None,
-        "difference": await _diff_versions(current, shown) if both and chosen["id"] != serving["id"] else [],
+        "yaml": shown.yaml if shown and readable else None,
+        "difference": await _diff_versions(current, shown) if both and chosen.id != serving.id else [],
     }  # fmt: skip
 
 
@@ -121,12 +122,12 @@ def describe_source(text: str) -> str:
     return str(source.get("kind"))
 
 
-async def _diff_versions(current: Any, other: Any) -> list[tuple[str, str]]:
+async def _diff_versions(current: VersionText | None, other: VersionText | None) -> list[tuple[str, str]]:
     """Return (css class, line) of the diff between the serving version and another one."""
     if current is None or other is None:
         return []
     try:
-        lines = await analysis.run_analysis(diff_lines, current["yaml"], other["yaml"], other["yaml_hash"][:12])
+        lines = await analysis.run_analysis(diff_lines, current.yaml, other.yaml, other.yaml_hash[:12])
     except AnalysisLimitError:
         lines = ["@@ The files are too different to compare. @@"]
     return [({"+": "added", "-": "gone", "@": "place"}.get(line[:1], "same"), line) for line in lines]
