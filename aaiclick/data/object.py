@@ -259,7 +259,7 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
         frame: tuple[str, str] | None = None,
     ) -> Self:
         base, (node, *arg_nodes) = self._align_operands([self, *args])
-        own = () if FUNCTIONS[function].kind is FunctionKind.WINDOW and function != "shift" else (node,)
+        own = () if FUNCTIONS[function].kind is FunctionKind.WINDOW and function == "row_number" else (node,)
         call = FunctionCall(function, (*own, *arg_nodes), params)
         keys = tuple(SortKey(node, bool(descending)) for _, descending in order)
         over = Over(call, (), keys, natural, frame)

@@ -48,7 +48,7 @@ from aaiclick.data.expressions.nodes import (
 from aaiclick.data.expressions.where_parser import parse_where
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.runtime.tables import Shape, check_column_names
-from aaiclick.data.types import UINT64
+from aaiclick.data.types import INT64, UINT64
 
 if TYPE_CHECKING:
     from aaiclick.data.object import Object
@@ -116,7 +116,7 @@ class TableMethods(ABC):
 
     def with_row_index(self, name: str = "index") -> Object:
         """Add a column with the position of each row."""
-        return self.with_columns(Column(RowIndex(), name))
+        return self.with_columns(Column(FunctionCall("_position", (RowIndex(),)), name))
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class TableMethods(ABC):
         """Count how often each value occurs, most frequent first."""
         keys = tuple((n, Ref(n, dtype)) for n, dtype in self.relation.schema.items())
         counted = Aggregate(self.relation, keys, ((name, FunctionCall("len")),))
-        return self._derive_object(Sort(counted, (SortKey(Ref(name, UINT64), True),)))
+        return self._derive_object(Sort(counted, (SortKey(Ref(name, INT64), True),)))
 
     # --- several Objects -----------------------------------------------------------------------------------------
 

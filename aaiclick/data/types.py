@@ -133,6 +133,7 @@ def quote_text(text: str) -> str:
 BOOL = DataType("Bool")
 INT32 = DataType("Int32")
 INT64 = DataType("Int64")
+INT128 = DataType("Int128")
 UINT8 = DataType("UInt8")
 UINT32 = DataType("UInt32")
 UINT64 = DataType("UInt64")
@@ -329,7 +330,22 @@ def smallest_integer_type(value: int) -> DataType:
 
 
 def supertype(left: DataType, right: DataType) -> DataType | None:
-    """Return the smallest type that holds every value of both types exactly, or None."""
+    """Return the type of a column that holds values of both types, or None.
+
+    An integer with a float becomes a float. UInt64 with a signed integer becomes Int64, since Arrow and data frames
+    have no wider integers; casts to it are checked.
+    """
+    if left.name == "Array" and right.name == "Array" and left != right:
+        element = supertype(left.element, right.element)
+        return None if element is None else array_of(element)
+    result = exact_supertype(left, right)
+    if result is not None and result.as_required() == INT128 and max(left.bits, right.bits) == 64:
+        return INT64.as_nullable(result.nullable)
+    return result
+
+
+def exact_supertype(left: DataType, right: DataType) -> DataType | None:
+    """Return the smallest type that holds every value of both types, or None; integers become Int128 if necessary."""
     nullable = left.nullable or right.nullable
     inner = _required_supertype(left.as_required(), right.as_required())
     return None if inner is None else inner.as_nullable(nullable)
@@ -347,7 +363,7 @@ def _required_supertype(left: DataType, right: DataType) -> DataType | None:
     if left.is_temporal and right.is_temporal:
         return _temporal_supertype(left, right)
     if left.name == "Array" and right.name == "Array":
-        element = supertype(left.element, right.element)
+        element = exact_supertype(left.element, right.element)
         return None if element is None else array_of(element)
     return None
 
@@ -369,7 +385,12 @@ def _numeric_supertype(left: DataType, right: DataType) -> DataType | None:
 def _decimal_digits(dtype: DataType) -> tuple[int, int]:
     if dtype.is_decimal:
         return dtype.args[0] - dtype.args[1], dtype.args[1]
-    return {8: 3, 16: 5, 32: 10, 64: 20}.get(dtype.bits, 39), 0
+    return integer_digits(dtype), 0
+
+
+def integer_digits(dtype: DataType) -> int:
+    """Return the largest number of decimal digits of an integer type."""
+    return {8: 3, 16: 5, 32: 10, 64: 20}.get(dtype.bits, 39)
 
 
 def _temporal_supertype(left: DataType, right: DataType) -> DataType:

@@ -6,7 +6,7 @@ WHERE x > 1` to the alias and not to the column.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -52,15 +52,21 @@ from aaiclick.data.expressions.nodes import (
     rewrite_node,
     substitute_columns,
 )
-from aaiclick.data.types import UINT8, UINT64, DataType
+from aaiclick.data.types import INT64, UINT8, UINT64, DataType
 
 INDEX = "aai_n"
 PREDICATE = "aai_p"
 ELEMENT = "aai_j"
 CONSTANT = "aai_c"
+PRESENT = "aai_m"
+"""Marks the rows of the left side of a full join."""
+
 LENGTH_MISMATCH = "aai_length"
 """Message of `throwIf` when Objects combined row by row differ in length."""
 
+SHOWS_BOOLEANS = frozenset(
+    {"to_json", "concat", "array", "collect", "first", "last", "hash", "list_contains", "min", "max"}
+)
 TEXT_PIECE = 15_000
 LIST_PIECE = 4_000
 JOIN_KEYWORDS = {
@@ -112,12 +118,21 @@ class Compiler:
         return sql.placeholder(self._bound_literals[node], node.dtype)
 
     def _compile_call(self, node: FunctionCall, over: Callable[[Expression], Expression]) -> Expression:
-        args = [self.compile_value(arg) for arg in node.args]
+        args = [self._compile_argument(arg, node.function) for arg in node.args]
         return build_tree(node.function, args, tuple(arg.type for arg in node.args), node.params, over)
 
+    def _compile_argument(self, node: ExpressionNode, function: str) -> Expression:
+        """Compile an argument; a computed boolean is UInt8 in ClickHouse, which some functions would show as 1."""
+        tree = self.compile_value(node)
+        if function in SHOWS_BOOLEANS and node.type.is_bool and not isinstance(node, Ref | Literal):
+            return sql.cast(tree, node.type)
+        return tree
+
     def _compile_window(self, node: Over) -> Expression:
-        partition = [self.compile_value(key) for key in node.partition]
-        order = [self.compile_sort_key(key) for key in node.order]
+        # ClickHouse rewrites count(x) to x.null, and does not find that column in a window.
+        self.settings["optimize_functions_to_subcolumns"] = 0
+        partition = [self.compile_value(_canonical_key(key)) for key in node.partition]
+        order = self.compile_sort_keys(node.order)
         frame = node.frame or (
             ("UNBOUNDED PRECEDING", "UNBOUNDED FOLLOWING") if order and node.call.function == "shift" else None
         )
@@ -127,12 +142,21 @@ class Compiler:
 
         return self._compile_call(node.call, add_window)
 
-    def compile_sort_key(self, key: SortKey) -> Expression:
-        tree = self.compile_value(key.node)
-        if key.node.type.is_nullable_structure:  # stored in an array, which is empty for NULL: sort NULL last
-            is_null = sql.call("empty" if key.descending == key.nulls_first else "notEmpty", tree.copy())
-            tree = sql.call("tuple", is_null, tree)
-        return sql.order_term(tree, key.descending, key.nulls_first)
+    def compile_sort_keys(self, keys: Sequence[SortKey]) -> list[Expression]:
+        """Compile ORDER BY terms. NaN is greater than every number; ClickHouse sorts it to the side of the NULLs."""
+        terms: list[Expression] = []
+        for key in keys:
+            tree = self.compile_value(key.node)
+            if key.node.type.is_nullable_structure:  # stored in an array, which is empty for NULL: sort NULL last
+                is_null = sql.call("empty" if key.descending == key.nulls_first else "notEmpty", tree.copy())
+                tree = sql.call("tuple", is_null, tree)
+            if not key.node.type.is_float or key.descending == key.nulls_first:
+                terms.append(sql.order_term(tree, key.descending, key.nulls_first))
+                continue
+            if key.node.type.nullable:
+                terms.append(sql.order_term(sql.call("isNull", tree.copy()), key.nulls_first, False))
+            terms.append(sql.order_term(tree, key.descending, not key.nulls_first))
+        return terms
 
     def next_alias(self) -> str:
         self._alias_count += 1
@@ -272,6 +296,7 @@ class Compiler:
             nodes = self._inline_columns(builder, columns)
         if having:
             builder.having = nodes.pop(PREDICATE)
+        nodes |= {name: _canonical_key(nodes[name]) for name, _ in relation.keys}
         keys = [nodes[name] for name, _ in relation.keys]
         builder.columns = nodes
         builder.group = keys
@@ -286,7 +311,7 @@ class Compiler:
         index = builder.columns.pop(INDEX, None) or builder.require_row_index()
         distinct_columns = set(relation.subset)
         nodes = {
-            n: node if n in distinct_columns else FunctionCall("first", (node, index))
+            n: _canonical_key(node) if n in distinct_columns else FunctionCall("first", (node, index))
             for n, node in builder.columns.items()
         }
         builder.group = [nodes[name] for name in relation.subset]
@@ -316,9 +341,13 @@ class Compiler:
             pairs = ((CONSTANT, CONSTANT),)  # an ASOF join needs an equality condition
             for side in sides:
                 side.columns[CONSTANT] = Literal(0, UINT8)
+        if relation.how == "full" and _may_start_with_null(sides[0].order):
+            sides[0].columns[PRESENT] = Literal(1, UINT8)
         left, right = (self.wrap_as_subquery(side) for side in sides)
+        present = left.columns.pop(PRESENT, None)
         conditions = [
-            sql.binary("=", self.compile_value(left.columns[a]), self.compile_value(right.columns[b])) for a, b in pairs
+            sql.binary("=", *map(self.compile_value, _comparable_keys(left.columns[a], right.columns[b])))
+            for a, b in pairs
         ]
         if relation.asof is not None:
             a, operator, b = relation.asof
@@ -336,6 +365,8 @@ class Compiler:
         order = [*right.order, *left.order] if relation.how == "right" else [*left.order, *right.order]
         if relation.how in ("semi", "anti", "asof"):
             order = left.order
+        if present is not None:  # rows without a left row come last, whatever its sort keys
+            order = [SortKey(FunctionCall("is_null", (_retype_column(present),))), *order]
         return SelectBuilder(left.source, columns, order, joins=[join])
 
     def _join_output(
@@ -469,7 +500,7 @@ class Compiler:
         if builder.having is not None:
             tree.set("having", exp.Having(this=self.compile_value(builder.having)))
         if builder.order and (ordered or builder.is_sliced):
-            tree.set("order", exp.Order(expressions=[self.compile_sort_key(key) for key in builder.order]))
+            tree.set("order", exp.Order(expressions=self.compile_sort_keys(builder.order)))
         if builder.limit is not None:
             tree.set("limit", exp.Limit(expression=sql.number(builder.limit)))
         if builder.offset:
@@ -483,6 +514,30 @@ class Compiler:
         if node.type.is_bool and not isinstance(node, Ref):
             tree = sql.cast(tree, node.type)  # ClickHouse comparisons return UInt8
         return tree if convert_output is None else convert_output(tree, node.type)
+
+
+def _canonical_key(node: ExpressionNode) -> ExpressionNode:
+    """Return a key that equals another if their values do; ClickHouse compares the bits of floats."""
+    return FunctionCall("_canonical", (node,)) if node.type.is_float and not isinstance(node, Literal) else node
+
+
+def _comparable_keys(left: ExpressionNode, right: ExpressionNode) -> tuple[ExpressionNode, ExpressionNode]:
+    """Return join keys of types that ClickHouse can compare; a value without an equal of the other type is NULL."""
+    types = [node.type.as_required() for node in (left, right)]
+    for source, target in (types, types[::-1]):
+        is_exact = target.is_integer or target.is_decimal
+        if (source.is_float and is_exact) or (source == UINT64 and target.is_integer and target.is_signed):
+            exact = INT64 if target.is_integer and target.bits <= 64 else target
+            converted = [
+                FunctionCall("try_cast", (node,), (exact,)) if node.type.as_required() == source else node
+                for node in (left, right)
+            ]
+            return converted[0], converted[1]
+    return _canonical_key(left), _canonical_key(right)
+
+
+def _may_start_with_null(order: Sequence[SortKey]) -> bool:
+    return bool(order) and (order[0].nulls_first or order[0].node.type.nullable)
 
 
 def split_literal(node: Literal) -> list[Literal]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 from sqlglot.dialects.clickhouse import ClickHouse
 
-from aaiclick.data.types import DataType, quote_name, storage_type
+from aaiclick.data.types import DataType, quote_name, quote_text, storage_type
 
 Expression = exp.Expr
 
@@ -68,6 +68,11 @@ def number(value: float) -> Expression:
 def string(value: str) -> Expression:
     """String literal for fixed values (units, validated time zones), never for user input."""
     return call("toString", exp.Literal.string(value)) if "\\" in value else exp.Literal.string(value)
+
+
+def escaped_string(value: str) -> Expression:
+    """String literal for a fixed value with backslashes, such as a regular expression."""
+    return exp.Var(this=quote_text(value))
 
 
 def null() -> Expression:
@@ -158,5 +163,5 @@ def _frame_bound(side: str, bound: str) -> dict[str, object]:
 
 
 def order_term(tree: Expression, descending: bool, nulls_first: bool) -> Expression:
-    # ClickHouse sorts NULLs last in both directions; NaN is sorted like NULL.
+    # ClickHouse sorts NULLs last in both directions, and NaN next to them.
     return exp.Ordered(this=tree, desc=descending or None, nulls_first=nulls_first, explicit_null_ordering=True)

@@ -82,7 +82,7 @@ class Column(ExpressionMethods):
         natural: bool = True,
         frame: tuple[str, str] | None = None,
     ) -> Self:
-        own = () if FUNCTIONS[function].kind is FunctionKind.WINDOW and function != "shift" else (self.node,)
+        own = () if FUNCTIONS[function].kind is FunctionKind.WINDOW and function == "row_number" else (self.node,)
         call = FunctionCall(function, (*own, *(as_node(arg) for arg in args)), params)
         keys = tuple(SortKey(as_node(column), bool(descending)) for column, descending in order)
         return type(self)(Over(call, (), keys, natural, frame), self.name)
@@ -147,7 +147,7 @@ def lit(value: object) -> Column:
 
 def row_index() -> Column:
     """Position of each row, from 0."""
-    return Column(RowIndex(), "index")
+    return Column(FunctionCall("_position", (RowIndex(),)), "index")
 
 
 def row_number(*, order_by: str | Column | Iterable[str | Column] | None = None, descending: bool = False) -> Column:

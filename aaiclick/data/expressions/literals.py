@@ -23,9 +23,9 @@ from aaiclick.data.types import (
     array_of,
     datetime_type,
     decimal_type,
+    exact_supertype,
     is_encodable,
     smallest_integer_type,
-    supertype,
     zone_of,
 )
 
@@ -74,7 +74,7 @@ def _array_value_type(values: list[object]) -> DataType:
         return array_of(NOTHING)
 
     def merge_types(left: DataType, right: DataType) -> DataType:
-        common = supertype(left, right)
+        common = exact_supertype(left, right)
         if common is None:
             raise ConversionError(f"A list mixes {left} and {right}.", remedy="Use values of one type.")
         return common

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from aaiclick.data.errors import DataTypeError, suggest_name
+from aaiclick.data.errors import DataTypeError, check_integer, suggest_name
 from aaiclick.data.expressions.functions.nested import JSON_TYPES
 from aaiclick.data.expressions.functions.temporal import UNITS
+from aaiclick.data.expressions.functions.time_formats import plan_parse, split_format
 
 if TYPE_CHECKING:
     from aaiclick.data.expressions.operators import ExpressionMethods
@@ -92,7 +94,11 @@ class TextMethods(_MethodGroup[E]):
         return self._apply_function("matches", pattern)
 
     def extract(self, pattern: str, group: int = 1) -> E:
-        return self._apply_function("extract", pattern, params=(int(group),))
+        """A group of the first match of a regular expression (RE2), 0 for all of it; NULL without a match."""
+        group = check_integer(group, "A group")
+        if not 0 <= group <= _count_groups(pattern):
+            raise DataTypeError(f"The pattern {pattern!r:.80} has no group {group}.", remedy="Use ( ), or group=0.")
+        return self._apply_function("extract", f"({pattern})", params=(group,))
 
     def extract_all(self, pattern: str) -> E:
         return self._apply_function("extract_all", pattern)
@@ -116,7 +122,17 @@ class TextMethods(_MethodGroup[E]):
         return self._apply_function("edit_distance", other)
 
     def strptime(self, pattern: str) -> E:
-        return self._apply_function("strptime", pattern)
+        """Read datetimes in UTC by a format with Python's directives; NULL where the text does not fit."""
+        plan = plan_parse(pattern)
+        return self._apply_function("strptime", plan.regex, *([plan.native] if plan.native else []), params=(plan,))
+
+
+def _count_groups(pattern: str) -> int:
+    """Count the groups of a pattern; a pattern that only RE2 understands is left to the server."""
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return pattern.count("(")
 
 
 class DateMethods(_MethodGroup[E]):
@@ -188,8 +204,10 @@ class DateMethods(_MethodGroup[E]):
         return self._apply_function("epoch", params=(unit,))
 
     def strftime(self, pattern: str) -> E:
-        """Format as text with the syntax of ClickHouse's formatDateTime: %Y %m %d %H %i (minute) %S %f."""
-        return self._apply_function("strftime", pattern)
+        """Format as text with Python's directives, such as %Y %m %d %H %M %S %f %A %B."""
+        segments = split_format(pattern)
+        texts = [text for segment, text in segments if segment == "text"]
+        return self._apply_function("strftime", *texts, params=tuple(segment for segment, _ in segments))
 
     def in_zone(self, zone: str) -> E:
         """Convert to another time zone."""

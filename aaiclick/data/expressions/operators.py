@@ -18,6 +18,7 @@ from aaiclick.data.expressions.namespaces import (
 )
 from aaiclick.data.types import user_type
 
+MAX_CONSTANT_EXPONENT = 64
 CUMULATIVE = ("UNBOUNDED PRECEDING", "CURRENT ROW")
 
 
@@ -52,15 +53,17 @@ class ExpressionMethods(ABC):
 
     def __add__(self, other: object) -> Self:
         if isinstance(other, timedelta):
-            return self.dt.add(microseconds=_to_microseconds(other))
+            return self._apply_function("add_duration", params=(_to_microseconds(other),))
         return self._apply_function("add", other)
 
     def __radd__(self, other: object) -> Self:
+        if isinstance(other, timedelta):
+            return self + other
         return self._lift_value(other)._apply_function("add", self)
 
     def __sub__(self, other: object) -> Self:
         if isinstance(other, timedelta):
-            return self.dt.add(microseconds=-_to_microseconds(other))
+            return self._apply_function("add_duration", params=(-_to_microseconds(other),))
         return self._apply_function("sub", other)
 
     def __rsub__(self, other: object) -> Self:
@@ -95,6 +98,8 @@ class ExpressionMethods(ABC):
         return self._lift_value(other)._apply_function("mod", self)
 
     def __pow__(self, other: object) -> Self:
+        if type(other) is int and 0 <= other <= MAX_CONSTANT_EXPONENT:
+            return self._apply_function("pow_by", params=(other,))
         return self._apply_function("pow", other)
 
     def __rpow__(self, other: object) -> Self:
@@ -182,7 +187,7 @@ class ExpressionMethods(ABC):
 
     def isin(self, values: Iterable[object]) -> Self:
         """Whether it is one of these values."""
-        return self._apply_function("isin", list(values))
+        return self._apply_function("isin", [_canonical_value(value) for value in values])
 
     def is_null(self) -> Self:
         return self._apply_function("is_null")
@@ -225,13 +230,16 @@ class ExpressionMethods(ABC):
         bounded = self if low is None else self._apply_function("greatest", low)
         return bounded if high is None else bounded._apply_function("least", high)
 
-    def cast(self, kind: str | type) -> Self:
-        """Cast to another type (`"Int64"`, `float`, `"Nullable(String)"`); an integer that does not fit is an error."""
-        return self._apply_function("cast", params=(user_type(kind),))
+    def cast(self, kind: str | type, *, truncate: bool = False) -> Self:
+        """Cast to another type (`"Int64"`, `float`, `"Nullable(String)"`); a value that would change is an error.
 
-    def try_cast(self, kind: str | type) -> Self:
-        """Cast to another type; NULL where the cast fails."""
-        return self._apply_function("try_cast", params=(user_type(kind),))
+        `truncate` allows fractions, decimal places and parts of a second to be dropped; `round()` rounds them before.
+        """
+        return self._apply_function("cast", params=(user_type(kind), bool(truncate)))
+
+    def try_cast(self, kind: str | type, *, truncate: bool = False) -> Self:
+        """Cast to another type; NULL where the value would change."""
+        return self._apply_function("try_cast", params=(user_type(kind), bool(truncate)))
 
     def abs(self) -> Self:
         return self._apply_function("abs")
@@ -431,6 +439,13 @@ class ExpressionMethods(ABC):
 def _is_fast_divisor(value: object) -> bool:
     """Whether the value is a positive 31-bit integer constant, for which division needs no NULL and overflow checks."""
     return type(value) is int and 0 < value < 1 << 31
+
+
+def _canonical_value(value: object) -> object:
+    """Return 0.0 for -0.0, and NULL for NaN, which equals nothing."""
+    if not isinstance(value, float):
+        return value
+    return None if value != value else value + 0.0
 
 
 def _to_microseconds(delta: timedelta) -> int:

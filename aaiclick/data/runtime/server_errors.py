@@ -12,6 +12,8 @@ from aiohttp import ClientPayloadError
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.errors import PERMANENT_ERROR_CODES, ObjectNotFoundError, QueryError
+from aaiclick.data.expressions.functions.arithmetic import DECIMAL_OVERFLOW, POWER_OVERFLOW
+from aaiclick.data.expressions.functions.casts import CAST_FAILED
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 
@@ -41,6 +43,10 @@ OVERLOAD = frozenset({
     999,  # KEEPER_EXCEPTION
 })  # fmt: skip
 """Codes for a server that cannot run any query now, or not this one in addition to others."""
+
+CANNOT_CONVERT_TYPE, DECIMAL_OVERFLOW_CODE = 70, 407
+_FAILED_CAST = re.compile(CAST_FAILED + r": (.+) to (.+?)(?:: while executing|: In scope|$)")
+_UNSAFE_CONVERSION = re.compile(r"into type (U?Int\d+)|accurateCast.*'(?:Nullable\()?(U?Int\d+)\)?'", re.DOTALL)
 
 MEMORY_LIMIT_EXCEEDED = 241
 _SHARED_MEMORY = re.compile(r"\((?:total|for user)\)|\buser memory limit", re.IGNORECASE)
@@ -94,10 +100,35 @@ def _classify_error(code: int, message: str, endpoint: ClickHouseEndpoint, text:
             f"A node of the cluster {endpoint.cluster!r} does not answer: {message.splitlines()[0]}.",
             remedy="Start it: every Object has rows on every node.",
         ).at(endpoint.address)
+    value_error = _explain_value(code, message)
+    if value_error is not None:
+        value_error.code = code
+        return value_error
     permanence = " The query itself is at fault: a retry will fail too." if code in PERMANENT_ERROR_CODES else ""
     result = QueryError(f"ClickHouse refused the query: {message}.", remedy=f"Its error code is {code}.{permanence}")
     result.code = code
     return result.at(endpoint.address) if _is_overload(code, message) else result
+
+
+def _explain_value(code: int, message: str) -> QueryError | None:
+    """Return the error for a value that a type does not hold, without ClickHouse's text of the query."""
+    if match := _FAILED_CAST.search(message):
+        return QueryError(
+            f"A value cannot be cast from {match.group(1)} to {match.group(2)} without a change.",
+            remedy="Use round() or cast(…, truncate=True) to drop digits, or try_cast(…) to get NULL.",
+        )
+    if code == CANNOT_CONVERT_TYPE and (match := _UNSAFE_CONVERSION.search(message)):
+        return QueryError(
+            f"A number does not fit {match.group(1) or match.group(2)}: it is too large, has a fraction, or is NaN.",
+            remedy="Choose a wider type, use round() or cast(…, truncate=True) for fractions, or try_cast(…) for NULL.",
+        )
+    if code == DECIMAL_OVERFLOW_CODE or DECIMAL_OVERFLOW in message:
+        return QueryError("A Decimal has too many digits for its type.", remedy="Cast to Decimal(38, …) or to float.")
+    if POWER_OVERFLOW in message:
+        return QueryError(
+            "An integer power does not fit Int64, or its exponent is negative.", remedy="Cast one side to float."
+        )
+    return None
 
 
 def _is_overload(code: int, message: str) -> bool:

@@ -105,11 +105,12 @@ INTEGERS = {
     "mod": (lambda a, b: a % b, both_args(lambda p, q: p % q if q else None)),
     "mod_by": (lambda a, b: a % 7, first_arg(lambda p: p % 7)),
     "rmod": (lambda a, b: 1000 % b, lambda p, q: 1000 % q if q else None),
-    "pow": (lambda a, b: b**2, second_arg(lambda q: float(q**2))),
-    "rpow": (lambda a, b: 2**b, second_arg(lambda q: 2.0**q)),
+    "pow": (lambda a, b: b**2, second_arg(lambda q: q**2)),
+    "rpow": (lambda a, b: 2 ** (b % 60), second_arg(lambda q: 2 ** (q % 60))),
+    "float pow": (lambda a, b: 2.0**b, second_arg(lambda q: 2.0**q)),
     "lshift": (lambda a, b: a << 3, first_arg(lambda p: wrap(p << 3))),
     "rshift": (lambda a, b: a >> 5, first_arg(lambda p: p >> 5)),
-    "rlshift": (lambda a, b: 1 << (b % 7), second_arg(lambda q: (1 << q % 7) % 256)),
+    "rlshift": (lambda a, b: 1 << (b % 60), second_arg(lambda q: 1 << q % 60)),
     "rrshift": (lambda a, b: 200 >> (b % 7), second_arg(lambda q: 200 >> q % 7)),
     "neg": (lambda a, b: -a, first_arg(lambda p: wrap(-p))),
     "pos": (lambda a, b: +a, lambda p, q: p),
@@ -274,9 +275,9 @@ STRINGS = {
     "split": (lambda a, b: a.str.split(","), lambda p, q: (p or "").split(",")),
     "pad_start": (lambda a, b: a.str.pad_start(6, "é"), first_arg(lambda p: p.rjust(6, "é"))),
     "pad_end": (lambda a, b: a.str.pad_end(6, "é"), first_arg(lambda p: p.ljust(6, "é"))),
-    "strip": (lambda a, b: a.str.strip(), first_arg(lambda p: p.strip(" "))),
-    "lstrip": (lambda a, b: a.str.lstrip(), first_arg(lambda p: p.lstrip(" "))),
-    "rstrip": (lambda a, b: a.str.rstrip(), first_arg(lambda p: p.rstrip(" "))),
+    "strip": (lambda a, b: a.str.strip(), first_arg(lambda p: p.strip())),
+    "lstrip": (lambda a, b: a.str.lstrip(), first_arg(lambda p: p.lstrip())),
+    "rstrip": (lambda a, b: a.str.rstrip(), first_arg(lambda p: p.rstrip())),
     "edit_distance": (lambda a, b: a.str.edit_distance(b), both_args(edits)),
     "similarity": (lambda a, b: a.str.similarity(b), both_args(jaro_winkler)),
     "md5": (lambda a, b: a.md5(), first_arg(lambda p: hashlib.md5(p.encode()).hexdigest())),
@@ -292,7 +293,7 @@ WORDED = {
               first_arg(lambda p: WORD.sub(lambda m: m[0].capitalize(), p))),
     "matches": (lambda a, b: a.str.matches("[ab]+Z?"), first_arg(lambda p: bool(re.search("[ab]+", p)))),
     "extract": (lambda a, b: a.str.extract("([ab])(.)", 2),
-                first_arg(lambda p: (m[2] if (m := re.search("([ab])(.)", p)) else ""))),
+                first_arg(lambda p: (m[2] if (m := re.search("([ab])(.)", p)) else None))),
     "extract_all": (lambda a, b: a.str.extract_all("[aé]."), lambda p, q: re.findall("[aé].", p or "")),
     "replace_regex": (lambda a, b: a.str.replace_regex("([ab])é", r"<\1>"),
                       first_arg(lambda p: re.sub("([ab])é", r"<\1>", p))),
@@ -328,6 +329,8 @@ DATED = {
     "same": (lambda a, b: a, lambda p, q: p),
     "lt": (lambda a, b: a < b, both_args(lt)),
     "sub": (lambda a, b: a - b, both_args(lambda p, q: (p - q).days)),
+    "plus": (lambda a, b: a + timedelta(days=1), first_arg(lambda p: p + timedelta(days=1))),
+    "minus": (lambda a, b: a - timedelta(days=1), first_arg(lambda p: p - timedelta(days=1))),
     "add timedelta": (lambda a, b: a.dt.add(days=40), first_arg(lambda p: p + timedelta(days=40))),
     "add months": (lambda a, b: a.dt.add(months=13), first_arg(lambda p: later(p, months=13))),
     "year": (lambda a, b: a.dt.year(), first_arg(lambda p: p.year)),
@@ -376,9 +379,16 @@ TIMED = {
     "epoch s": (lambda a, b: a.dt.epoch("s"), first_arg(lambda p: micros(p) / 1e6)),
     "strftime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%i:%S"),
                  first_arg(lambda p: p.isoformat(" ", "seconds"))),
-    "strptime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%i:%S").str.strptime("%Y-%m-%d %H:%i:%S"),
-                 lambda p, q: None if p is None or p.year < 1970 or p.year > 2105
-                 else p.replace(microsecond=0, tzinfo=UTC)),
+    **{f"strftime {text}": (lambda a, b, text=text: a.dt.strftime(text),
+                            lambda p, q, text=text: None if p is None else p.strftime(text))
+       for text in ("%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%A, %d %B %Y", "%a %b %d %y %I:%M %p", "%j %U %W %w %u %G %V",
+                    "%c|%x|%X|%D|%T|%F|%R|%%|%z|%e")},
+    "strptime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%M:%S").str.strptime("%Y-%m-%d %H:%M:%S"),
+                 first_arg(lambda p: p.replace(microsecond=0, tzinfo=UTC))),
+    "strptime f": (lambda a, b: a.dt.strftime("%d.%m.%Y %H:%M:%S.%f").str.strptime("%d.%m.%Y %H:%M:%S.%f"),
+                   first_arg(lambda p: p.replace(tzinfo=UTC))),
+    "strptime B": (lambda a, b: a.dt.strftime("%A %d %B %Y %I %p").str.strptime("%A %d %B %Y %I %p"),
+                   first_arg(lambda p: p.replace(minute=0, second=0, microsecond=0, tzinfo=UTC))),
     "in_zone": (lambda a, b: a.dt.in_zone("Asia/Kathmandu").dt.epoch("us"), first_arg(lambda p: micros(p))),
 }  # fmt: skip
 
@@ -402,7 +412,7 @@ LISTS = {
     "last": (lambda a, b: a.list.last(), lambda p, q: p[-1] if p else None),
     "contains": (lambda a, b: a.list.contains(1), lambda p, q: 1 in p),
     "index_of": (lambda a, b: a.list.index_of(1), lambda p, q: p.index(1) if 1 in p else -1),
-    "sum": (lambda a, b: a.list.sum(), lambda p, q: float(sum(drop_nulls(p))) if drop_nulls(p) else None),
+    "sum": (lambda a, b: a.list.sum(), lambda p, q: sum(drop_nulls(p)) if drop_nulls(p) else None),
     "mean": (lambda a, b: a.list.mean(), lambda p, q: statistics.fmean(drop_nulls(p)) if drop_nulls(p) else None),
     "min": (lambda a, b: a.list.min(), lambda p, q: min(drop_nulls(p), default=None)),
     "max": (lambda a, b: a.list.max(), lambda p, q: max(drop_nulls(p), default=None)),
@@ -552,14 +562,14 @@ def shifted(values, by):
 
 
 def ranked(values, *, dense=False, descending=False):
-    """Rank values; NULLs come last in either direction."""
+    """Rank values; the rank of a NULL is NULL."""
 
     def key(value):
         return (value is None, 0 if value is None else -value if descending else value)
 
     ordered = sorted(values, key=key)
     distinct = list(dict.fromkeys(ordered))
-    return [(distinct if dense else ordered).index(value) + 1 for value in values]
+    return [None if value is None else (distinct if dense else ordered).index(value) + 1 for value in values]
 
 
 def within(function):
@@ -648,7 +658,7 @@ TABLES = {
     ),
     "with_row_index": (
         lambda o, a, b, t, x, i, n: o.sort(a).with_row_index("i"),
-        lambda f, a, b, t, x, i, n: f.sort(a, **LAST).with_columns(i=pl.int_range(pl.len(), dtype=pl.UInt64)),
+        lambda f, a, b, t, x, i, n: f.sort(a, **LAST).with_columns(i=pl.int_range(pl.len(), dtype=pl.Int64)),
     ),
     "filter": (
         lambda o, a, b, t, x, i, n: o.filter(col(a) > x, col(b) <= x),

@@ -46,7 +46,7 @@ def test_unknown_types_are_parsed_but_not_accepted_from_users():
     [
         ("Int64", "UInt8", "Int64"),
         ("UInt8", "Int8", "Int16"),
-        ("UInt64", "Int64", "Int128"),
+        ("UInt64", "Int64", "Int64"),
         ("Int64", "Float32", "Float64"),
         ("Int64", "Nullable(Int8)", "Nullable(Int64)"),
         ("Decimal(9, 2)", "Int32", "Decimal(18, 2)"),

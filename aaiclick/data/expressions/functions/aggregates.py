@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.arithmetic import numeric_type
+from aaiclick.data.expressions.functions.arithmetic import canonical_float, numeric_type
+from aaiclick.data.expressions.functions.casts import build_checked_cast
 from aaiclick.data.expressions.functions.registry import (
     FLAT,
     NUMBER,
@@ -16,26 +20,42 @@ from aaiclick.data.expressions.functions.registry import (
     Params,
     Result,
     Types,
+    any_nullable,
     check_types,
     define_aggregate,
     define_window,
+    fixed_type,
 )
-from aaiclick.data.types import BOOL, FLOAT64, INT64, UINT64, DataType, array_of, decimal_type, sized_integer_type
+from aaiclick.data.types import BOOL, FLOAT64, INT64, DataType, array_of, decimal_type, sized_integer_type
 
 
-def _sum_type(types: Types, params: Params) -> DataType:
+def sum_type(types: Types, params: Params) -> DataType:
+    """Return the type of a sum: 64-bit integers, Decimals of at least 38 digits, or floats."""
     check_types(types, NUMBER)
     dtype = numeric_type(types[0])
     if dtype.is_decimal:
         return decimal_type(max(38, dtype.args[0]), dtype.args[1])
     if dtype.is_float or dtype.is_unknown:
         return FLOAT64
-    return sized_integer_type(dtype.is_signed, max(dtype.bits, 64))
+    return INT64 if dtype.bits < 64 else dtype
 
 
 def _build_sum(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    total = over(sql.call("sum", args[0]))
-    return sql.call("ifNull", total, sql.cast(sql.number(0), _sum_type(types, params))) if types[0].nullable else total
+    """Build a sum. ClickHouse wraps, so that numbers are added in twice the width and the result is checked."""
+    dtype, source = sum_type(types, params), numeric_type(types[0])
+    if source.is_decimal and source.args[0] > 18:
+        exact = over(
+            sql.call("sum", sql.cast(args[0], decimal_type(76, source.args[1]).as_nullable(types[0].nullable)))
+        )
+        total = sql.cast(exact, dtype.as_nullable(types[0].nullable))
+    elif source.bits == 64 and source.is_integer:
+        exact = over(sql.call("sum", sql.call("toInt128", args[0])))
+        total = build_checked_cast(exact, dtype.as_nullable(types[0].nullable))
+    elif source.is_integer and source.bits < 64:
+        total = sql.cast(over(sql.call("sum", args[0])), dtype.as_nullable(types[0].nullable))
+    else:
+        total = over(sql.call("sum", args[0]))
+    return sql.call("ifNull", total, sql.cast(sql.number(0), dtype)) if types[0].nullable else total
 
 
 def _extreme_type(types: Types, params: Params) -> DataType:
@@ -43,11 +63,23 @@ def _extreme_type(types: Types, params: Params) -> DataType:
     return types[0].as_nullable()
 
 
-def _build_or_null(function: str) -> BuildAggregate:
+def _build_extreme(function: str) -> BuildAggregate:
+    """Build min or max. NaN counts only if there is nothing else; servers differ in that, so it is left out here."""
+
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        return over(sql.call(f"{function}OrNull", *args))
+        if types[0].is_float:
+            extreme = over(sql.call(f"{function}IfOrNull", args[0], _is_no_nan(args[0])))
+            return sql.call("coalesce", extreme, over(sql.call("anyOrNull", args[0].copy())))
+        if types[0].nullable:
+            return over(sql.call(f"{function}OrNull", args[0]))
+        some = sql.binary(">", over(sql.call("count")), sql.number(0))  # faster than OrNull
+        return sql.call("if", some, over(sql.call(function, args[0])), sql.null())
 
     return build
+
+
+def _is_no_nan(value: Expression) -> Expression:
+    return sql.logical_not(sql.call("isNaN", value.copy()))
 
 
 def _nullable_float_type(types: Types, params: Params) -> DataType:
@@ -56,8 +88,16 @@ def _nullable_float_type(types: Types, params: Params) -> DataType:
 
 
 def _build_mean(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
+    source = numeric_type(types[0])
+    if source.is_integer and source.bits >= 64:  # avg wraps
+        total = over(sql.call("sum", sql.cast(args[0], _wide_integer_type(source).as_nullable(types[0].nullable))))
+        return sql.binary("/", total, sql.call("nullIf", over(sql.call("count", args[0].copy())), sql.number(0)))
     value = sql.call("toFloat64", args[0]) if types[0].is_decimal or types[0].is_bool else args[0]
     return over(sql.call("avgOrNull", value))
+
+
+def _wide_integer_type(dtype: DataType) -> DataType:
+    return sized_integer_type(True, min(dtype.bits * 2, 256))
 
 
 def _build_deviation(function: str) -> BuildAggregate:
@@ -74,8 +114,39 @@ def _build_deviation(function: str) -> BuildAggregate:
 
 
 def _build_quantile(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    value = sql.call("toFloat64", args[0]) if not types[0].is_float else args[0]
-    return over(sql.parametric_call("quantileExactInclusiveOrNull", [params[0]], value))
+    """Build a quantile in which NaN is greater than every number; ClickHouse leaves NaN out."""
+    if not types[0].is_float:
+        return over(sql.parametric_call("quantileExactInclusiveOrNull", [params[0]], sql.call("toFloat64", args[0])))
+    return _build_float_quantile(args[0], params[0], over)
+
+
+def _build_float_quantile(value: Expression, level: float, over: Over) -> Expression:
+    """Interpolate between finite values only; which of the others the rank reaches is counted."""
+
+    def count_where(condition: Expression) -> Expression:
+        return over(sql.call("countIf", condition))
+
+    largest = sql.number(sys.float_info.max)
+    is_greater = sql.call("or", sql.call("isNaN", value), sql.binary("=", value.copy(), sql.number(math.inf)))
+    finite = sql.call("if", is_greater, largest, value.copy())
+    interpolated = over(sql.parametric_call("quantileExactInclusiveOrNull", [level], finite))
+    rank = sql.binary("*", sql.binary("-", over(sql.call("count", value.copy())), sql.number(1)), sql.number(level))
+    upper = sql.call("ceil", rank)
+    numbers = count_where(_is_no_nan(value))
+    infinite = count_where(sql.binary("=", value.copy(), sql.number(math.inf)))
+    below = count_where(sql.binary("=", value.copy(), sql.number(-math.inf)))
+    reaches_nan = sql.binary(">=", upper, numbers)
+    reaches_infinity = sql.binary(">=", upper.copy(), sql.binary("-", numbers.copy(), infinite))
+    starts_below = sql.binary("<", sql.call("floor", rank.copy()), below)
+    return sql.call(
+        "multiIf",
+        *(sql.binary("<", rank.copy(), sql.number(0)), sql.null()),
+        *(reaches_nan, sql.number(math.nan)),
+        *(sql.binary("AND", starts_below, reaches_infinity), sql.number(math.nan)),
+        *(starts_below.copy(), sql.number(-math.inf)),
+        *(reaches_infinity.copy(), sql.number(math.inf)),
+        interpolated,
+    )
 
 
 def _build_pairwise(function: str) -> BuildAggregate:
@@ -91,7 +162,7 @@ def _build_pairwise(function: str) -> BuildAggregate:
 
 
 def _build_count(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    return over(sql.call("count", *args))
+    return sql.cast(over(sql.call("count", *args)), INT64)
 
 
 def _build_any(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
@@ -134,25 +205,51 @@ def _bool_type(types: Types, params: Params) -> DataType:
 
 def _count_if_type(types: Types, params: Params) -> DataType:
     check_types(types, TRUTH)
-    return UINT64
+    return INT64
 
 
-define_aggregate("sum", _sum_type, _build_sum, "sum; 0 when there is nothing to add")
-define_aggregate("min", _extreme_type, _build_or_null("min"), "least value; NULL when there is none")
-define_aggregate("max", _extreme_type, _build_or_null("max"), "greatest value; NULL when there is none")
+def _build_unique_count(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
+    value = canonical_float(args[0], types[0]) if types[0].is_float else args[0]
+    return sql.cast(over(sql.call("uniqExact", value)), INT64)
+
+
+def _build_position(function: str) -> BuildAggregate:
+    """Build the position of the first least or greatest value; NaN counts only if there is nothing else."""
+
+    def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
+        value, position = args
+        order = sql.call("negate", sql.call("toInt64", position)) if function == "argMax" else position
+        plain = sql.call("assumeNotNull", value) if types[0].nullable else value
+        key = sql.call("tuple", plain, order.copy())
+        present = sql.call("isNotNull", value.copy())
+        usable = sql.binary("AND", present, _is_no_nan(value)) if types[0].is_float else present
+        chosen = over(sql.call(f"{function}IfOrNull", position.copy(), key, usable))
+        if types[0].is_float:
+            chosen = sql.call("coalesce", chosen, over(sql.call("minIfOrNull", position.copy(), present.copy())))
+        return sql.cast(chosen, INT64.as_nullable())
+
+    return build
+
+
+define_aggregate("sum", sum_type, _build_sum, "sum; 0 when there is nothing to add")
+define_aggregate("min", _extreme_type, _build_extreme("min"), "least value; NULL when there is none")
+define_aggregate("max", _extreme_type, _build_extreme("max"), "greatest value; NULL when there is none")
 define_aggregate("mean", _nullable_float_type, _build_mean, "arithmetic mean")
 define_aggregate("std", _nullable_float_type, _build_deviation("stddev"), "standard deviation (ddof 1 or 0)")
 define_aggregate("var", _nullable_float_type, _build_deviation("var"), "variance (ddof 1 or 0)")
 define_aggregate("quantile", _nullable_float_type, _build_quantile, "exact quantile, interpolated linearly")
-define_aggregate("count", lambda t, p: UINT64, _build_count, "number of values that are not NULL")
-define_aggregate("len", lambda t, p: UINT64, _build_count, "number of rows")
+define_aggregate("count", lambda t, p: INT64, _build_count, "number of values that are not NULL")
+define_aggregate("len", lambda t, p: INT64, _build_count, "number of rows")
 define_aggregate(
-    "count_if", _count_if_type, lambda a, t, p, over: over(sql.call("countIf", *a)), "number of rows where it is true"
+    "count_if",
+    _count_if_type,
+    lambda a, t, p, over: sql.cast(over(sql.call("countIf", *a)), INT64),
+    "number of rows where it is true",
 )
 define_aggregate(
     "nunique",
-    lambda t, p: UINT64,
-    lambda a, t, p, over: over(sql.call("uniqExact", *a)),
+    lambda t, p: INT64,
+    _build_unique_count,
     "number of different values, NULL left out",
 )
 define_aggregate("any", _bool_type, _build_any, "whether any is true")
@@ -160,13 +257,13 @@ define_aggregate("all", _bool_type, _build_all, "whether all are true (NULL left
 define_aggregate(
     "arg_min",
     lambda t, p: INT64.as_nullable(),
-    lambda a, t, p, over: sql.cast(over(sql.call("argMinOrNull", a[1], a[0])), INT64.as_nullable()),
+    _build_position("argMin"),
     "position of the least value",
 )
 define_aggregate(
     "arg_max",
     lambda t, p: INT64.as_nullable(),
-    lambda a, t, p, over: sql.cast(over(sql.call("argMaxOrNull", a[1], a[0])), INT64.as_nullable()),
+    _build_position("argMax"),
     "position of the greatest value",
 )
 define_aggregate("first", _first_type, _build_first_or_last("argMin"), "value of the first row")
@@ -183,8 +280,11 @@ def _build_shift(args: list[Expression], types: Types, params: Params, over: Ove
 
 
 def _build_numbering(function: str) -> BuildAggregate:
+    """Build row_number, or a rank, which is NULL for a NULL."""
+
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        return sql.cast(over(sql.call(function)), INT64)
+        number = sql.cast(over(sql.call(function)), INT64)
+        return sql.call("if", sql.call("isNull", args[0]), sql.null(), number) if any_nullable(types) else number
 
     return build
 
@@ -192,5 +292,5 @@ def _build_numbering(function: str) -> BuildAggregate:
 _SHIFT_TYPE: Result = lambda types, params: types[0].as_nullable()  # noqa: E731
 define_window("shift", _SHIFT_TYPE, _build_shift, "the value a number of rows earlier, NULL before the first")
 define_window("row_number", lambda t, p: INT64, _build_numbering("row_number"), "1, 2, 3, … in order")
-define_window("rank", lambda t, p: INT64, _build_numbering("rank"), "rank with gaps after ties")
-define_window("dense_rank", lambda t, p: INT64, _build_numbering("dense_rank"), "rank without gaps")
+define_window("rank", fixed_type(INT64), _build_numbering("rank"), "rank with gaps after ties; NULL for NULL")
+define_window("dense_rank", fixed_type(INT64), _build_numbering("dense_rank"), "rank without gaps; NULL for NULL")

@@ -1,24 +1,25 @@
-"""Conditional functions and casts."""
+"""Conditional functions."""
 
 # ruff: noqa: ARG001, ARG005  (all builders have one signature)
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.arithmetic import are_comparable
+from aaiclick.data.expressions.functions.casts import build_cast
 from aaiclick.data.expressions.functions.registry import (
     TRUTH,
     NotDefinedError,
     Params,
     Types,
-    any_nullable,
     check_types,
     define_function,
 )
-from aaiclick.data.types import BOOL, NOTHING, DataType, supertype
+from aaiclick.data.types import NOTHING, DataType, supertype
 
 
 def common_supertype(types: Types) -> DataType:
@@ -40,7 +41,7 @@ def _if_else_type(types: Types, params: Params) -> DataType:
 
 def _build_if_else(args: list[Expression], types: Types, params: Params) -> Expression:
     dtype = _if_else_type(types, params)
-    return sql.call("if", args[0], sql.cast(args[1], dtype), sql.cast(args[2], dtype))
+    return sql.call("if", args[0], build_cast(args[1], types[1], dtype), build_cast(args[2], types[2], dtype))
 
 
 def _case_type(types: Types, params: Params) -> DataType:
@@ -52,7 +53,10 @@ def _case_type(types: Types, params: Params) -> DataType:
 def _build_case(args: list[Expression], types: Types, params: Params) -> Expression:
     dtype = _case_type(types, params)
     last = len(args) - 1
-    return sql.call("multiIf", *(sql.cast(a, dtype) if i % 2 or i == last else a for i, a in enumerate(args)))
+    return sql.call(
+        "multiIf",
+        *(build_cast(a, types[i], dtype) if i % 2 or i == last else a for i, a in enumerate(args)),
+    )
 
 
 def _coalesce_type(types: Types, params: Params) -> DataType:
@@ -63,7 +67,9 @@ def _coalesce_type(types: Types, params: Params) -> DataType:
 def _build_coalesce(args: list[Expression], types: Types, params: Params) -> Expression:
     dtype = _coalesce_type(types, params)
     wide = dtype.as_nullable()
-    return sql.cast(sql.call("coalesce", *(sql.cast(arg, wide) for arg in args)), dtype)
+    return sql.cast(
+        sql.call("coalesce", *(build_cast(arg, t, wide) for arg, t in zip(args, types, strict=True))), dtype
+    )
 
 
 def _null_if_type(types: Types, params: Params) -> DataType:
@@ -79,43 +85,17 @@ def _extreme_type(types: Types, params: Params) -> DataType:
 def _define_extreme(name: str) -> None:
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
         dtype = _extreme_type(types, params)
-        extreme = sql.cast(sql.call(name, *(sql.cast(arg, dtype) for arg in args)), dtype)
+        values = [build_cast(arg, arg_type, dtype) for arg, arg_type in zip(args, types, strict=True)]
+        extreme = sql.cast(sql.call(name, *values), dtype)
+        # Servers differ for NULL and NaN: make both explicit.
+        if nans := [sql.call("isNaN", arg.copy()) for arg, t in zip(args, types, strict=True) if t.is_float]:
+            extreme = sql.call("if", sql.call("or", *nans, sql.number(0)), sql.number(math.nan), extreme)
         missing = [
             sql.call("isNull", arg.copy()) for arg, arg_type in zip(args, types, strict=True) if arg_type.nullable
         ]
-        if not missing:
-            return extreme
-        # Newer servers skip NULLs, older ones return NULL: make NULL explicit.
-        return sql.call("if", sql.call("or", *missing, sql.number(0)), sql.null(), extreme)
+        return sql.call("if", sql.call("or", *missing, sql.number(0)), sql.null(), extreme) if missing else extreme
 
-    define_function(name, _extreme_type, build, f"the {name} of several values in a row; NULL if one of them is")
-
-
-def _cast_type(types: Types, params: Params) -> DataType:
-    """Type of a cast: the target type, nullable if the source is."""
-    target: DataType = params[0]
-    return target.as_nullable(target.nullable or any_nullable(types))
-
-
-def _build_cast(args: list[Expression], types: Types, params: Params) -> Expression:
-    target = _cast_type(types, params)
-    if types[0].is_float and target.as_required().is_integer:
-        # CAST of 1e300 or NaN to an integer returns an arbitrary number; accurateCast raises an error.
-        truncated = sql.call("trunc", args[0])
-        return sql.call("accurateCast", truncated, sql.type_name(target))
-    if types[0].as_required().is_integer and target.as_required().is_integer:
-        return sql.call("accurateCast", args[0], sql.type_name(target))
-    if target.as_required() == BOOL and types[0].is_numeric:
-        return sql.cast(sql.binary("!=", args[0], sql.number(0)), target)
-    return sql.cast(args[0], target)
-
-
-def _try_cast_type(types: Types, params: Params) -> DataType:
-    return params[0].as_nullable()
-
-
-def _build_try_cast(args: list[Expression], types: Types, params: Params) -> Expression:
-    return sql.call("accurateCastOrNull", args[0], sql.type_name(params[0].as_required()))
+    define_function(name, _extreme_type, build, f"the {name} of several values in a row; NULL or NaN if one of them is")
 
 
 define_function(
@@ -131,6 +111,4 @@ define_function(
 )
 _define_extreme("least")
 _define_extreme("greatest")
-define_function("cast", _cast_type, _build_cast, "the value as another type; a number that does not fit is an error")
-define_function("try_cast", _try_cast_type, _build_try_cast, "the value as another type, NULL where that fails")
 define_function("null", lambda types, params: NOTHING, lambda args, types, params: sql.null(), "NULL")

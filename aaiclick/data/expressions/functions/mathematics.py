@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.arithmetic import numeric_type
+from aaiclick.data.expressions.functions.arithmetic import canonical_float, numeric_type
 from aaiclick.data.expressions.functions.registry import (
     NUMBER,
     TEXT,
@@ -36,7 +36,9 @@ def _define_rounding(name: str) -> None:
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
         if types[0].is_bool:
             return sql.cast(args[0], _rounding_type(types, params))
-        return sql.call(name, args[0], *(sql.number(param) for param in params))
+        # ClickHouse's round rounds halves of floats to even, and those of integers and Decimals up.
+        clickhouse = "roundBankers" if name == "round" and not types[0].is_float else name
+        return sql.call(clickhouse, args[0], *(sql.number(param) for param in params))
 
     descriptions = {
         "round": "rounded, half to even",
@@ -56,6 +58,8 @@ def _define_hex_digest(function: str) -> None:
 
 def _build_hash(args: list[Expression], types: Types, params: Params) -> Expression:
     # sipHash64 of NULL is NULL, so hash the pair (is NULL, value).
+    if types[0].is_float:
+        args = [canonical_float(args[0], types[0])]
     if types[0].nullable:
         return sql.call(
             "sipHash64", sql.call("isNull", args[0]), sql.call("toString", sql.call("assumeNotNull", args[0].copy()))

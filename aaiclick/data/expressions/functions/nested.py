@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import math
+
 from sqlglot import exp
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.arithmetic import are_comparable
+from aaiclick.data.expressions.functions.aggregates import sum_type
+from aaiclick.data.expressions.functions.arithmetic import are_comparable, canonical_float
+from aaiclick.data.expressions.functions.casts import build_cast, build_checked_cast
 from aaiclick.data.expressions.functions.conditional import common_supertype
 from aaiclick.data.expressions.functions.registry import (
     INTEGER,
@@ -26,7 +30,7 @@ from aaiclick.data.expressions.functions.registry import (
     check_types,
     define_function,
 )
-from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, UINT32, DataType, array_of
+from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, UINT32, DataType, array_of, decimal_type
 
 JSON_TYPES = {"string": STRING, "int": INT64, "float": FLOAT64, "bool": BOOL}
 
@@ -64,32 +68,97 @@ def _distinct_list_type(types: Types, params: Params) -> DataType:
     return array_of(types[0].element.as_required())
 
 
-def _list_number_type(dtype: DataType | None) -> Result:
-    def result(types: Types, params: Params) -> DataType:
-        check_types(types, LIST)
-        check_types((types[0].element,), NUMBER)
-        return (dtype or types[0].element).as_nullable()
-
-    return result
+def _check_number_list(types: Types) -> DataType:
+    """Return the type of the elements."""
+    check_types(types, LIST)
+    check_types((types[0].element,), NUMBER)
+    return types[0].element.as_required()
 
 
-def _build_reduce(clickhouse: str, dtype: DataType | None) -> Build:
+def _list_sum_type(types: Types, params: Params) -> DataType:
+    return sum_type((_check_number_list(types),), ()).as_nullable()
+
+
+def _list_extreme_type(types: Types, params: Params) -> DataType:
+    return _check_number_list(types).as_nullable()
+
+
+def _list_mean_type(types: Types, params: Params) -> DataType:
+    _check_number_list(types)
+    return FLOAT64.as_nullable()
+
+
+def _present_values(args: list[Expression], types: Types) -> Expression:
+    element = types[0].element
+    if not element.nullable:
+        return args[0]
+    return sql.cast(sql.call("arrayFilter", _build_lambda("isNotNull"), args[0]), array_of(element.as_required()))
+
+
+def _null_if_empty(values: Expression, tree: Expression) -> Expression:
+    return sql.call("if", sql.call("empty", values.copy()), sql.null(), tree)
+
+
+def _build_list_sum(args: list[Expression], types: Types, params: Params) -> Expression:
+    """Build the sum of a list; integers and wide Decimals are added in twice the width and checked."""
+    element, values = types[0].element.as_required(), _present_values(args, types)
+    dtype = _list_sum_type(types, params)
+    if element.is_decimal:
+        total = sql.call("arraySum", sql.cast(values, array_of(decimal_type(76, element.args[1]))))
+        return sql.cast(_null_if_empty(values, total), dtype)
+    if element.is_float:
+        return sql.cast(_null_if_empty(values, sql.call("arraySum", values)), dtype)
+    total = sql.call("arraySum", _build_lambda("toInt128"), values)
+    return build_checked_cast(_null_if_empty(values, total), dtype)
+
+
+def _build_list_mean(args: list[Expression], types: Types, params: Params) -> Expression:
+    values = _present_values(args, types)
+    mean = sql.call("arrayAvg", _build_lambda("toFloat64"), values)
+    return sql.cast(_null_if_empty(values, mean), FLOAT64.as_nullable())
+
+
+def _build_list_extreme(clickhouse: str) -> Build:
+    """Build the least or greatest element; NaN counts only if there is nothing else."""
+
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
-        element = types[0].element
-        out = (dtype or element).as_nullable()
-        values = args[0]
-        if element.nullable:
-            values = sql.cast(
-                sql.call("arrayFilter", _build_lambda("isNotNull"), values), array_of(element.as_required())
-            )
-        tree = sql.call(clickhouse, values)
-        return sql.cast(sql.call("if", sql.call("empty", values.copy()), sql.null(), tree), out)
+        values, out = _present_values(args, types), _list_extreme_type(types, params)
+        if not types[0].element.is_float:
+            return sql.cast(_null_if_empty(values, sql.call(clickhouse, values)), out)
+        numbers = sql.call("arrayFilter", _build_lambda("isNaN", "not"), values)
+        extreme = sql.call("if", sql.call("empty", numbers), sql.number(math.nan), sql.call(clickhouse, numbers.copy()))
+        return sql.cast(_null_if_empty(values, extreme), out)
 
     return build
 
 
-def _build_lambda(function: str) -> Expression:
-    return exp.Lambda(this=sql.call(function, exp.Column(this=sql.identifier("x"))), expressions=[sql.identifier("x")])
+def _build_lambda(*functions: str) -> Expression:
+    body: Expression = exp.Column(this=sql.identifier("x"))
+    for function in functions:
+        body = sql.call(function, body)
+    return exp.Lambda(this=body, expressions=[sql.identifier("x")])
+
+
+def _build_list_sort(args: list[Expression], types: Types, params: Params) -> Expression:
+    """Build a sorted list; NaN is greater than every number, NULLs are last."""
+    if not params[0] or not types[0].element.is_float:
+        return sql.call("arrayReverseSort" if params[0] else "arraySort", args[0])
+    item = exp.Column(this=sql.identifier("x"))
+    key = sql.call(
+        "tuple",
+        sql.call("isNull", item),
+        sql.logical_not(sql.call("ifNull", sql.call("isNaN", item.copy()), sql.number(0))),
+        sql.call("negate", item.copy()),
+    )
+    return sql.call("arraySort", exp.Lambda(this=key, expressions=[sql.identifier("x")]), args[0])
+
+
+def _build_list_unique(args: list[Expression], types: Types, params: Params) -> Expression:
+    if not types[0].element.is_float:
+        return sql.call("arrayDistinct", args[0])
+    item = exp.Column(this=sql.identifier("x"))
+    canonical = exp.Lambda(this=canonical_float(item, types[0].element), expressions=[sql.identifier("x")])
+    return sql.call("arrayDistinct", sql.call("arrayMap", canonical, args[0]))
 
 
 def _build_join(args: list[Expression], types: Types, params: Params) -> Expression:
@@ -154,7 +223,7 @@ def _build_json(args: list[Expression], types: Types, params: Params) -> Express
 
 def _build_array(args: list[Expression], types: Types, params: Params) -> Expression:
     element = common_supertype(types)
-    return sql.call("array", *(sql.cast(arg, element) for arg in args))
+    return sql.call("array", *(build_cast(arg, t, element) for arg, t in zip(args, types, strict=True)))
 
 
 def _build_int_call(clickhouse: str, nullable: bool = True) -> Build:
@@ -191,24 +260,24 @@ define_function(
 )
 define_function(
     "list_sum",
-    _list_number_type(FLOAT64),
-    _build_reduce("arraySum", FLOAT64),
-    "sum of the elements, Float64; NULL when empty",
+    _list_sum_type,
+    _build_list_sum,
+    "sum of the elements; NULL when empty",
 )
-define_function("list_mean", _list_number_type(FLOAT64), _build_reduce("arrayAvg", FLOAT64), "mean of the elements")
-define_function("list_min", _list_number_type(None), _build_reduce("arrayMin", None), "least element")
-define_function("list_max", _list_number_type(None), _build_reduce("arrayMax", None), "greatest element")
+define_function("list_mean", _list_mean_type, _build_list_mean, "mean of the elements")
+define_function("list_min", _list_extreme_type, _build_list_extreme("arrayMin"), "least element")
+define_function("list_max", _list_extreme_type, _build_list_extreme("arrayMax"), "greatest element")
 define_function(
     "list_sort",
     _same_list_type,
-    lambda a, t, p: sql.call("arrayReverseSort" if p[0] else "arraySort", a[0]),
-    "elements in order",
+    _build_list_sort,
+    "elements in order; NaN is greater than every number, NULL is last",
 )
 define_function("list_reverse", _same_list_type, lambda a, t, p: sql.call("arrayReverse", a[0]), "elements backwards")
 define_function(
     "list_unique",
     _distinct_list_type,
-    lambda a, t, p: sql.call("arrayDistinct", a[0]),
+    _build_list_unique,
     "each element once (NULL left out)",
 )
 define_function("list_slice", _same_list_type, _build_list_slice, "part of the array")

@@ -17,7 +17,7 @@ from aaiclick.data.expressions.functions.registry import (
     define_function,
     fixed_type,
 )
-from aaiclick.data.types import DATE, FLOAT64, INT64, STRING, DataType, datetime_type, precision_of, zone_of
+from aaiclick.data.types import DATE, FLOAT64, INT64, DataType, datetime_type, precision_of, zone_of
 
 PARTS = {
     "year": "toYear", "quarter": "toQuarter", "month": "toMonth", "week": "toISOWeek", "iso_year": "toISOYear",
@@ -25,6 +25,7 @@ PARTS = {
 }  # fmt: skip
 CLOCK = {"hour": "toHour", "minute": "toMinute", "second": "toSecond"}
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
+MICROS_PER_DAY = 86_400_000_000
 ADDERS = {unit: f"add{unit.capitalize()}s" for unit in UNITS}
 
 
@@ -99,6 +100,18 @@ def _build_add(args: list[Expression], types: Types, params: Params) -> Expressi
     return sql.cast(sql.call(ADDERS[params[0]], sql.cast(args[0], dtype), args[1]), dtype)
 
 
+def _add_duration_type(types: Types, params: Params) -> DataType:
+    """Type of a temporal value and a duration: a date and whole days are a date."""
+    return _add_type(types, ("microsecond" if params[0] % MICROS_PER_DAY else "day",))
+
+
+def _build_add_duration(args: list[Expression], types: Types, params: Params) -> Expression:
+    dtype, micros = _add_duration_type(types, params), params[0]
+    if dtype.is_date:
+        return sql.cast(sql.call("addDays", sql.cast(args[0], dtype), sql.number(micros // MICROS_PER_DAY)), dtype)
+    return sql.cast(sql.call("addMicroseconds", sql.cast(args[0], dtype), sql.number(micros)), dtype)
+
+
 def _build_diff(args: list[Expression], types: Types, params: Params) -> Expression:
     # dateDiff counts crossed boundaries (23:59 to 00:01 is one day); age counts whole elapsed units.
     wide = [sql.cast(a, datetime_type(6, zone_of(t)).as_nullable(t.nullable)) for a, t in zip(args, types, strict=True)]
@@ -142,22 +155,9 @@ define_function(
 )
 define_function("truncate", _truncate_type, _build_truncate, "start of the unit (`year` … `second`) it lies in")
 define_function("date_add", _add_type, _build_add, "a number of units later")
+define_function("add_duration", _add_duration_type, _build_add_duration, "a number of microseconds later")
 define_function(
     "date_diff", fixed_type(INT64, TEMPORAL, TEMPORAL), _build_diff, "whole units from another date or datetime"
 )
 define_function("epoch", _epoch_type, _build_epoch, "time since 1970 in `s`, `ms` or `us`")
-define_function(
-    "strftime",
-    fixed_type(STRING, TEMPORAL),
-    lambda a, t, p: sql.call("formatDateTime", a[0], a[1]),
-    "as text by a format (`%Y-%m-%d`)",
-)
 define_function("in_zone", _in_zone_type, _build_in_zone, "the same moment in another time zone")
-define_function(
-    "strptime",
-    lambda t, p: datetime_type(6, "UTC").as_nullable(),
-    lambda a, t, p: sql.cast(
-        sql.call("parseDateTimeOrNull", a[0], a[1], sql.string("UTC")), datetime_type(6, "UTC").as_nullable()
-    ),
-    "read a datetime by a format, NULL where it does not fit",
-)

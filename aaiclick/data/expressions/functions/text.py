@@ -18,14 +18,42 @@ from aaiclick.data.expressions.functions.registry import (
 )
 from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, array_of
 
+_WHITESPACE = r"[\s\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+"""Characters that `str.strip` of Python removes, as an RE2 class."""
+
 
 def _define_trim(name: str, clickhouse: str) -> None:
+    """Define a trim. ClickHouse removes spaces; a regular expression runs only where other characters may be left."""
+    ends = {"strip": (1, -1), "lstrip": (1,), "rstrip": (-1,)}[name]
+
+    def build(args: list[Expression], types: Types, params: Params) -> Expression:
+        trimmed = sql.call(clickhouse, args[0])
+        outer = [sql.call("substring", trimmed.copy(), sql.number(end), sql.number(1)) for end in ends]
+        suspect = [sql.binary("<", character, sql.string("!")) for character in outer]
+        suspect += [sql.binary(">", character.copy(), sql.string("~")) for character in outer]
+        cleaned = trimmed.copy()
+        for end in ends:
+            pattern = f"^{_WHITESPACE}+" if end == 1 else f"{_WHITESPACE}+$"
+            cleaned = sql.call("replaceRegexpOne", cleaned, sql.escaped_string(pattern), sql.string(""))
+        return sql.call("if", sql.call("or", *suspect), cleaned, trimmed)
+
     define_function(
         name,
         fixed_type(STRING, TEXT),
-        build_call(clickhouse),
-        f"without spaces at {'both ends' if name == 'strip' else 'one end'}",
+        build,
+        f"without white space at {'both ends' if name == 'strip' else 'one end'}",
     )
+
+
+def _build_extract(args: list[Expression], types: Types, params: Params) -> Expression:
+    """Build a group of the first match; the pattern is in parentheses, so that group 0 is the first element."""
+    text = sql.call("ifNull", args[0], sql.string("")) if types[0].nullable else args[0]
+    groups = sql.call("extractGroups", text, args[1])
+    missing = sql.call("empty", groups)
+    if types[0].nullable:
+        missing = sql.call("or", missing, sql.call("isNull", args[0].copy()))
+    group = sql.call("arrayElement", groups.copy(), sql.number(params[0] + 1))
+    return sql.call("if", missing, sql.null(), group)
 
 
 def _build_find(args: list[Expression], types: Types, params: Params) -> Expression:
@@ -134,9 +162,9 @@ _define_pad("end")
 define_function("matches", _TEST, build_call("match"), "whether a regular expression (RE2) matches anywhere")
 define_function(
     "extract",
-    _TEXTS,
-    lambda a, t, p: sql.call("regexpExtract", a[0], a[1], sql.number(p[0])),
-    "a group of the first match, empty if none",
+    lambda t, p: _TEXTS(t, p).as_nullable(),
+    _build_extract,
+    "a group of the first match, NULL if none",
 )
 define_function(
     "extract_all",

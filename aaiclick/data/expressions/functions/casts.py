@@ -1,0 +1,268 @@
+"""Casts that keep the value: where it would change, `cast` raises an error and `try_cast` returns NULL.
+
+ClickHouse's CAST truncates fractions, wraps integers, and reads 30 February as 1 March without an error. `truncate`
+allows fractions, decimal places and parts of a second to be dropped, nothing else.
+"""
+
+# ruff: noqa: ARG001  (all result types have one signature)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from aaiclick.data.compile import sql
+from aaiclick.data.compile.sql import Expression
+from aaiclick.data.expressions.functions.registry import NotDefinedError, Params, Types, any_nullable, define_function
+from aaiclick.data.types import (
+    BOOL,
+    DATE,
+    INT64,
+    STRING,
+    DataType,
+    array_of,
+    datetime_type,
+    decimal_type,
+    precision_of,
+    zone_of,
+)
+
+CAST_FAILED = "aai_cast"
+"""Message of `throwIf` where a cast would change a value, followed by both types."""
+
+FIRST_DAY, LAST_DAY = -25_567, 120_529
+"""Days since 1970 of 1900-01-01 and 2299-12-31."""
+
+FIRST_SECOND, END_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400
+DATE_LENGTH, SECONDS_LENGTH = 10, 19
+PARSED_DECIMAL = decimal_type(76, 38)
+
+
+def build_cast(value: Expression, source: DataType, target: DataType, truncate: bool = False) -> Expression:
+    """Build a cast that fails where it would change the value."""
+    target = target.as_nullable(target.nullable or source.nullable)
+    if source.name == "Array" and target.name == "Array":
+        return _map_elements(value, source, target, lambda item: build_cast(item, source.element, target.element))
+    if is_lossless(source, target):
+        return _build_plain_cast(value, source, target)
+    if target.is_integer and (source.is_integer or source.is_float):
+        whole = sql.call("trunc", value) if truncate and source.is_float else value
+        return build_checked_cast(whole, target)
+    converted = _convert_or_null(value, source.as_required(), target.as_required(), truncate)
+    failed = sql.call("isNull", converted.copy())
+    if source.nullable:
+        failed = sql.binary("AND", failed, sql.call("isNotNull", value.copy()))
+    check = sql.call("throwIf", failed, sql.string(f"{CAST_FAILED}: {_plain_text(source)} to {_plain_text(target)}"))
+    checked = sql.call("if", check, sql.null(), converted)
+    return checked if target.nullable else sql.call("assumeNotNull", checked)
+
+
+def build_checked_cast(value: Expression, target: DataType) -> Expression:
+    """Build a cast of a number to an integer type that fails for others; the value is nullable if the type is.
+
+    ClickHouse also checks what is stored under a NULL, which is any number after a calculation.
+    """
+    if not target.nullable:
+        return sql.call("accurateCast", value, sql.type_name(target))
+    number = sql.call("ifNull", value, sql.number(0))
+    converted = sql.call("accurateCast", number, sql.type_name(target.as_required()))
+    return sql.call("if", sql.call("isNull", value.copy()), sql.null(), converted)
+
+
+def build_try_cast(value: Expression, source: DataType, target: DataType, truncate: bool = False) -> Expression:
+    """Build a cast that is NULL where it would change the value."""
+    if source.name == "Array" and target.name == "Array":
+        return _map_elements(value, source, target, lambda item: build_try_cast(item, source.element, target.element))
+    if is_lossless(source, target):
+        return _build_plain_cast(value, source, target.as_nullable())
+    return _convert_or_null(value, source.as_required(), target.as_required(), truncate)
+
+
+def is_lossless(source: DataType, target: DataType) -> bool:
+    """Whether a plain CAST keeps every value; numbers may become floats, and anything becomes text."""
+    source, target = source.as_required(), target.as_required()
+    if source == target or source.is_unknown or target.is_string or (source.is_bool and target.is_numeric):
+        return True
+    if source.is_numeric and target.is_numeric:
+        return _is_lossless_number(source, target)
+    if target.is_bool:
+        return source.is_numeric
+    if source.is_temporal and target.is_temporal:
+        if target.name == "Date" or target.name == "DateTime":
+            return source.name == target.name or (source.name == "Date" and target.name == "DateTime")
+        return target.is_date or precision_of(target) >= precision_of(source)
+    return source.is_structure or (source.is_temporal and target.is_float)
+
+
+def _is_lossless_number(source: DataType, target: DataType) -> bool:
+    if target.is_float:
+        return not source.is_float or target.name == "Float64"
+    if source.is_float:
+        return False
+    if source.is_decimal and target.is_decimal:
+        whole = target.args[0] - target.args[1] >= source.args[0] - source.args[1]
+        return whole and target.args[1] >= source.args[1]
+    if source.is_decimal or target.is_decimal:
+        return False
+    if source.is_signed == target.is_signed:
+        return target.bits >= source.bits
+    return target.is_signed and target.bits > source.bits
+
+
+def _build_plain_cast(value: Expression, source: DataType, target: DataType) -> Expression:
+    if target.is_bool and source.is_numeric:
+        return sql.cast(sql.binary("!=", value, sql.number(0)), target)
+    if target.is_string and source.is_bool:  # computed booleans are UInt8 in ClickHouse
+        value = sql.cast(value, BOOL.as_nullable(source.nullable))
+    return sql.cast(value, target)
+
+
+def _map_elements(
+    value: Expression, source: DataType, target: DataType, convert: Callable[[Expression], Expression]
+) -> Expression:
+    is_plain = is_lossless(source.element, target.element) and target.element.name != "Array"
+    if is_plain or source.is_nullable_structure or source.element.is_nullable_structure:
+        return sql.cast(value, target)
+    item = exp.Column(this=sql.identifier("x"))
+    return sql.call("arrayMap", exp.Lambda(this=convert(item), expressions=[sql.identifier("x")]), value)
+
+
+def _convert_or_null(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
+    """Build a conversion that is NULL where the value has no equal of the target type."""
+    if target.is_integer:
+        return _to_integer(value, source, target, truncate)
+    if target.is_decimal:
+        return _to_decimal(value, source, target, truncate)
+    if target.is_float and source.is_float:
+        narrow = sql.cast(value, target.as_nullable())
+        changed = sql.binary("AND", sql.call("isInfinite", narrow), sql.call("isFinite", value.copy()))
+        return _null_where(changed, narrow.copy())
+    if target.is_temporal:
+        return _to_temporal(value, source, target, truncate)
+    return _or_null(value, target)
+
+
+def _to_integer(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
+    if source.is_float and truncate:
+        return _or_null(sql.call("trunc", value), target)
+    if source.is_decimal:
+        # accurateCastOrNull of a Decimal truncates, and raises an error instead of returning NULL.
+        whole = _or_null(sql.cast(value, DataType("Nullable", (DataType("Int256"),))), target)
+        fraction = sql.binary("!=", sql.call("trunc", value.copy()), value.copy())
+        return whole if truncate or not source.args[1] else _null_where(fraction, whole)
+    if source.is_date:
+        return _or_null(sql.call("toInt32", value), target)
+    if source.is_temporal:
+        moment = sql.cast(value, datetime_type(6, "UTC").as_nullable())
+        micros = sql.call("toUnixTimestamp64Micro", moment)
+        seconds = _or_null(sql.call("intDiv", micros, sql.number(1_000_000)), target)
+        fraction = sql.binary("!=", sql.call("modulo", micros.copy(), sql.number(1_000_000)), sql.number(0))
+        return seconds if truncate else _null_where(fraction, seconds)
+    return _or_null(value, target)
+
+
+def _to_decimal(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
+    if source.is_float:
+        # Decimals are read from the shortest text, since 0.29 * 100 is 28.999….
+        converted = _or_null(sql.cast(value, STRING.as_nullable()), target)
+        changed = sql.binary("!=", sql.cast(converted.copy(), source.as_nullable()), value.copy())
+    elif source.is_decimal:
+        converted = _or_null(value, target)
+        changed = sql.binary("!=", converted.copy(), value.copy())
+    elif source.is_string and target.args[1] < PARSED_DECIMAL.args[1]:
+        converted = _or_null(value, target)
+        changed = sql.binary("!=", converted.copy(), _or_null(value.copy(), PARSED_DECIMAL))
+    else:
+        return _or_null(value, target)
+    return converted if truncate else _null_where(changed, converted)
+
+
+def _to_temporal(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
+    if source.is_string:
+        return _parse_temporal(value, target, truncate)
+    if source.is_numeric:
+        return _from_number(value, source, target)
+    if not source.is_temporal:
+        raise NotDefinedError(f"{source} cannot be cast to {target}")
+    if target.is_date and not source.is_date:
+        value, source = sql.call("toDate32", value), DATE
+    reference_type = datetime_type(precision_of(target), zone_of(source)) if truncate and not target.is_date else source
+    reference = sql.cast(value, reference_type.as_nullable())
+    narrow = sql.cast(value.copy(), target.as_nullable())
+    back = sql.cast(narrow.copy(), reference_type.as_nullable())
+    return _null_where(sql.binary("!=", back, reference), narrow)
+
+
+def _parse_temporal(value: Expression, target: DataType, truncate: bool) -> Expression:
+    """Read ISO 8601 text; the result is compared with the text, since ClickHouse moves days that do not exist."""
+    if target.is_date:
+        day = sql.call("toDate32OrNull", value)
+        changed = sql.binary("!=", sql.call("toString", day), value.copy())
+        parsed = _null_where(changed, day.copy())
+        return parsed if target == DATE else _to_temporal(parsed, DATE, target, truncate)
+    wide = datetime_type(max(6, precision_of(target)), zone_of(target))
+    moment = _or_null(value, wide)
+    start = sql.call("substring", value.copy(), sql.number(1), sql.number(SECONDS_LENGTH))
+    expected = sql.call("replaceOne", start, sql.string("T"), sql.string(" "))
+    changed = sql.logical_not(sql.call("startsWith", sql.call("toString", moment), expected))
+    if not truncate:
+        too_long = sql.binary(">", sql.call("length", value.copy()), sql.number(SECONDS_LENGTH + 2 + wide.args[0]))
+        changed = sql.call("or", changed, too_long)
+    parsed = _null_where(changed, moment.copy())
+    return parsed if target == wide else _to_temporal(parsed, wide, target, truncate)
+
+
+def _from_number(value: Expression, source: DataType, target: DataType) -> Expression:
+    """Read a number as days since 1970 for a date, as seconds for a datetime."""
+    number = value if source.is_integer or not target.is_date else build_try_cast(value, source, INT64)
+    low, end = (FIRST_DAY, LAST_DAY + 1) if target.is_date else (FIRST_SECOND, END_SECOND)
+    inside = sql.binary(
+        "AND", sql.binary(">=", number, sql.number(low)), sql.binary("<", number.copy(), sql.number(end))
+    )
+    if target.is_date:
+        # addDays fails for large numbers
+        days = sql.call("if", sql.logical_not(inside.copy()), sql.number(0), number.copy())
+        moment: Expression = sql.call("addDays", sql.call("toDate32", sql.string("1970-01-01")), days)
+    else:
+        moment = sql.cast(number.copy(), datetime_type(max(6, precision_of(target)), zone_of(target)).as_nullable())
+    inside_only = _null_where(sql.logical_not(inside), moment)
+    wide = DATE if target.is_date else datetime_type(max(6, precision_of(target)), zone_of(target))
+    return inside_only if target == wide else _to_temporal(inside_only, wide, target, truncate=False)
+
+
+def _or_null(value: Expression, target: DataType) -> Expression:
+    return sql.call("accurateCastOrNull", value, sql.type_name(target))
+
+
+def _null_where(condition: Expression, value: Expression) -> Expression:
+    return sql.call("if", sql.call("ifNull", condition, sql.number(0)), sql.null(), value)
+
+
+def _plain_text(dtype: DataType) -> str:
+    return str(dtype.as_required()).replace("'", "").replace("\\", "")
+
+
+def _cast_type(types: Types, params: Params) -> DataType:
+    """Type of a cast: the target type, nullable if the source is."""
+    target: DataType = params[0]
+    return target.as_nullable(target.nullable or any_nullable(types))
+
+
+def _try_cast_type(types: Types, params: Params) -> DataType:
+    target: DataType = params[0]
+    return array_of(target.element.as_nullable()) if target.name == "Array" else target.as_nullable()
+
+
+define_function(
+    "cast",
+    _cast_type,
+    lambda args, types, params: build_cast(args[0], types[0], params[0], *params[1:]),
+    "the value as another type; a value that would change is an error",
+)
+define_function(
+    "try_cast",
+    _try_cast_type,
+    lambda args, types, params: build_try_cast(args[0], types[0], params[0], *params[1:]),
+    "the value as another type, NULL where it would change",
+)
