@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Keep compiled bytecode; otherwise every test process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install browser pgbouncer demo test test-fast check format chaos soak audit bench clean
+.PHONY: install browser pgbouncer demo test test-fast check format chaos soak audit conformance bench clean
 
 install: $(STAMP)
 
@@ -77,6 +77,11 @@ soak: install
 audit: install
 	$(BIN)/python -m pip install --quiet 'pip-audit>=2.7,<3'
 	$(BIN)/python -m pip_audit --local --skip-editable
+
+# Random chains of operations compared with polars; `make test` runs 25 of them.
+CHAINS ?= 10000
+conformance: install
+	$(BIN)/python -m tests.integration.data.chains --chains $(CHAINS)
 
 bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

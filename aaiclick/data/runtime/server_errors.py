@@ -45,7 +45,7 @@ OVERLOAD = frozenset({
 """Codes for a server that cannot run any query now, or not this one in addition to others."""
 
 CANNOT_CONVERT_TYPE, DECIMAL_OVERFLOW_CODE = 70, 407
-_FAILED_CAST = re.compile(CAST_FAILED + r": (.+) to (.+?)(?:: while executing|: In scope|$)")
+_FAILED_CAST = re.compile(CAST_FAILED + r": (.+?) to (.+?)(?:: while executing|: In scope|$)")
 _UNSAFE_CONVERSION = re.compile(r"into type (U?Int\d+)|accurateCast.*'(?:Nullable\()?(U?Int\d+)\)?'", re.DOTALL)
 
 MEMORY_LIMIT_EXCEEDED = 241

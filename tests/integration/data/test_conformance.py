@@ -73,7 +73,7 @@ class Cases:
             try:
                 value = await self.obj.filter(col("row") == rows[0]).select(value=expression).data()
             except QueryError as error:
-                if "ClickHouse refused" in str(error):
+                if "ClickHouse refused" in str(error) and not name.startswith("cast s "):  # those show the text
                     problems.append(f"{name}, row {rows[0]}: {error}")
             else:
                 problems.append(f"{name}, row {rows[0]}: {value} instead of an error")

@@ -529,7 +529,7 @@ def _multiply_squares(base: Expression, exponent: int) -> Expression:
 
 
 def _integer_root(number: int, degree: int) -> int:
-    """Return the largest integer whose power is not larger than the number."""
+    """Return the root of a number, rounded down."""
     root = round(number ** (1 / degree))
     while root**degree > number:
         root -= 1

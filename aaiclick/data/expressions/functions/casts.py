@@ -53,6 +53,10 @@ def build_cast(value: Expression, source: DataType, target: DataType, truncate: 
     failed = sql.call("isNull", converted.copy())
     if source.nullable:
         failed = sql.binary("AND", failed, sql.call("isNotNull", value.copy()))
+    if source.is_string:  # CAST raises an error that shows the text, or changes it
+        text = sql.call("assumeNotNull", value.copy()) if source.nullable else value.copy()
+        plain = sql.call("toString", sql.cast(text, target.as_required()))
+        failed = sql.binary("AND", failed, sql.binary("!=", plain, text.copy()))
     check = sql.call("throwIf", failed, sql.string(f"{CAST_FAILED}: {_plain_text(source)} to {_plain_text(target)}"))
     checked = sql.call("if", check, sql.null(), converted)
     return checked if target.nullable else sql.call("assumeNotNull", checked)
