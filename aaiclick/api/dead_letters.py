@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, Snowflake
 
+MAX_REDRIVEN = 1_000_000_000
+
 
 class DeadLetterSelection(RequestModel):
     """Selects dead letters by id, type or fingerprint, or all of them."""
@@ -29,6 +31,9 @@ class RedriveRequest(DeadLetterSelection):
     """Dead letters to redrive; `per_second` limits the rate."""
 
     per_second: Annotated[float, Field(ge=0.001, le=100_000)] | None = None
+    first_position: Annotated[int, Field(ge=0, le=MAX_REDRIVEN)] = Field(
+        default=0, description="With `per_second`: number of tasks that were redriven by previous requests"
+    )
 
 
 class DeadLetter(BaseModel):

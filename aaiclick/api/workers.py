@@ -29,6 +29,10 @@ class Worker(BaseModel):
     tasks_completed: int | None = None
     tasks_failed: int | None = None
 
+    @property
+    def is_draining(self) -> bool:
+        return self.drain_requested_at is not None and self.stopped_at is None
+
 
 class LimitsRequest(RequestModel):
     """Weight and limits; an omitted limit is removed."""
@@ -40,6 +44,7 @@ class LimitsRequest(RequestModel):
 
 
 class Queue(BaseModel):
+    org: str = Field(description="Slug of the organisation")
     name: str
     ready: int
     scheduled: int
@@ -54,6 +59,7 @@ class Queue(BaseModel):
 
 
 class TaskType(BaseModel):
+    org: str = Field(description="Slug of the organisation")
     name: str
     retry_policy: RetryPolicy | None
     paused_at: datetime | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,8 @@ import click
 from aaiclick.api.dags import BackfillStep, DeployResponse
 from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.catalog.errors import DeployError
-from aaiclick.catalog.task_summary import summarize_outputs
-from aaiclick.cli import remote
 from aaiclick.cli.api_keys import org_option
-from aaiclick.cli.database import error_headline, find_org_id, format_duration, format_time, with_database
+from aaiclick.cli.database import error_headline, format_duration, format_time
 from aaiclick.cli.jobs import job_json
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
@@ -29,12 +28,11 @@ from aaiclick.cli.output import (
 from aaiclick.cli.tasks import task_json
 from aaiclick.cli.watch import wait_for_job
 from aaiclick.errors import EXIT_FAILED
-from aaiclick.store.engine import queries
 from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
+    from aaiclick.api.tasks import Task
     from aaiclick.client.endpoints import SyncEndpoints
-    from aaiclick.store.connections import Connection
 
 MAX_TASKS = 1_000
 """Maximum number of tasks shown per job."""
@@ -102,10 +100,10 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
     if done.job_id is not None:
         print_message(f"Job {done.job_id} fills the new datasets; the previous version keeps serving meanwhile.")
         ended = wait_for_job(operations, done.job_id)
-        if ended["status"] != JobStatus.COMPLETED:
+        if ended.status != JobStatus.COMPLETED:
             raise DeployError(
-                f"The new datasets are not filled: job {done.job_id} is {ended['status']}. "
-                f"{error_headline(ended['error'])} The previous version is still serving.",
+                f"The new datasets are not filled: job {done.job_id} is {ended.status}. "
+                f"{error_headline(ended.error)} The previous version is still serving.",
                 remedy=f"'aaiclick jobs show {done.job_id}' shows why; deploy again to retry.",
             )
         finished = operations.deploy_dag(text, file, resume=True)
@@ -113,7 +111,7 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
         done = done.model_copy(update=changed | {"job_id": finished.job_id or done.job_id})
     if done.catch_up_id is not None:
         print_message(f"Version {done.hash[:12]} is serving; job {done.catch_up_id} brings its datasets up to date.")
-        status = wait_for_job(operations, done.catch_up_id)["status"]
+        status = wait_for_job(operations, done.catch_up_id).status
         if status != JobStatus.COMPLETED:
             raise DeployError(
                 f"Version {done.hash[:12]} is serving, but its datasets are not up to date: job {done.catch_up_id} "
@@ -225,24 +223,13 @@ def run_dag(name: str, job: str | None, data: str | None, org: str, output: str)
         job_id = operations.run_dag(name, job, payload).id
         print_message(f"Job {job_id} started.")
         ended = wait_for_job(operations, job_id)
-        print_message(f"Job {job_id}: {ended['status']}, {ended['total_tasks']} tasks.")
-        tasks = _list_tasks(operations, org, job_id)
+        print_message(f"Job {job_id}: {ended.status}, {ended.total_tasks} tasks.")
+        tasks = list(islice(operations.list_tasks(job_id), MAX_TASKS))
     if output == "json":
-        print_record(job_json(ended) | {"tasks": [task_json(row) for row in tasks]}, output)
+        print_record(job_json(ended) | {"tasks": [task_json(task) for task in tasks]}, output)
     else:
-        print_records([_task_row(row) for row in tasks], output)
-    return EXIT_FAILED if ended["status"] in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
-
-
-def _list_tasks(operations: SyncEndpoints, org: str, job_id: int) -> list[Row]:
-    async def list_local(connection: Connection) -> list[Row]:
-        org_id = await find_org_id(connection, org)
-        rows = await queries.list_tasks_of_job(connection, org_id, job_id, limit=MAX_TASKS)
-        return [dict(row) | {"output_summary": summarize_outputs(row["outputs"])} for row in rows]
-
-    if not remote.is_remote():
-        return with_database(list_local)
-    return remote.dump_rows(operations.list_tasks(job_id), MAX_TASKS)
+        print_records([_task_row(task) for task in tasks], output)
+    return EXIT_FAILED if ended.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
 
 def _parse_payload(text: str | None) -> object:
@@ -252,15 +239,15 @@ def _parse_payload(text: str | None) -> object:
         raise click.UsageError(f"--data is not JSON: {error}.") from None
 
 
-def _task_row(row: Row) -> Row:
+def _task_row(task: Task) -> Row:
     return {
-        "task": str(row["id"]),
-        "job": row["type"],
-        "partition": ", ".join(row["partitions"] or ()),
-        "status": row["status"],
-        "duration": format_duration(row["started_at"], row["completed_at"]),
-        "output": row["output_summary"],
-        "error": error_headline(row["error"]),
+        "task": str(task.id),
+        "job": task.type,
+        "partition": ", ".join(task.partitions or ()),
+        "status": task.status,
+        "duration": format_duration(task.started_at, task.completed_at),
+        "output": task.output_summary,
+        "error": error_headline(task.error),
     }
 
 

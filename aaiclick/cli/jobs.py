@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from itertools import islice
+from typing import Any
 
 import click
 
-from aaiclick.cli import remote
+from aaiclick.api.field_types import JobState
+from aaiclick.api.jobs import GroupProgress, Job
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
 from aaiclick.cli.operations import open_operations
-from aaiclick.cli.output import (
-    Row,
-    describe_cancellation,
-    output_option,
-    print_message,
-    print_record,
-    print_records,
-    print_rows,
-    select_fields,
-)
+from aaiclick.cli.output import Row, describe_cancellation, output_option, print_message, print_record, print_records
 from aaiclick.cli.param_types import CURSOR_ID, ID
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.client import requests
-from aaiclick.errors import EXIT_FAILED, NotFoundError
-from aaiclick.store.engine import queries
+from aaiclick.cli.remote import PAGE_SIZE
+from aaiclick.client.requests import encode_cursor
+from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import Cancellation, JobStatus
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
-
-PAGE_SIZE = 1_000
-JSON_FIELDS = (
-    "id", "name", "status", "total_tasks", "open_tasks", "failed_tasks", "cancelled_tasks", "timeout_seconds",
-    "created_at", "started_at", "restarted_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at",
-    "error",
-)  # fmt: skip
 
 
 @click.group()
@@ -51,24 +31,16 @@ def jobs() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of rows.")
 @click.option("--before", type=CURSOR_ID, default=None, help="Continue a listing after this id.")
 @output_option
-def list_jobs(status: str | None, limit: int, before: int | None, output: str) -> None:
+def list_jobs(status: JobState | None, limit: int, before: int | None, output: str) -> None:
     """List jobs, newest first."""
-    wanted_status = status.upper() if status else None
-
-    async def list_local(connection: Connection) -> list[Row]:
-        job_rows = await queries.list_jobs(
-            connection, status=wanted_status, before=before or queries.LAST_ID, limit=limit
-        )
-        return [dict(row) for row in job_rows]
-
-    query = requests.get(
-        "/v1/jobs", status=wanted_status, limit=min(limit, PAGE_SIZE), cursor=requests.encode_cursor(before or None)
-    )
-    rows = call_local_or_remote(list_local, lambda client: remote.parse_rows(client.pages(query), limit))
-    nothing = "No matching jobs found." if wanted_status or before else "No jobs found."
-    print_rows(rows, output, job_row, job_json, empty_message=nothing)
-    if len(rows) == limit:
-        print_message(f"More: --before {rows[-1]['id']}")
+    with open_operations() as operations:
+        listing = operations.list_jobs(status=status, cursor=encode_cursor(before or None), limit=min(limit, PAGE_SIZE))
+        listed = list(islice(listing, limit))
+    to_record = job_json if output == "json" else job_row
+    nothing = "No matching jobs found." if status or before else "No jobs found."
+    print_records([to_record(job) for job in listed], output, empty_message=nothing)
+    if len(listed) == limit:
+        print_message(f"More: --before {listed[-1].id}")
 
 
 @jobs.command("show")
@@ -76,24 +48,14 @@ def list_jobs(status: str | None, limit: int, before: int | None, output: str) -
 @output_option
 def show_job(job_id: int, output: str) -> None:
     """Show a job and the progress of its groups."""
-
-    async def show_local(connection: Connection) -> tuple[Row, list[Row]]:
-        progress = await queries.load_job_progress(connection, job_id)
-        return dict(await find_job(connection, job_id)), [dict(row) for row in progress]
-
-    def show_remote(client: Client) -> tuple[Row, list[Row]]:
-        progress = client.call(requests.get(requests.build_path("jobs", job_id, "progress")))
-        return client.get_job(job_id).model_dump(), [row | {"name": row["group"]} for row in progress]
-
-    job, progress = call_local_or_remote(show_local, show_remote)
+    with open_operations() as operations:
+        job, progress = operations.get_job(job_id), operations.get_job_progress(job_id)
     if output == "json":
-        print_record(job_json(job) | {"groups": [_group_json(row) for row in progress]}, output)
+        print_record(job_json(job) | {"groups": [group.model_dump(mode="json") for group in progress]}, output)
         return
     print_record(job_row(job), output)
     click.echo()
-    print_records(
-        [{"group": row["name"] or "-", **_group_counts(row), "rows": format_row_rate(row)} for row in progress], output
-    )
+    print_records([_group_row(group) for group in progress], output)
     print_message(f"List its tasks with: aaiclick tasks ls {job_id}. Show a result with: aaiclick tasks show TASK.")
 
 
@@ -117,6 +79,15 @@ def retry_job(job_id: int) -> None:
     print_message(
         f"{count} tasks of job {job_id} will be retried." if count else f"No task of job {job_id} has failed."
     )
+
+
+@jobs.command("rerun")
+@click.argument("job_id", type=ID)
+def rerun_job(job_id: int) -> None:
+    """Submit the tasks and arguments of a job as a new job."""
+    with open_operations() as operations:
+        created = operations.rerun_job(job_id)
+    print_message(f"Job {created.id} submitted. Show it with: aaiclick jobs show {created.id}")
 
 
 @jobs.command("release")
@@ -146,46 +117,38 @@ def resume_job(job_id: int) -> None:
     print_message(f"Job {job_id} resumed.")
 
 
-async def find_job(connection: Connection, job_id: int) -> asyncpg.Record:
-    row = await queries.get_job(connection, job_id)
-    if row is None:
-        raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs.")
-    return row
-
-
-def job_row(row: Row) -> dict[str, object]:
+def job_row(job: Job) -> Row:
     """Format a job as a table row."""
     return {
-        "id": str(row["id"]),
-        "name": row["name"],
-        "status": row["status"],
-        "tasks": f"{row['total_tasks'] - row['open_tasks']}/{row['total_tasks']}",
-        "failed": row["failed_tasks"],
-        "created": format_time(row["created_at"]),
-        "duration": format_duration(queries.last_run_started_at(row), row["completed_at"]),
-        "error": error_headline(row["error"]),
+        "id": str(job.id),
+        "name": job.name,
+        "status": job.status,
+        "tasks": f"{job.total_tasks - job.open_tasks}/{job.total_tasks}",
+        "failed": job.failed_tasks,
+        "created": format_time(job.created_at),
+        "duration": format_duration(_last_run_started_at(job), job.completed_at),
+        "error": error_headline(job.error),
     }
 
 
-def job_json(row: Row) -> dict[str, Any]:
+def job_json(job: Job) -> dict[str, Any]:
     """Format a job as JSON."""
-    return select_fields(row, JSON_FIELDS) | {
-        "took_seconds": elapsed_seconds(queries.last_run_started_at(row), row["completed_at"])
-    }
+    took_seconds = elapsed_seconds(_last_run_started_at(job), job.completed_at)
+    return job.model_dump(mode="json") | {"took_seconds": took_seconds}
 
 
-def _group_json(row: Row) -> dict[str, object]:
-    """Format the progress of a group as JSON; tasks without a group have no name."""
-    return {"name": row["name"] or None, **_group_counts(row), "rows": row["rows"], "seconds": row["seconds"]}
+def _last_run_started_at(job: Job) -> datetime | None:
+    """When the last run began: the restart, if there was one, so that idle time does not count."""
+    return max(job.started_at, job.restarted_at) if job.started_at and job.restarted_at else job.started_at
 
 
-def _group_counts(row: Row) -> dict[str, object]:
-    return {name: row[name] for name in ("total", "completed", "running", "failed", "cancelled")}
+def _group_row(group: GroupProgress) -> Row:
+    counts = {name: getattr(group, name) for name in ("total", "completed", "running", "failed", "cancelled")}
+    return {"group": group.group or "-", **counts, "rows": format_row_rate(group.rows, group.seconds)}
 
 
-def format_row_rate(row: Any) -> str:
+def format_row_rate(rows: int | None, seconds: float | None) -> str:
     """Format the processed rows and rate of a group's chunks; empty if it has no chunks."""
-    if row["rows"] is None:
+    if rows is None:
         return ""
-    rate = f" ({row['rows'] / row['seconds']:,.0f}/s)" if row["seconds"] else ""
-    return f"{row['rows']:,}{rate}"
+    return f"{rows:,}" + (f" ({rows / seconds:,.0f}/s)" if seconds else "")

@@ -51,7 +51,8 @@ def open_operations(org: str | None = None, *, reads_as: str | None = None) -> G
     with asyncio.Runner() as runner:
         local = LocalOperations(runner, org, reads_as)
         try:
-            yield local
+            with translate_remedies():
+                yield local
         finally:
             runner.run(local.close())
 

@@ -97,12 +97,7 @@ def print_model(model: Model, output: str, to_table_row: Callable[[Model], Row])
 
 
 def _to_record(model: Model, output: str, to_table_row: Callable[[Model], Row]) -> Row:
-    return select_fields(dict(model), type(model).model_fields) if output == "json" else to_table_row(model)
-
-
-def print_row(row: Row, output: str, to_table_row: RowFormat, to_json_record: RowFormat) -> None:
-    """Print one row, formatted for a table or as JSON."""
-    print_record((to_json_record if output == "json" else to_table_row)(row), output)
+    return model.model_dump(mode="json") if output == "json" else to_table_row(model)
 
 
 def select_fields(row: Row, names: Iterable[str]) -> Row:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
-from pydantic import BaseModel
 
 from aaiclick.cli.database import with_database
 from aaiclick.cli.output import Row, print_message
@@ -21,12 +20,14 @@ from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
+    from aaiclick.api.jobs import Job
     from aaiclick.client import Client
     from aaiclick.client.endpoints import SyncEndpoints
     from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
 
+PAGE_SIZE = 1_000
 POLL_SECONDS = 0.2
 MESSAGE_SECONDS = 5.0
 MAX_PENDING = 100
@@ -50,7 +51,7 @@ def call_local_or_remote(local: Callable[[Connection], Awaitable[T]], remote: Ca
 
 @contextmanager
 def translate_remedies() -> Generator[None]:
-    """Replace HTTP requests in the server's remedies with commands."""
+    """Replace HTTP requests in remedies with commands."""
     try:
         yield
     except AaiclickError as error:
@@ -70,11 +71,6 @@ def open_client() -> Client:
 def parse_rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
     """Convert times and ids of API items to the types of the database."""
     return [parse_row(item) for item in islice(items, limit)]
-
-
-def dump_rows(items: Iterable[BaseModel], limit: int | None = None) -> list[Row]:
-    """Convert models to the rows that commands print."""
-    return [item.model_dump() for item in islice(items, limit)]
 
 
 def parse_row(item: Row) -> Row:
@@ -114,24 +110,17 @@ def _require_key_of_org(client: Client, slug: str) -> None:
         )
 
 
-def find_own_org(client: Client, slug: str | None) -> str:
-    """Return the slug of the API key's organisation, after checking it against --org."""
-    if slug is not None:
-        _require_key_of_org(client, slug)
-    return client.get_org(str(client.whoami().org_id)).slug
-
-
 def is_remote() -> bool:
     return get_settings().server is not None
 
 
-def watch_job(client: SyncEndpoints, job_id: int) -> Row:
+def watch_job(client: SyncEndpoints, job_id: int) -> Job:
     """Wait for a job to finish and return it; print why it waits whenever the reason changes."""
     printed_reason, checked_at = "", time.monotonic()
     while True:
         job = client.get_job(job_id)
         if job.completed_at is not None:
-            return job.model_dump()
+            return job
         if time.monotonic() - checked_at >= MESSAGE_SECONDS:
             checked_at = time.monotonic()
             reason = _explain_waiting(client, job_id)

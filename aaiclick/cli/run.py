@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aaiclick.api.jobs import Job as JobModel
 from aaiclick.cli import remote
 from aaiclick.cli.job_request import build_job_graph
-from aaiclick.cli.jobs import find_job, job_json, job_row
-from aaiclick.cli.output import Row, output_option, print_message, print_record
+from aaiclick.cli.jobs import job_json, job_row
+from aaiclick.cli.output import output_option, print_message, print_record
 from aaiclick.cli.watch import describe_unwatched, watch_job
 from aaiclick.data.io.annotations import annotations_of
 from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
+from aaiclick.operations.actor import local_actor
+from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
-from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -52,7 +54,7 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     return _print_result(job, results, output)
 
 
-def _print_result(job: Row, results: dict[str, str], output: str) -> int:
+def _print_result(job: JobModel, results: dict[str, str], output: str) -> int:
     """Print the job and its results; return the exit code."""
     if output == "json":
         values = {function: _parse_result(text) for function, text in results.items()}
@@ -61,7 +63,7 @@ def _print_result(job: Row, results: dict[str, str], output: str) -> int:
         print_record(job_row(job), output)
         for function, text in results.items():
             click.echo(f"{function}: {text}")
-    return EXIT_FAILED if job["status"] in (JobStatus.FAILED.value, JobStatus.CANCELLED.value) else 0
+    return EXIT_FAILED if job.status in ("FAILED", "CANCELLED") else 0
 
 
 def _parse_result(text: str) -> object:
@@ -89,12 +91,12 @@ def _run_remote(entrypoint: str, arguments: dict[str, object], name: str | None,
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments).id
         print_message(f"Job {job_id} submitted to {get_settings().server}.")
-        job = _watch_remote(client, job_id) if wait else client.get_job(job_id).model_dump()
+        job = _watch_remote(client, job_id) if wait else client.get_job(job_id)
         results = {result.name.rpartition(".")[2]: result.value for result in client.get_job_results(job_id)}
     return _print_result(job, results, output)
 
 
-def _watch_remote(client: Client, job_id: int) -> Row:
+def _watch_remote(client: Client, job_id: int) -> JobModel:
     """Wait for the job and return it; on Ctrl-C, print how to follow or cancel it."""
     try:
         return remote.watch_job(client, job_id)
@@ -114,15 +116,15 @@ def _lacks_worker(client: Client, job_id: int) -> bool:
 
 async def _run_local(
     entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool
-) -> tuple[Row, dict[str, str]]:
+) -> tuple[JobModel, dict[str, str]]:
     async with OrchContext() as context:
         job = await _submit_job(entrypoint, arguments, name)
         print_message(f"Job {job.id} ({job.name}) submitted.")
         if wait:
             await watch_job(context, job.id)
         async with context.connection() as connection:
-            row = dict(await find_job(connection, job.id))
-        return row, await _load_results(context, job.id) if wait else {}
+            ended = await get_job(connection, local_actor(), job.id)
+        return ended, await _load_results(context, job.id) if wait else {}
 
 
 async def _load_results(context: OrchContext, job_id: int) -> dict[str, str]:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
-from aaiclick.api.workers import RetryPolicyRequest
-from aaiclick.cli import remote
+from aaiclick.api.workers import RetryPolicyRequest, TaskType
 from aaiclick.cli.api_keys import every_org_option, org_option
-from aaiclick.cli.database import find_org_id, format_time
+from aaiclick.cli.database import format_time
 from aaiclick.cli.operations import open_operations
-from aaiclick.cli.output import Row, output_option, print_message, print_rows, select_fields
+from aaiclick.cli.output import Row, output_option, print_message, print_models
 from aaiclick.cli.param_types import Number
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.client import requests
 from aaiclick.orchestration.retry_policy import DEFAULT, RetryPolicy
-from aaiclick.store.engine.task_types import list_types
-
-if TYPE_CHECKING:
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
 
 
 @click.group()
@@ -34,24 +25,9 @@ def types() -> None:
 @output_option
 def list_task_types(org: str | None, output: str) -> None:
     """List task types with settings."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        org_id = None if org is None else await find_org_id(connection, org)
-        rows = [dict(row) for row in await list_types(connection, org_id)]
-        return [row | {"retry_policy": row["retry_policy"] and json.loads(row["retry_policy"])} for row in rows]
-
-    def list_remote(client: Client) -> list[Row]:
-        own_slug = remote.find_own_org(client, org)
-        rows = remote.parse_rows(client.call(requests.get("/v1/types")))
-        return [row | {"org": own_slug} for row in rows]
-
-    print_rows(
-        call_local_or_remote(list_local, list_remote),
-        output,
-        _table_row,
-        _json_record,
-        empty_message="No task types with settings found.",
-    )
+    with open_operations(org) as operations:
+        listed = operations.list_types()
+    print_models(listed, output, _table_row, empty_message="No task types with settings found.")
 
 
 @types.command("retry")
@@ -92,14 +68,15 @@ def resume_type(name: str, org: str) -> None:
     print_message(f"Type {name!r} resumed.")
 
 
-def _json_record(row: Row) -> Row:
-    return select_fields(row, ("org", "name", "retry_policy", "paused_at"))
-
-
-def _table_row(row: Row) -> Row:
-    policy = row["retry_policy"]
-    retry_text = "" if policy is None else _describe_policy(RetryPolicy(**policy))
-    return {"org": row["org"], "type": row["name"], "retry": retry_text, "paused": format_time(row["paused_at"])}
+def _table_row(task_type: TaskType) -> Row:
+    policy = task_type.retry_policy
+    retry_text = "" if policy is None else _describe_policy(RetryPolicy(**policy.model_dump()))
+    return {
+        "org": task_type.org,
+        "type": task_type.name,
+        "retry": retry_text,
+        "paused": format_time(task_type.paused_at),
+    }
 
 
 def _describe_policy(policy: RetryPolicy) -> str:

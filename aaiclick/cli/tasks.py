@@ -6,50 +6,33 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import islice
 
 import click
 
-from aaiclick.catalog.task_summary import summarize_outputs
+from aaiclick.api.tasks import Task
 from aaiclick.cli import remote
-from aaiclick.cli.audit import audited_transaction, write_audit
-from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time, with_database
+from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
+from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
     Row,
     describe_cancellation,
     output_option,
     print_message,
+    print_models,
     print_record,
     print_records,
-    print_rows,
-    select_fields,
 )
 from aaiclick.cli.param_types import CURSOR_ID, ID
-from aaiclick.cli.remote import call_local_or_remote
-from aaiclick.client import requests
-from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.cli.remote import PAGE_SIZE
+from aaiclick.client.requests import encode_cursor
+from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration.worker.logs import LogExcerpt
-from aaiclick.settings import get_logs_dir, get_settings
-from aaiclick.store.engine import control, queries
-from aaiclick.store.engine.explain import Reason, explain_task
+from aaiclick.settings import get_settings
 from aaiclick.store.enums import Cancellation
 
-if TYPE_CHECKING:
-    import asyncpg
-
-    from aaiclick.client import Client
-    from aaiclick.store.connections import Connection
-
-PAGE_SIZE = 1_000
-JSON_FIELDS = (
-    "id", "job_id", "type", "queue", "status", "readiness", "attempt", "failures", "max_attempts", "created_at",
-    "available_at", "started_at", "completed_at", "worker_id", "output_summary", "error", "error_fingerprint",
-)  # fmt: skip
-
 FOLLOW_SECONDS = 0.2
-ENDED_STATES = ("COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED")
 
 
 @click.group()
@@ -66,20 +49,13 @@ def tasks() -> None:
 @output_option
 def list_tasks(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in order of creation."""
-
-    async def list_local(connection: Connection) -> list[Row]:
-        task_rows = await queries.list_tasks(connection, job_id, after=after, limit=limit)
-        if not task_rows and await queries.get_job(connection, job_id) is None:
-            raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs.")
-        return [_task_row(row) for row in task_rows]
-
-    query = requests.get(
-        "/v1/tasks", job_id=job_id, limit=min(limit, PAGE_SIZE), cursor=requests.encode_cursor(after or None)
-    )
-    rows = call_local_or_remote(list_local, lambda client: remote.parse_rows(client.pages(query), limit))
-    print_rows(rows, output, _table_row, task_json, empty_message=f"No more tasks in job {job_id}.")
-    if len(rows) == limit:
-        print_message(f"More: --after {rows[-1]['id']}")
+    with open_operations() as operations:
+        listing = operations.list_tasks(job_id, cursor=encode_cursor(after or None), limit=min(limit, PAGE_SIZE))
+        listed = list(islice(listing, limit))
+    to_record = task_json if output == "json" else _table_row
+    print_records([to_record(task) for task in listed], output, empty_message=f"No more tasks in job {job_id}.")
+    if len(listed) == limit:
+        print_message(f"More: --after {listed[-1].id}")
 
 
 @tasks.command("show")
@@ -87,28 +63,18 @@ def list_tasks(job_id: int, after: int, limit: int, output: str) -> None:
 @output_option
 def show_task(task_id: int, output: str) -> None:
     """Show a task: state, waiting reason, arguments, result and error."""
-
-    async def show_local(connection: Connection) -> tuple[Row, list[Reason]]:
-        return _task_row(await _load_task(connection, task_id)), await explain_task(connection, task_id)
-
-    row, reasons = call_local_or_remote(
-        show_local, lambda client: (_load_task_remote(client, task_id), _load_reasons_remote(client, task_id))
-    )
-    value = _preview_result(row["result"]) if get_settings().server is None else None
+    with open_operations() as operations:
+        task, reasons = operations.get_task(task_id), operations.explain_task(task_id)
+    value = None if remote.is_remote() else _preview_result(task.result)
     if output == "json":
-        reason_records = [_reason_json(reason) for reason in reasons]
-        texts = {name: None if row[name] is None else json.loads(row[name]) for name in ("kwargs", "result")}
-        print_record(
-            task_json(row) | {"why": reason_records, **texts, "value": value, "log_path": row["log_path"]}, output
-        )
+        print_record(task_json(task) | {"why": [reason.model_dump() for reason in reasons], "value": value}, output)
         return
-    facts = _table_row(row) | {
+    facts = _table_row(task) | {
         "why": "; ".join(reason.text.partition("\n")[0] for reason in reasons),
-        "kwargs": row["kwargs"],
-        "result": row["result"],
+        "kwargs": json.dumps(task.kwargs),
+        "result": None if task.result is None else json.dumps(task.result),
         "value": value,
-        "log": row["log_path"],
-        "error": row["error"],
+        "error": task.error,
     }
     for name, fact in facts.items():
         click.echo(f"{name:9} {fact if fact is not None else ''}")
@@ -119,13 +85,9 @@ def show_task(task_id: int, output: str) -> None:
 @output_option
 def explain_waiting(task_id: int, output: str) -> None:
     """Explain why a task is not running."""
-
-    async def explain_local(connection: Connection) -> list[Reason]:
-        await _load_task(connection, task_id)
-        return await explain_task(connection, task_id)
-
-    reasons = call_local_or_remote(explain_local, lambda client: _load_reasons_remote(client, task_id))
-    print_records([_reason_json(reason) for reason in reasons], output, empty_message="Nothing blocks the task.")
+    with open_operations() as operations:
+        reasons = operations.explain_task(task_id)
+    print_models(reasons, output, lambda reason: reason.model_dump(), empty_message="Nothing blocks the task.")
 
 
 @tasks.command("cancel")
@@ -133,21 +95,10 @@ def explain_waiting(task_id: int, output: str) -> None:
 def cancel_tasks(task_ids: tuple[int, ...]) -> int:
     """Cancel tasks: waiting tasks are cancelled at once, running ones are asked to stop."""
     task_ids = tuple(dict.fromkeys(task_ids))
-
-    async def cancel_local(connection: Connection) -> list[str]:
-        async with audited_transaction(connection):
-            task_rows = [await _load_task(connection, task_id) for task_id in task_ids]
-            outcomes = await control.cancel_tasks(connection, task_ids)
-            for row in task_rows:
-                await write_audit(connection, row["org_id"], "task.cancel", str(row["id"]))
-        return [outcomes[task_id] for task_id in task_ids]
-
-    def cancel_remote(client: Client) -> list[str]:
+    with open_operations() as operations:
         for task_id in task_ids:  # check all ids before changing anything
-            client.get_task(task_id)
-        return [client.cancel_task(task_id).outcome for task_id in task_ids]
-
-    outcomes = call_local_or_remote(cancel_local, cancel_remote)
+            operations.get_task(task_id)
+        outcomes = [operations.cancel_task(task_id).outcome for task_id in task_ids]
     for task_id, outcome in zip(task_ids, outcomes, strict=True):
         print_message(describe_cancellation(f"Task {task_id}", outcome))
     return EXIT_FAILED if Cancellation.OVER in outcomes else 0
@@ -158,15 +109,8 @@ def cancel_tasks(task_ids: tuple[int, ...]) -> int:
 def clear_tasks(task_ids: tuple[int, ...]) -> None:
     """Run tasks of a job and all their dependents again."""
     first_id, *other_ids = dict.fromkeys(task_ids)
-
-    async def clear_local(connection: Connection) -> int:
-        async with audited_transaction(connection):
-            row, *_ = [await _load_task(connection, task_id) for task_id in (first_id, *other_ids)]
-            count = len(await control.clear_tasks(connection, first_id, other_ids))
-            await write_audit(connection, row["org_id"], "task.clear", str(first_id), {"tasks": count})
-        return count
-
-    count = call_local_or_remote(clear_local, lambda client: client.clear_task(first_id, other_ids).count)
+    with open_operations() as operations:
+        count = operations.clear_task(first_id, other_ids).count
     print_message(f"{count} tasks cleared.")
 
 
@@ -178,7 +122,7 @@ def logs(task_id: int, follow: bool, attempt: int | None) -> None:
     """Print the log of a task."""
     excerpt = LogExcerpt(attempt)
     has_output = False
-    for piece in _read_log_remote(task_id, follow) if remote.is_remote() else _read_log(task_id, follow):
+    for piece in _read_log(task_id, follow):
         has_output |= _echo_text(excerpt.feed(piece))
         if excerpt.is_finished:
             break
@@ -195,25 +139,10 @@ def _echo_text(text: str) -> bool:
 
 def _read_log(task_id: int, follow: bool) -> Iterator[str]:
     """Yield the log; with `follow`, yield additions until the task has finished."""
-    position = 0
-    while True:
-        row = with_database(lambda connection: _load_task(connection, task_id))
-        path = Path(row["log_path"]) if row["log_path"] else get_logs_dir() / f"{task_id}.log"
-        if path.exists():
-            with path.open(errors="replace") as stream:
-                stream.seek(position)
-                piece, position = stream.read(), stream.tell()
-            yield piece
-        if not follow or row["status"] in ENDED_STATES:
-            return
-        time.sleep(FOLLOW_SECONDS)
-
-
-def _read_log_remote(task_id: int, follow: bool) -> Iterator[str]:
     offset = 0
-    with remote.open_client() as client:
+    with open_operations() as operations:
         while True:
-            part = client.read_task_log(task_id, offset=offset)
+            part = operations.read_task_log(task_id, offset=offset)
             yield part.text
             if part.next_offset == offset:
                 if part.ended or not follow:
@@ -222,56 +151,29 @@ def _read_log_remote(task_id: int, follow: bool) -> Iterator[str]:
             offset = part.next_offset
 
 
-def _preview_result(result: str | None) -> str | None:
+def _preview_result(result: object) -> str | None:
     """Format a result for display; None if there is none."""
     if result is None:
         return None
     from aaiclick.data.preview import preview_result  # slow import, only needed for results
 
-    return asyncio.run(preview_result(json.loads(result), find_clickhouse(get_settings())))
+    return asyncio.run(preview_result(result, find_clickhouse(get_settings())))
 
 
-def _load_task_remote(client: Client, task_id: int) -> Row:
-    task = client.get_task(task_id).model_dump()
-    texts = {name: None if task[name] is None else json.dumps(task[name]) for name in ("kwargs", "result")}
-    return task | texts | {"log_path": None}
-
-
-def _load_reasons_remote(client: Client, task_id: int) -> list[Reason]:
-    return [Reason(reason.code, reason.text) for reason in client.explain_task(task_id)]
-
-
-def _reason_json(reason: Reason) -> Row:
-    """Format a waiting reason with the field names of the API."""
-    return {"code": reason.code, "text": reason.text}
-
-
-async def _load_task(connection: Connection, task_id: int) -> asyncpg.Record:
-    row = await queries.get_task(connection, task_id)
-    if row is None:
-        raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls JOB' lists the tasks of a job.")
-    return row
-
-
-def _task_row(task: asyncpg.Record) -> Row:
-    """Return a task in the format of the API."""
-    return dict(task) | {"output_summary": summarize_outputs(task["outputs"])}
-
-
-def task_json(row: Row) -> Row:
+def task_json(task: Task) -> Row:
     """Format a task as JSON."""
-    took = elapsed_seconds(row["started_at"], row["completed_at"])
-    return select_fields(row, JSON_FIELDS) | {"partitions": row["partitions"] or [], "took_seconds": took}
+    took_seconds = elapsed_seconds(task.started_at, task.completed_at)
+    return task.model_dump(mode="json") | {"took_seconds": took_seconds}
 
 
-def _table_row(row: Row) -> Row:
+def _table_row(task: Task) -> Row:
     return {
-        "id": str(row["id"]),
-        "type": row["type"],
-        "status": row["status"],
-        "attempt": row["attempt"],
-        "started": format_time(row["started_at"]),
-        "duration": format_duration(row["started_at"], row["completed_at"]),
-        "output": row["output_summary"],
-        "error": error_headline(row["error"]),
+        "id": str(task.id),
+        "type": task.type,
+        "status": task.status,
+        "attempt": task.attempt,
+        "started": format_time(task.started_at),
+        "duration": format_duration(task.started_at, task.completed_at),
+        "output": task.output_summary,
+        "error": error_headline(task.error),
     }

@@ -17,10 +17,12 @@ import asyncpg
 import psutil
 
 from aaiclick.cli import remote
-from aaiclick.cli.jobs import find_job, format_row_rate
-from aaiclick.cli.output import Row, print_message
+from aaiclick.cli.jobs import format_row_rate
+from aaiclick.cli.output import print_message
 from aaiclick.cli.worker import build_supervisor_config
 from aaiclick.errors import UnreachableError
+from aaiclick.operations.actor import local_actor
+from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import OrchContext
 from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.settings import get_settings
@@ -31,6 +33,7 @@ from aaiclick.store.engine.workers import list_eligible_workers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aaiclick.api.jobs import Job
     from aaiclick.client.endpoints import SyncEndpoints
     from aaiclick.store.connections import Connection
 
@@ -47,18 +50,18 @@ CONNECTION_ERRORS = (
 )
 
 
-def wait_for_job(operations: SyncEndpoints, job_id: int) -> Row:
+def wait_for_job(operations: SyncEndpoints, job_id: int) -> Job:
     """Wait for a job and return it. Without a remote server, this command runs a worker if there is none."""
     if remote.is_remote():
         return remote.watch_job(operations, job_id)
     return asyncio.run(_watch_local(job_id))
 
 
-async def _watch_local(job_id: int) -> Row:
+async def _watch_local(job_id: int) -> Job:
     async with OrchContext() as context:
         await watch_job(context, job_id)
         async with context.connection() as connection:
-            return dict(await find_job(connection, job_id))
+            return await get_job(connection, local_actor(), job_id)
 
 
 async def watch_job(context: OrchContext, job_id: int) -> None:
@@ -179,7 +182,7 @@ async def _watch_connected(connection: Connection, job_id: int) -> None:
                 if label not in bar_ids:
                     bar_ids[label] = bars.add_task(label)
                 failed = f" [red]{row['failed']} failed" if row["failed"] else ""
-                rows = f" [dim]{format_row_rate(row)} rows" if row["rows"] is not None else ""
+                rows = f" [dim]{format_row_rate(row['rows'], row['seconds'])} rows" if row["rows"] is not None else ""
                 bars.update(
                     bar_ids[label], total=row["total"], completed=row["completed"], description=f"{label}{rows}{failed}"
                 )
@@ -227,7 +230,8 @@ async def _print_chunks(connection: Connection, job_id: int) -> None:
     for row in await queries.load_job_progress(connection, job_id):
         if row["rows"] is not None:
             print_message(
-                f"{row['name']}: {row['completed']:,} of {row['total']:,} chunks, {format_row_rate(row)} rows"
+                f"{row['name']}: {row['completed']:,} of {row['total']:,} chunks, "
+                f"{format_row_rate(row['rows'], row['seconds'])} rows"
             )
 
 

@@ -9,11 +9,18 @@ same name of `aaiclick.client.endpoints`.
 - `operation`: the decorator of operations, and audit entries
 - `pagination`: pages of lists, and their cursors
 - `visibility`: the actor as a reader of datasets
+- `lookups`: jobs and tasks that an actor sees
+- `rows`: rows of the store as models
 - `dags`: operations on DAGs, with their versions and runs
 - `datasets`: operations on datasets
 - `objects`: operations on Objects
 - `jobs`: operations on jobs
+- `tasks`: operations on tasks
+- `task_logs`: files with the logs of tasks
+- `dead_letters`: operations on dead letters
+- `outbox`: operations on events of datasets that are not routed
 - `queues`: operations on queues and task types
+- `workers`: operations on workers
 - `orgs`: operations on organisations
 - `users`: operations on users
 - `roles`: operations on dataset roles and their members

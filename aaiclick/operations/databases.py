@@ -28,5 +28,10 @@ class Databases(Protocol):
 @asynccontextmanager
 async def open_transaction(databases: Databases) -> AsyncGenerator[Connection]:
     """A transaction for a change and its audit entry."""
-    async with databases.connect() as connection, failpoints.transaction(connection, "operation"):
+    async with databases.connect() as connection, begin_transaction(connection):
         yield connection
+
+
+def begin_transaction(connection: Connection) -> AbstractAsyncContextManager[object]:
+    """Begin the transaction of a change and its audit entry."""
+    return failpoints.transaction(connection, "operation")

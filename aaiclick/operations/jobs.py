@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
-from aaiclick.api.field_types import ChangedIdsResponse
-from aaiclick.api.jobs import ReleasedTablesResponse
+from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
-from aaiclick.errors import NotFoundError
+from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
+from aaiclick.data.preview import preview_result
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.operation import operation, write_audit
-from aaiclick.store.engine import cancel, pause, queries, retry
+from aaiclick.operations.databases import Databases
+from aaiclick.operations.lookups import changed_ids, find_job
+from aaiclick.operations.operation import databases_operation, operation, write_audit
+from aaiclick.operations.pagination import make_page, read_id_cursor
+from aaiclick.operations.rows import from_row, to_group_progress
+from aaiclick.operations.visibility import dataset_reader
+from aaiclick.store.engine import cancel, pause, queries, rerun, retry
 from aaiclick.store.tables.table_references import release_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import asyncpg
-
     from aaiclick.store.connections import Connection
 
-MAX_LISTED_IDS = 1_000
+MAX_RESULTS = 5
+JOB_EVENTS = {
+    "created_at": "created",
+    "started_at": "started",
+    "cancel_requested_at": "cancel_requested",
+    "completed_at": "ended",
+}
+"""Column of a job → event of its history."""
 
 
 @operation(Permission.WRITER)
@@ -68,15 +78,82 @@ async def resume_job(connection: Connection, actor: Actor, job_id: int) -> None:
     await write_audit(connection, actor, "job.resume", job_id, org_id=job["org_id"])
 
 
-async def find_job(connection: Connection, actor: Actor, job_id: int) -> asyncpg.Record:
-    """A job that the actor sees; a job of another org does not exist."""
-    row = await queries.get_job(connection, job_id)
-    if row is None or not actor.sees(row["org_id"]):
-        raise NotFoundError(f"There is no job {job_id}.", remedy="List the jobs: 'aaiclick jobs ls', or GET /v1/jobs.")
-    return row
+@operation(Permission.WRITER, as_owner=True)
+async def rerun_job(connection: Connection, actor: Actor, job_id: int) -> CreatedResponse:
+    """Submit the tasks and arguments of a job as a new job."""
+    job = await find_job(connection, actor, job_id)
+    new_id = await rerun.rerun_job(connection, job)
+    detail = {"name": job["name"], "again": str(job_id)}
+    await write_audit(connection, actor, "job.create", new_id, detail, org_id=job["org_id"])
+    return CreatedResponse(id=new_id)
 
 
-def changed_ids(ids: Iterable[int]) -> ChangedIdsResponse:
-    """The number of changed items and the first thousand ids."""
-    ordered = sorted(ids)
-    return ChangedIdsResponse(count=len(ordered), ids=ordered[:MAX_LISTED_IDS])
+@operation(Permission.READER, changes=False)
+async def list_jobs(
+    connection: Connection,
+    actor: Actor,
+    *,
+    status: JobState | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[Job]:
+    """List jobs, newest first."""
+    before = read_id_cursor(cursor, queries.LAST_ID)
+    rows = await queries.list_jobs(
+        connection, status=status, org_id=actor.visible_org_id, before=before, limit=limit + 1
+    )
+    visible_rows = await redact_jobs(connection, await dataset_reader(connection, actor), rows)
+    return make_page(visible_rows, limit, lambda row: from_row(Job, row), lambda row: row["id"])
+
+
+@operation(Permission.READER, changes=False)
+async def get_job(connection: Connection, actor: Actor, job_id: int) -> Job:
+    """Get a job."""
+    row = await find_job(connection, actor, job_id)
+    (visible_row,) = await redact_jobs(connection, await dataset_reader(connection, actor), [row])
+    return from_row(Job, visible_row)
+
+
+@operation(Permission.READER, changes=False)
+async def get_job_progress(connection: Connection, actor: Actor, job_id: int) -> list[GroupProgress]:
+    """Get the progress of each group of a job."""
+    await find_job(connection, actor, job_id)
+    return [to_group_progress(row) for row in await queries.load_job_progress(connection, job_id)]
+
+
+@databases_operation(Permission.READER)
+async def get_job_results(databases: Databases, actor: Actor, job_id: int) -> list[JobResult]:
+    """Get the results of the first tasks of a job without dependents, as text."""
+    async with databases.connect() as connection:
+        await find_job(connection, actor, job_id)
+        result_rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
+        rows = await redact_tasks(connection, await dataset_reader(connection, actor), result_rows)
+    endpoint = await databases.clickhouse()
+    return [
+        JobResult(task_id=row["id"], name=row["name"], value=await preview_result(json.loads(row["result"]), endpoint))
+        for row in rows
+    ]
+
+
+@operation(Permission.READER, changes=False)
+async def list_job_events(connection: Connection, actor: Actor, job_id: int) -> list[JobEvent]:
+    """List the events of a job: start, unsuccessful attempts (the last thousand), end."""
+    reader = await dataset_reader(connection, actor)
+    (row,) = await redact_jobs(connection, reader, [await find_job(connection, actor, job_id)])
+    attempts = await redact_attempts(connection, reader, await queries.list_job_attempts(connection, job_id))
+    events = [
+        JobEvent(at=row[column], kind=event_name, detail=row["error"] if event_name == "ended" else None)
+        for column, event_name in JOB_EVENTS.items()
+        if row[column] is not None
+    ]
+    events += [
+        JobEvent(
+            at=attempt["ended_at"],
+            kind=f"attempt_{attempt['outcome'].lower()}",
+            task_id=attempt["task_id"],
+            attempt=attempt["attempt"],
+            detail=attempt["error"],
+        )
+        for attempt in attempts
+    ]
+    return sorted(events, key=lambda event: event.at)

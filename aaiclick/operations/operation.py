@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
-from aaiclick import failpoints
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
+from aaiclick.operations.databases import Databases, begin_transaction
 from aaiclick.store.tenancy import audit
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Operation(Generic[P, T]):
     async def __call__(self, connection: Connection, actor: Actor, *args: P.args, **kwargs: P.kwargs) -> T:
         actor.require(self.permission)
         own_transaction = self.changes and not connection.is_in_transaction()
-        async with failpoints.transaction(connection, "operation") if own_transaction else nullcontext():
+        async with begin_transaction(connection) if own_transaction else nullcontext():
             return await self.function(connection, actor, *args, **kwargs)
 
     async def perform(self, databases: Databases, actor: Actor, *args: P.args, **kwargs: P.kwargs) -> T:

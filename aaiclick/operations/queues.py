@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aaiclick.api.workers import LimitsRequest, RetryPolicyRequest
+from aaiclick.api.workers import LimitsRequest, Queue, RetryPolicyRequest, TaskType
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
-from aaiclick.store.engine import pause, task_types
+from aaiclick.operations.rows import to_queue, to_task_type
+from aaiclick.store.engine import pause, queries, task_types
 from aaiclick.store.tenancy.orgs import ClaimLimits
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
+
+
+@operation(Permission.READER, changes=False)
+async def list_queues(connection: Connection, actor: Actor) -> list[Queue]:
+    """List queues with the number of tasks in each state."""
+    return [to_queue(row) for row in await queries.load_queue_depths(connection, actor.visible_org_id)]
 
 
 @operation(Permission.WRITER)
@@ -33,6 +40,12 @@ async def resume_queue(connection: Connection, actor: Actor, name: str) -> None:
     """Resume a paused queue."""
     await pause.resume_queue(connection, name, actor.org_id)
     await write_audit(connection, actor, "queue.resume", name)
+
+
+@operation(Permission.READER, changes=False)
+async def list_types(connection: Connection, actor: Actor) -> list[TaskType]:
+    """List task types that have settings."""
+    return [to_task_type(row) for row in await task_types.list_types(connection, actor.visible_org_id)]
 
 
 @operation(Permission.WRITER)

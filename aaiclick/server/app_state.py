@@ -11,6 +11,7 @@ from uuid import UUID
 
 from starlette.requests import Request
 
+from aaiclick.api.workers import Queue
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError, ForbiddenError, NotFoundError
 from aaiclick.local import clickhouse_endpoint
@@ -36,8 +37,6 @@ from aaiclick.store.tenancy.api_keys import SCOPES
 from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection, Pool
 
 API_CONNECTIONS = 16
@@ -61,7 +60,7 @@ class AppState:
         self.change_feed = ChangeFeed(postgres, self.closing)
         self.work_notifier = WorkNotifier(postgres, self.closing)
         self.event_router = ServerEventRouter(postgres)
-        self.queue_depths = QueryCache[list["asyncpg.Record"]]()
+        self.queue_depths = QueryCache[list[Queue]]()
         self.health_cache = QueryCache[list[HealthCheck]](max_ttl_seconds=1.0)  # also after a check that timed out
         self._tenants: TenantDatabases | None = None
         self.worker_credentials = WorkerCredentials(settings, self._get_tenants, self.owner_connection)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
+from aaiclick.api.jobs import Job
+from aaiclick.api.workers import Worker
 from aaiclick.cli.database import error_headline
 from aaiclick.cli.main import cli, run_command
 from aaiclick.cli.output import print_record, print_records
@@ -51,15 +53,16 @@ def test_error_headline_omits_the_remedy_in_tables(error: str | None, line: str)
 )
 def test_job_results_are_json_values_or_text(words: str, value, capsys) -> None:
     times = ("restarted_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
-    job = dict.fromkeys((*times, "timeout_seconds", "error")) | {
-        "id": 1, "name": "j", "status": "COMPLETED", "created_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "total_tasks": 4, "open_tasks": 0, "failed_tasks": 0, "cancelled_tasks": 0,
-    }  # fmt: skip
+    job = Job(
+        **dict.fromkeys((*times, "timeout_seconds", "error")),
+        id=1, name="j", status="COMPLETED", created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        total_tasks=4, open_tasks=0, failed_tasks=0, cancelled_tasks=0,
+    )  # fmt: skip
     assert _print_result(job, {"report": words}, "json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["total_tasks"], printed["created_at"], printed["took_seconds"]) == (
         4,
-        "2026-01-01T00:00:00+00:00",
+        "2026-01-01T00:00:00Z",
         None,
     )
     assert printed["results"] == {"report": value}
@@ -172,10 +175,10 @@ def test_parse_key_prefix() -> None:
     ("status", "age", "shown"), [("ACTIVE", 0, "ACTIVE"), ("ACTIVE", 1, "SILENT"), ("STOPPED", 1, "STOPPED")]
 )
 def test_worker_without_heartbeat_is_listed_as_silent(status, age, shown):
-    row = dict.fromkeys(
-        ("id", "hostname", "pid", "pool_size", "is_leader", "drain_requested_at", "stopped_at", "version")
-    )
-    assert (
-        _worker_row(row | {"status": status, "last_heartbeat": datetime.now(UTC) - timedelta(days=age)})["status"]
-        == shown
-    )
+    now = datetime.now(UTC)
+    worker = Worker(
+        **dict.fromkeys(("drain_requested_at", "stopped_at", "version")),
+        id=1, status=status, shared=True, queues=[], pool_size=1, is_leader=False, started_at=now,
+        last_heartbeat=now - timedelta(days=age),
+    )  # fmt: skip
+    assert _worker_row(worker)["status"] == shown

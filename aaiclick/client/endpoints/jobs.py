@@ -78,6 +78,11 @@ class JobEndpoints:
         return build_request("POST", ReleasedTablesResponse, "jobs", job_id, "release")
 
     @endpoint
+    def rerun_job(self, job_id: int) -> ApiRequest[CreatedResponse]:
+        """Submit the tasks and arguments of a job as a new job."""
+        return build_request("POST", CreatedResponse, "jobs", job_id, "rerun")
+
+    @endpoint
     def pause_job(self, job_id: int) -> ApiRequest[None]:
         """Pause a job: no further task starts."""
         return build_request("POST", NoneType, "jobs", job_id, "pause")

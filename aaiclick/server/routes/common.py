@@ -1,33 +1,31 @@
-"""Helpers of routes: connections of the caller's org, audit entries, lookups and ETags."""
+"""Helpers of routes: connections of the caller's org, audit entries and ETags."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from aaiclick import failpoints
-from aaiclick.api.field_types import ChangedIdsResponse
 from aaiclick.data.runtime.tables import NAMED
-from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.errors import SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.server.routing import RequestContext
-from aaiclick.store.engine import queries
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.engine.result_placeholders import is_temporary, table_ids_in
 from aaiclick.store.tenancy import audit
 
+Item = TypeVar("Item", bound=BaseModel)
+
 if TYPE_CHECKING:
-    import asyncpg
-
     from aaiclick.store.connections import Connection
-
-MAX_LISTED_IDS = 1_000
 
 
 @asynccontextmanager
@@ -41,13 +39,6 @@ async def tenant_connection(context: RequestContext) -> AsyncGenerator[Connectio
 async def tenant_transaction(context: RequestContext) -> AsyncGenerator[Connection]:
     """A transaction of the caller's org, for a change and its audit entry."""
     async with tenant_connection(context) as connection, failpoints.transaction(connection, "change"):
-        yield connection
-
-
-@asynccontextmanager
-async def owner_transaction(context: RequestContext) -> AsyncGenerator[Connection]:
-    """A transaction of the owner, for a change beyond the caller's org and its audit entry."""
-    async with context.app_state.owner_connection() as connection, failpoints.transaction(connection, "operate"):
         yield connection
 
 
@@ -70,22 +61,6 @@ async def write_audit(
     )
 
 
-async def get_own_job(context: RequestContext, connection: Connection, job_id: int) -> asyncpg.Record:
-    """Get a job of the caller's org; one of another org is not found."""
-    row = await queries.get_job(connection, job_id)
-    if row is None or row["org_id"] != context.actor.org_id:
-        raise NotFoundError(f"There is no job {job_id}.", remedy="GET /v1/jobs lists jobs.")
-    return row
-
-
-async def get_own_task(context: RequestContext, connection: Connection, task_id: int) -> asyncpg.Record:
-    """Get a task of the caller's org; one of another org is not found."""
-    row = await queries.get_task(connection, task_id)
-    if row is None or row["org_id"] != context.actor.org_id:
-        raise NotFoundError(f"There is no task {task_id}.", remedy="GET /v1/tasks lists tasks.")
-    return row
-
-
 def argument_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
     """(task id, table) of Objects and Views in the arguments; their org is checked when the tables are held."""
     tables: set[tuple[int, str]] = set()
@@ -101,17 +76,14 @@ def argument_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
     return sorted(tables)
 
 
-def changed_ids(ids: Iterable[int]) -> ChangedIdsResponse:
-    sorted_ids = sorted(ids)
-    return ChangedIdsResponse(count=len(sorted_ids), ids=sorted_ids[:MAX_LISTED_IDS])
-
-
-def set_etag(request: Request, response: Response, item_id: int, updated_at: datetime) -> bool:
-    """Set the ETag of a response; returns whether If-None-Match has the same version."""
-    tag = f'W/"{item_id}-{updated_at.timestamp():.6f}"'
-    response.headers["ETag"] = tag
-    response.headers["Cache-Control"] = "private, no-cache"
-    return tag in (part.strip() for part in request.headers.get("if-none-match", "").split(","))
+def respond_if_changed(request: Request, response: Response, item: Item) -> Item | Response:
+    """Return the item with an ETag, or 304 Not Modified if If-None-Match names it."""
+    tag = f'W/"{hashlib.sha256(item.model_dump_json().encode()).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag in (part.strip() for part in request.headers.get("if-none-match", "").split(",")):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    response.headers.update(headers)
+    return item
 
 
 def text_id(value: int | None) -> str | None:

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Header, Query
 
 from aaiclick.api.field_types import MAX_ID
+from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.server.routes.common import get_own_job, tenant_connection
 from aaiclick.server.routing import Context, Routes
 from aaiclick.server.sse import EventStream
 
@@ -30,7 +30,6 @@ async def stream_job_changes(
 ) -> EventStream:
     """Stream changes of the organisation's jobs."""
     if job_id is not None:
-        async with tenant_connection(context) as connection:
-            await get_own_job(context, connection, job_id)
+        await context.perform(operations.get_job, job_id)
     app_state = context.app_state
     return EventStream(app_state.change_feed.subscribe(context.actor.org_id, last_event_id, job_id), app_state.closing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Path
 
@@ -11,12 +11,7 @@ from aaiclick.api.field_types import Name
 from aaiclick.api.workers import LimitsRequest, Queue
 from aaiclick.operations import queues as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.routing import Context, RequestContext, Routes
-from aaiclick.store.engine import queries
-
-if TYPE_CHECKING:
-    import asyncpg
+from aaiclick.server.routing import Context, Routes
 
 routes = Routes("queues")
 
@@ -26,15 +21,9 @@ QueueName = Annotated[Name, Path(description="Name of a queue")]
 @routes.get("/v1/queues", Permission.READER)
 async def list_queues(context: Context) -> list[Queue]:
     """List queues with the number of tasks in each state."""
-    rows = await context.app_state.queue_depths.get(context.actor.org_id, lambda: _load_depths(context))
-    return [
-        Queue(
-            **{name: row[name] for name in Queue.model_fields if name not in ("name", "weight")},
-            name=row["queue"],
-            weight=row["weight"] or 1,
-        )
-        for row in rows
-    ]
+    return await context.app_state.queue_depths.get(
+        context.actor.org_id, lambda: context.perform(operations.list_queues)
+    )
 
 
 @routes.put("/v1/queues/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
@@ -56,8 +45,3 @@ async def resume_queue(context: Context, name: QueueName) -> None:
     """Resume a paused queue."""
     await context.perform(operations.resume_queue, name)
     context.app_state.queue_depths.invalidate(context.actor.org_id)
-
-
-async def _load_depths(context: RequestContext) -> list[asyncpg.Record]:
-    async with tenant_connection(context) as connection:
-        return await queries.load_queue_depths(connection, context.actor.org_id)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import Path
 
-from aaiclick.api.field_types import Name, RetryPolicy
+from aaiclick.api.field_types import Name
 from aaiclick.api.workers import RetryPolicyRequest, TaskType
 from aaiclick.operations import queues as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.routing import Context, Routes
-from aaiclick.store.engine.task_types import list_types
 
 routes = Routes("types")
 
@@ -24,16 +21,7 @@ TypeName = Annotated[Name, Path(description="The type of tasks")]
 @routes.get("/v1/types", Permission.READER)
 async def list_task_types(context: Context) -> list[TaskType]:
     """List task types that have settings."""
-    async with tenant_connection(context) as connection:
-        rows = await list_types(connection, context.actor.org_id)
-    return [
-        TaskType(
-            name=row["name"],
-            retry_policy=row["retry_policy"] and RetryPolicy(**json.loads(row["retry_policy"])),
-            paused_at=row["paused_at"],
-        )
-        for row in rows
-    ]
+    return await context.perform(operations.list_types)
 
 
 @routes.put("/v1/types/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)

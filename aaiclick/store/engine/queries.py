@@ -57,13 +57,6 @@ async def get_task(connection: Connection, task_id: int) -> asyncpg.Record | Non
     return await connection.fetchrow(statement("get_task"), task_id)
 
 
-async def list_tasks(
-    connection: Connection, job_id: int, *, after: int = 0, limit: int = 1_000
-) -> list[asyncpg.Record]:
-    """List tasks of a job by id; the last id is the `after` of the next page."""
-    return await connection.fetch(statement("list_tasks"), job_id, after, limit)
-
-
 async def load_task_results(connection: Connection, job_id: int, task_ids: Sequence[int]) -> dict[int, str | None]:
     """Task id → result as JSON text; only of tasks of the job."""
     rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
@@ -133,16 +126,17 @@ def last_run_started_at(job: Mapping[str, Any] | asyncpg.Record) -> datetime | N
     return max(started, restarted) if started and restarted else started
 
 
-async def count_dead_letters_by_org(
+async def list_orgs_of_dead_letters(
     connection: Connection,
     *,
     task_ids: Sequence[int] | None = None,
     type: str | None = None,  # noqa: A002  (the column's name)
     fingerprint: str | None = None,
-) -> list[asyncpg.Record]:
-    """`org_id` and `count` of dead letters per organisation, and their `ids` if `task_ids` are named."""
+) -> list[UUID]:
+    """Organisations with dead letters of these ids, this type and this fingerprint."""
     ids = None if task_ids is None else list(task_ids)
-    return await connection.fetch(statement("count_dead_letters_by_org"), type, fingerprint, ids)
+    rows = await connection.fetch(statement("list_orgs_of_dead_letters"), type, fingerprint, ids)
+    return [row["org_id"] for row in rows]
 
 
 async def list_dead_letter_origins(connection: Connection, org_id: UUID) -> list[asyncpg.Record]:
@@ -199,11 +193,11 @@ async def list_job_attempts(connection: Connection, job_id: int, *, limit: int =
 
 
 async def list_workers_for_org(
-    connection: Connection, org_id: UUID, *, stopped: bool = False, after: int = 0, limit: int = 100
+    connection: Connection, org_id: UUID | None, *, stopped: bool = False, after: int = 0, limit: int = 100
 ) -> list[asyncpg.Record]:
-    """Workers that serve an org: its own, and those that serve all orgs."""
+    """Workers that serve an org (None: any): its own, and those that serve all orgs."""
     return await connection.fetch(statement("list_workers_for_org"), org_id, after, stopped, limit)
 
 
-async def get_worker_for_org(connection: Connection, org_id: UUID, worker_id: int) -> asyncpg.Record | None:
+async def get_worker_for_org(connection: Connection, org_id: UUID | None, worker_id: int) -> asyncpg.Record | None:
     return await connection.fetchrow(statement("get_worker_for_org"), org_id, worker_id)

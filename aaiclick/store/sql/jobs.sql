@@ -10,10 +10,6 @@ SELECT {jobs.*} FROM jobs
 WHERE ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status) AND id < $3
 ORDER BY id DESC LIMIT $4
 
--- name: list_tasks
--- Tasks of the job $1 with ids above $2, in order, at most $3.
-SELECT {tasks.*} FROM tasks WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3
-
 -- name: list_tasks_of_job
 -- Tasks of the job $2 of the org $1 after the id $3, in order; with status $4 and type $5 (NULL: any), at most $6.
 SELECT {tasks.*} FROM tasks
@@ -125,13 +121,12 @@ FROM (
 ) AS letters
 GROUP BY fingerprint, untold ORDER BY count(*) DESC, 1 LIMIT 1000
 
--- name: count_dead_letters_by_org
--- Numbers of dead letters per org, of the type $1, the error fingerprint $2, the ids $3; with their ids, if ids are
--- named.
-SELECT org_id, count(*) AS count, CASE WHEN $3::bigint[] IS NOT NULL THEN array_agg(id) END AS ids FROM tasks
+-- name: list_orgs_of_dead_letters
+-- Orgs of dead letters of the type $1, the error fingerprint $2, the ids $3 (NULL: any).
+SELECT DISTINCT org_id FROM tasks
 WHERE status = 'DEAD_LETTER' AND ($1::text IS NULL OR type = $1) AND ($2::text IS NULL OR error_fingerprint = $2)
   AND ($3::bigint[] IS NULL OR id = ANY ($3::bigint[]))
-GROUP BY org_id ORDER BY org_id
+ORDER BY org_id
 
 -- name: list_dead_letter_origins
 -- Distinct origins of dead letters of the org $1: a definition, or a task that added them; with an example each.

@@ -99,12 +99,12 @@ WHERE id = $1 AND status <> 'STOPPED'
 SELECT {workers.*} FROM workers WHERE $1::text IS NULL OR status = $1::worker_status ORDER BY id
 
 -- name: list_workers_for_org
--- Workers that serve the org $1: its own and those of all orgs; after the id $2, stopped ones if $3, at most $4.
+-- Workers that serve the org $1 (NULL: any): its own and those of all orgs; after the id $2, stopped ones if $3, at most $4.
 SELECT {workers.*} FROM workers
-WHERE (org_id IS NULL OR org_id = $1) AND id > $2 AND ($3 OR status <> 'STOPPED') ORDER BY id LIMIT $4
+WHERE ($1::uuid IS NULL OR org_id IS NULL OR org_id = $1) AND id > $2 AND ($3 OR status <> 'STOPPED') ORDER BY id LIMIT $4
 
 -- name: get_worker_for_org
-SELECT {workers.*} FROM workers WHERE id = $2 AND (org_id IS NULL OR org_id = $1)
+SELECT {workers.*} FROM workers WHERE id = $2 AND ($1::uuid IS NULL OR org_id IS NULL OR org_id = $1)
 
 -- name: lock_election
 SELECT pg_try_advisory_xact_lock(7089063228440191074)

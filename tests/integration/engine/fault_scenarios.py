@@ -25,7 +25,7 @@ from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.server.idempotency import run_idempotent
-from aaiclick.server.routes.common import owner_transaction, tenant_transaction, write_audit
+from aaiclick.server.routes.common import tenant_transaction, write_audit
 from aaiclick.server.ui.sessions import sign_in_subject
 from aaiclick.server.ui.sign_in_audit import SignInAudit
 from aaiclick.snowflake import get_snowflake_id
@@ -311,13 +311,6 @@ async def pause_queue_audited(db: Any, _: State) -> None:
         await write_audit(call, connection, "queue.pause", "default")
 
 
-async def pause_org_audited(db: Any, _: State) -> None:
-    call: Any = FakeRequest(db)
-    async with owner_transaction(call) as connection:
-        await control.pause_org(connection, DEFAULT_ORG_ID)
-        await write_audit(call, connection, "org.pause", DEFAULT_ORG_ID)
-
-
 async def pause_type_audited(db: Any, _: State) -> None:
     async with audited_transaction(db):
         await control.pause_type(db, "t")
@@ -457,7 +450,6 @@ SCENARIOS = {
     "enqueue_with_tables": Scenario(prepare_ids, enqueue_with_table, EXISTS),
     "once": Scenario(prepare_ids, enqueue_idempotent, EXISTS),
     "change": Scenario(prepare_ids, pause_queue_audited, check_with_audit("SELECT count(paused_at) = 1 FROM queues")),
-    "operate": Scenario(prepare_ids, pause_org_audited, check_with_audit("SELECT count(paused_at) = 1 FROM orgs")),
     "operation": Scenario(
         submit_two_tasks, pause_job_audited, check_with_audit("SELECT count(paused_at) = 1 FROM jobs")
     ),

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
+from aaiclick import operations
 from aaiclick.client import AsyncClient, Client
-from aaiclick.operations import dags as dags
-from aaiclick.operations import datasets as datasets
-from aaiclick.operations import jobs as jobs
-from aaiclick.operations import objects as objects
-from aaiclick.operations import queues as queues
 from aaiclick.operations.operation import OPERATIONS
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.server.browser import Browser
+
+for module in pkgutil.iter_modules(operations.__path__):
+    importlib.import_module(f"aaiclick.operations.{module.name}")
 
 CHANNELS = ("api", "ui", "local", "remote")
 FAIL = (
@@ -24,7 +26,7 @@ FAIL = (
     " WHERE job_id = $1 RETURNING id"
 )
 END_JOB = (
-    "UPDATE jobs SET status = 'FAILED', completed_at = now(), open_tasks = 0, failed_tasks = 1"
+    "UPDATE jobs SET status = 'FAILED', started_at = now(), completed_at = now(), open_tasks = 0, failed_tasks = 1"
     " WHERE id = $1 RETURNING id"
 )
 
@@ -163,6 +165,94 @@ def test_settings_are_the_same_through_every_channel(
         assert state == states["api"], channel
 
 
+def create_task(site) -> int:
+    """Create a queue item that waits."""
+    return int(site.as_("operator-writer").post("/v1/tasks", json={"items": [{"type": "t"}]}).json()["ids"][0])
+
+
+def create_dead_letter(site) -> int:
+    task_id = create_task(site)
+    site.sql(
+        "UPDATE tasks SET status = 'DEAD_LETTER', readiness = NULL, completed_at = now(), attempt = 1, failures = 1,"
+        " error = 'it broke', error_fingerprint = 'F' WHERE id = $1 RETURNING id",
+        task_id,
+    )
+    return task_id
+
+
+def create_failed_job(site) -> int:
+    return int(submit_job(site, failed=True))
+
+
+def create_worker(site) -> int:
+    [row] = site.sql("INSERT INTO workers (id, hostname, pid) SELECT count(*) + 900, 'h', 1 FROM workers RETURNING id")
+    return row["id"]
+
+
+def create_failed_event(site) -> int:
+    [row] = site.sql(
+        "INSERT INTO outbox (id, org_id, job_id, kind, status, attempts, last_error, processed_at)"
+        " OVERRIDING SYSTEM VALUE"
+        " SELECT 7654321 + count(*), $1, $2, 'route_event', 'Failed', 5, 'it broke', now() FROM outbox RETURNING id",
+        DEFAULT_ORG_ID,
+        create_failed_job(site),
+    )
+    return row["id"]
+
+
+TASK = "SELECT status::text, readiness::text, attempt, failures, error FROM tasks WHERE id = $1"
+WORKER = "SELECT status::text, drain_requested_at IS NOT NULL AS draining FROM workers WHERE id = $1"
+EVENT = "SELECT status::text, attempts, last_error FROM outbox WHERE id = $1"
+COPY = (
+    "SELECT j.name, j.status::text, j.total_tasks FROM audit_log a JOIN jobs j ON j.id = a.target::bigint"
+    " WHERE a.action = 'job.create' AND a.detail ->> 'again' = $1::bigint::text"
+)
+SELECTED = ({"ids": ["ID"]}, {"id": "ID"})
+
+
+@pytest.mark.parametrize(
+    ("create", "command_line", "path", "form_path", "fields", "query"),
+    [
+        (create_task, "tasks cancel", "/v1/tasks/ID/cancel", "/tasks/ID/cancel", (None, {}), TASK),
+        (create_dead_letter, "tasks clear", "/v1/tasks/ID/clear", "/tasks/ID/clear", (None, {}), TASK),
+        (create_dead_letter, "dlq redrive", "/v1/dead-letters/redrive", "/dead-letters/redrive", SELECTED, TASK),
+        (create_dead_letter, "dlq discard", "/v1/dead-letters/discard", "/dead-letters/discard", SELECTED, TASK),
+        (create_failed_event, "events retry", "/v1/outbox/retry", "/dead-letters/events/retry", SELECTED, EVENT),
+        (create_worker, "workers drain", "/v1/workers/ID/drain", "/workers/ID/drain", (None, {}), WORKER),
+        (create_failed_job, "jobs rerun", "/v1/jobs/ID/rerun", "/jobs/ID/again", (None, {}), COPY),
+    ],
+)
+def test_work_is_changed_equally_through_every_channel(
+    site, command, browser, create, command_line: str, path: str, form_path: str, fields, query: str
+) -> None:
+    states = {}
+    for channel in CHANNELS:
+        target = create(site)
+        [last] = site.sql("SELECT coalesce(max(id), 0) AS id FROM audit_log")
+        body, form = json.loads(json.dumps(fields).replace("ID", str(target)))
+        if channel == "api":
+            response = site.as_("operator-admin").post(path.replace("ID", str(target)), json=body)
+            assert response.is_success, response.text
+        elif channel == "ui":
+            response = browser.client.post(form_path.replace("ID", str(target)), data={"csrf": browser.csrf, **form})
+            assert response.status_code == 303, response.text
+        else:
+            role = None if channel == "local" else "operator-admin"
+            result = command(*command_line.split(), str(target), role=role)
+            assert result.exception is None, result.exception
+        entries = site.sql(
+            "SELECT action, CASE action WHEN 'job.create' THEN '' ELSE target END AS target, detail::text, org_id"
+            " FROM audit_log WHERE id > $1 ORDER BY id",
+            last["id"],
+        )
+        audit = [{name: str(value).replace(str(target), "ID") for name, value in entry.items()} for entry in entries]
+        [row] = site.sql(query, target)
+        states[channel] = (dict(row), audit)
+    assert len(states["api"][1]) == 1
+    for channel, state in states.items():
+        assert state == states["api"], channel
+
+
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_unknown_job_is_refused_everywhere(site, command, browser, channel) -> None:
     if channel == "api":
@@ -181,6 +271,12 @@ def test_clients_have_the_signature_of_each_operation(name) -> None:
         declared = getattr(client, name)
         method = list(inspect.signature(getattr(declared, "function", declared)).parameters.values())[1:]
         assert [(p.name, p.kind, p.default) for p in method] == [(p.name, p.kind, p.default) for p in operation]
+
+
+def test_operations_are_in_the_module_of_their_endpoint() -> None:
+    for name, operation in OPERATIONS.items():
+        resource = getattr(getattr(Client, name), "resource", None)  # a method that streams is not declared
+        assert resource is None or operation.function.__module__ == f"aaiclick.operations.{resource}"
 
 
 CATALOG_DAG = """

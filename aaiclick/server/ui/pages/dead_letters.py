@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from aaiclick.api.dead_letters import DeadLetterSelection, OutboxRetryRequest, RedriveRequest
 from aaiclick.errors import RequestError
+from aaiclick.operations import dead_letters as operations
+from aaiclick.operations import outbox
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.routes import dead_letters as api
-from aaiclick.server.routes import outbox
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.routing import PageRequest, Pages
 
@@ -26,15 +26,19 @@ async def list_dead_letters(page: PageRequest) -> Response:
     fingerprint, task_type = page.query_param("fingerprint") or None, page.query_param("type") or None
     async with tenant_connection(page.call) as connection:
         reader = await dataset_reader(connection, page.caller)
-    groups = await page.ui_state.cache.get(("dead", reader), lambda: api.group_dead_letters(page.call))
+    groups = await page.ui_state.cache.get(("dead", reader), lambda: page.call.perform(operations.group_dead_letters))
     letters: Any = None
     if fingerprint or task_type or page.query_param("list"):
-        letters = await api.list_dead_letters(
-            page.call, task_type, fingerprint, page.query_param("cursor") or None, MAX_ROWS
+        letters = await page.call.perform(
+            operations.list_dead_letters,
+            type=task_type,
+            fingerprint=fingerprint,
+            cursor=page.query_param("cursor") or None,
+            limit=MAX_ROWS,
         )
     failed_events: Any = None
     if page.has_permission("admin"):
-        failed_events = await outbox.list_outbox_events(page.call, "Failed", None, MAX_ROWS)
+        failed_events = await page.call.perform(outbox.list_outbox_events, status="Failed", limit=MAX_ROWS)
     return page.render(
         "dead_letters.html",
         failed_events=failed_events,
@@ -50,7 +54,7 @@ async def list_dead_letters(page: PageRequest) -> Response:
 @pages.post("/dead-letters/redrive", Permission.WRITER)
 async def redrive_dead_letters(page: PageRequest) -> Response:
     choice = _parse_selection(page, per_second=page.form_field("per_second").strip() or None)
-    redriven = await api.redrive_dead_letters(page.call, RedriveRequest.model_validate(choice))
+    redriven = await page.call.perform(operations.redrive_dead_letters, RedriveRequest.model_validate(choice))
     if not redriven.count:
         return page.redirect_back("No dead letter was redriven: none matches.", is_error=True)
     more = " Tasks cancelled because of them run again too." if redriven.count > 1 else ""
@@ -59,7 +63,9 @@ async def redrive_dead_letters(page: PageRequest) -> Response:
 
 @pages.post("/dead-letters/discard", Permission.WRITER)
 async def discard_dead_letters(page: PageRequest) -> Response:
-    discarded = await api.discard_dead_letters(page.call, DeadLetterSelection.model_validate(_parse_selection(page)))
+    discarded = await page.call.perform(
+        operations.discard_dead_letters, DeadLetterSelection.model_validate(_parse_selection(page))
+    )
     if not discarded.count:
         return page.redirect_back("No dead letter was discarded: none matches.", is_error=True)
     return page.redirect_back(f"{discarded.count} {'task' if discarded.count == 1 else 'tasks'} discarded.")
@@ -68,8 +74,8 @@ async def discard_dead_letters(page: PageRequest) -> Response:
 @pages.post("/dead-letters/events/retry", Permission.ADMIN)
 async def retry_events(page: PageRequest) -> Response:
     ids = page.form.get("id") or None
-    retried = await outbox.retry_outbox_events(
-        page.call, OutboxRetryRequest.model_validate({"ids": ids, "all": ids is None})
+    retried = await page.call.perform(
+        outbox.retry_outbox_events, OutboxRetryRequest.model_validate({"ids": ids, "all": ids is None})
     )
     if not retried.count:
         return page.redirect_back("No event was retried: none has failed.", is_error=True)

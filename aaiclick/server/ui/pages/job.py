@@ -17,11 +17,11 @@ from aaiclick.catalog.visibility import (
     redact_tasks,
 )
 from aaiclick.errors import NotFoundError
+from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.lookups import find_job
+from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.routes import jobs as api
-from aaiclick.server.routes.common import get_own_job, owner_transaction, tenant_connection, write_audit
-from aaiclick.server.task_logs import read_part
 from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
@@ -35,7 +35,6 @@ from aaiclick.server.ui.svg.collapse import (
     units_by_type,
 )
 from aaiclick.store.engine import queries
-from aaiclick.store.engine.rerun import rerun_job
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import dag_queries, job_queries
 
@@ -59,7 +58,7 @@ async def show_job(page: PageRequest) -> Response:
     view = page.query_param("view") if page.query_param("view") in VIEWS else "graph"
     async with read_transaction(page.call) as connection:
         reader = await dataset_reader(connection, page.caller)
-        (job,) = await redact_jobs(connection, reader, [await get_own_job(page.call, connection, job_id)])
+        (job,) = await redact_jobs(connection, reader, [await find_job(connection, page.caller, job_id)])
         values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
         values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])
         values["waiting_reason"] = await explain_waiting_job(connection, reader, job)
@@ -205,7 +204,7 @@ async def _load_logs(
     async def read_log(row: Any) -> str:
         if row["id"] in hidden:
             return REDACTED_ERROR
-        return (await read_part(page.app_state.settings, row["id"], -TAIL_BYTES, TAIL_BYTES))[0]
+        return (await read_part(log_path(page.app_state.settings, row["id"]), -TAIL_BYTES, TAIL_BYTES))[0]
 
     parts = await asyncio.gather(*(read_log(row) for row in shown))
     return [(row, text) for row, text in zip(shown, parts, strict=True) if text]
@@ -213,14 +212,14 @@ async def _load_logs(
 
 @pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)
 async def cancel_job(page: PageRequest) -> Response:
-    result = await api.cancel_job(page.call, parse_path_id(page, "job_id"))
+    result = await page.call.perform(operations.cancel_job, parse_path_id(page, "job_id"))
     return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)
 
 
 @pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)
 async def retry_job(page: PageRequest) -> Response:
-    retried = await api.retry_job(
-        page.call, parse_path_id(page, "job_id"), cancelled=page.form_field("cancelled") == "yes"
+    retried = await page.call.perform(
+        operations.retry_job, parse_path_id(page, "job_id"), cancelled=page.form_field("cancelled") == "yes"
     )
     if not retried.count:
         return page.redirect_back("Nothing to retry: no task of this job has failed.", is_error=True)
@@ -230,27 +229,22 @@ async def retry_job(page: PageRequest) -> Response:
 @pages.post("/jobs/{job_id:int}/pause", Permission.WRITER)
 async def pause_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
-    await api.pause_job(page.call, job_id)
+    await page.call.perform(operations.pause_job, job_id)
     return page.redirect_back("Job paused. Running tasks continue.", undo=f"/jobs/{job_id}/resume")
 
 
 @pages.post("/jobs/{job_id:int}/resume", Permission.WRITER)
 async def resume_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
-    await api.resume_job(page.call, job_id)
+    await page.call.perform(operations.resume_job, job_id)
     return page.redirect_back("Job resumed.", undo=f"/jobs/{job_id}/pause")
 
 
 @pages.post("/jobs/{job_id:int}/again", Permission.WRITER)
 async def run_job_again(page: PageRequest) -> Response:
     """Submit the same workflow and arguments as a new job."""
-    job_id = parse_path_id(page, "job_id")
-    async with tenant_connection(page.call) as connection:
-        job = await get_own_job(page.call, connection, job_id)
-    async with owner_transaction(page.call) as connection:
-        new_id = await rerun_job(connection, job)
-        await write_audit(page.call, connection, "job.create", new_id, {"name": job["name"], "again": str(job_id)})
-    return page.redirect(f"/jobs/{new_id}", f"Started job {new_id}.")
+    created = await page.call.perform(operations.rerun_job, parse_path_id(page, "job_id"))
+    return page.redirect(f"/jobs/{created.id}", f"Started job {created.id}.")
 
 
 def parse_path_id(page: PageRequest, name: str) -> int:

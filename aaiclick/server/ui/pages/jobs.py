@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from aaiclick.errors import AaiclickError, RequestError
+from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.routes import jobs as api
 from aaiclick.server.ui.filters import JOB_STATES
 from aaiclick.server.ui.pages.job import explain_waiting_job
 from aaiclick.server.ui.read_transaction import read_transaction
@@ -108,7 +108,9 @@ def _is_id(text: str) -> bool:
 @pages.post("/jobs/cancel", Permission.WRITER)
 async def cancel_jobs(page: PageRequest) -> Response:
     """Cancel the selected jobs."""
-    outcomes = Counter([(await api.cancel_job(page.call, job_id)).outcome for job_id in _selected_ids(page)])
+    outcomes = Counter(
+        [(await page.call.perform(operations.cancel_job, job_id)).outcome for job_id in _selected_ids(page)]
+    )
     ended, requested = outcomes[Cancellation.CANCELLED], outcomes[Cancellation.REQUESTED]
     text = f"{ended} {'job' if ended == 1 else 'jobs'} cancelled."
     if requested:
@@ -121,7 +123,7 @@ async def retry_jobs(page: PageRequest) -> Response:
     """Retry the failed tasks of the selected jobs."""
     tasks = 0
     for job_id in _selected_ids(page):
-        tasks += (await api.retry_job(page.call, job_id)).count
+        tasks += (await page.call.perform(operations.retry_job, job_id)).count
     return page.redirect_back(f"{tasks} {'task' if tasks == 1 else 'tasks'} will be retried.", is_error=not tasks)
 
 

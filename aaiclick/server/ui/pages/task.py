@@ -12,11 +12,13 @@ from starlette.responses import Response
 from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
 from aaiclick.data.runtime import inspect
 from aaiclick.errors import AaiclickError
+from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.lookups import find_task
+from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import tasks as api
-from aaiclick.server.routes.common import get_own_task, tenant_connection
-from aaiclick.server.task_logs import read_part
+from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
@@ -37,7 +39,7 @@ MAX_ROWS = 200
 async def show_task(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
-        task = await get_own_task(page.call, connection, task_id)
+        task = await find_task(connection, page.caller, task_id)
         reader = await dataset_reader(connection, page.caller)
         (redacted,) = await redact_tasks(connection, reader, [task])
         hidden = bool(await hidden_task_ids(connection, reader, [task_id]))
@@ -47,7 +49,7 @@ async def show_task(page: PageRequest) -> Response:
         neighbours = await job_queries.list_neighbours(connection, task_id)
     text, end = "", 0
     if not hidden:
-        text, end = await read_part(page.app_state.settings, task_id, -TAIL_BYTES, TAIL_BYTES)
+        text, end = await read_part(log_path(page.app_state.settings, task_id), -TAIL_BYTES, TAIL_BYTES)
     kwargs = json.loads(redacted["kwargs"])
     result = None if redacted["result"] is None else json.loads(redacted["result"])
     previews = await _load_previews(page, {"result": result, **kwargs})
@@ -113,7 +115,7 @@ async def confirm_clear(page: PageRequest) -> Response:
     """Show which tasks would run again and ask for confirmation."""
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
-        task = await get_own_task(page.call, connection, task_id)
+        task = await find_task(connection, page.caller, task_id)
         ids = await job_queries.list_downstream_tasks(connection, task_id)
         rows = await job_queries.load_task_names(connection, ids[:MAX_ROWS])
     return page.render("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
@@ -122,11 +124,11 @@ async def confirm_clear(page: PageRequest) -> Response:
 @pages.post("/tasks/{task_id:int}/clear", Permission.WRITER)
 async def clear_task(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
-    cleared = await api.clear_task(page.call, task_id)
+    cleared = await page.call.perform(operations.clear_task, task_id)
     return page.redirect(f"/tasks/{task_id}", f"{cleared.count} {'task' if cleared.count == 1 else 'tasks'} cleared.")
 
 
 @pages.post("/tasks/{task_id:int}/cancel", Permission.WRITER)
 async def cancel_task(page: PageRequest) -> Response:
-    result = await api.cancel_task(page.call, parse_path_id(page, "task_id"))
+    result = await page.call.perform(operations.cancel_task, parse_path_id(page, "task_id"))
     return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)

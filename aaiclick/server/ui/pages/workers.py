@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
+from aaiclick.operations import workers as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.server.routes import workers as api
+from aaiclick.operations.rows import to_worker
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
-from aaiclick.store.engine import queries
 from aaiclick.store.ui import job_queries
 
 pages = Pages()
@@ -30,13 +30,11 @@ async def list_workers(page: PageRequest) -> Response:
         )
         busy = await job_queries.count_tasks_by_worker(connection, org)
     rows = worker_rows[:MAX_WORKERS]
-    workers = [api.to_worker(page.call, row) for row in rows]
-    draining = {row["id"] for row in rows if row["drain_requested_at"] is not None and row["stopped_at"] is None}
+    workers = [to_worker(page.caller, row) for row in rows]
     return page.render(
         "workers.html",
         workers=workers,
         more=len(worker_rows) > MAX_WORKERS,
-        draining=draining,
         busy=busy,
         stopped=stopped,
         now=datetime.now(UTC),
@@ -47,16 +45,14 @@ async def list_workers(page: PageRequest) -> Response:
 @pages.get("/workers/{worker_id:int}", Permission.READER)
 async def show_worker(page: PageRequest) -> Response:
     worker_id = parse_path_id(page, "worker_id")
-    worker = await api.get_worker(page.call, worker_id)
+    worker = await page.call.perform(operations.get_worker, worker_id)
     async with tenant_connection(page.call) as connection:
         tasks = await job_queries.list_worker_tasks(connection, worker_id)
-        row = await queries.get_worker_for_org(connection, page.caller.org_id, worker_id)
-    draining = row is not None and row["drain_requested_at"] is not None and row["stopped_at"] is None
-    return page.render("worker.html", worker=worker, tasks=tasks, draining=draining, now=datetime.now(UTC))
+    return page.render("worker.html", worker=worker, tasks=tasks, now=datetime.now(UTC))
 
 
 @pages.post("/workers/{worker_id:int}/drain", Permission.OPERATOR)
 async def drain_worker(page: PageRequest) -> Response:
     """Ask a worker to finish its tasks and stop."""
-    await api.drain_worker(page.call, parse_path_id(page, "worker_id"))
+    await page.call.perform(operations.drain_worker, parse_path_id(page, "worker_id"))
     return page.redirect_back("Worker is draining. It finishes its tasks, then stops.")
