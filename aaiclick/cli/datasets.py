@@ -144,7 +144,7 @@ def rematerialize_dataset(name: str, wait: bool, org: str, output: str) -> int:
     """Rebuild a dataset and everything downstream. Readers see the old rows until the new ones are complete."""
     with open_operations(org) as operations:
         job_id = operations.rematerialize_dataset(name).id
-        status = wait_for_job(operations, job_id).status if wait else JobStatus.PENDING.value
+        status = (wait_for_job(operations, job_id) if wait else operations.get_job(job_id)).status
     print_record({"job": str(job_id), "status": status}, output)
     return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
