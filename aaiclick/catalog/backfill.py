@@ -8,7 +8,7 @@ it starts nothing twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice, takewhile
@@ -206,7 +206,7 @@ async def _plan_partitions(
     recorded = await catalog_runs.load_partitions(connection, driver.generation, keys)
     requests: list[store.BackfillRun] = []
     for key in keys:
-        content = recorded[key]["recorded_ticket"] if key in recorded else driver.updated_at
+        content = recorded[key].recorded_ticket if key in recorded else driver.updated_at
         event = {"kind": "backfill", "dataset": str(driver.dataset), "partition": key}
         requests.append(store.BackfillRun(f"backfill:{driver.generation}:{key}:{content}", event, key))
     started = await store.find_tasks_by_dedupe_key(connection, definition, [request.key for request in requests])
@@ -229,15 +229,14 @@ class _GenerationCache:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._partitions: dict[UUID, dict[str, Mapping[str, Any]]] = {}
+        self._partitions: dict[UUID, dict[str, catalog_runs.Partition]] = {}
         self._digests: dict[UUID, str] = {}
 
     async def list_partitions(
         self, generation: UUID, keys: Sequence[str] | None = None
-    ) -> dict[str, Mapping[str, Any]]:
+    ) -> dict[str, catalog_runs.Partition]:
         if generation not in self._partitions:
-            rows = await catalog_runs.load_partitions(self._connection, generation)
-            self._partitions[generation] = {key: dict(row) for key, row in rows.items()}
+            self._partitions[generation] = await catalog_runs.load_partitions(self._connection, generation)
         partitions = self._partitions[generation]
         return partitions if keys is None else {key: partitions[key] for key in keys if key in partitions}
 
@@ -271,7 +270,7 @@ async def _find_current_runs(
         )
         return {key: (jobs.get(max(task_ids)), COMPLETED) for key, task_ids in task_ids_by_key.items()}
     recorded = await cache.list_partitions(driver.generation)
-    changed = {key: recorded[key]["updated_at"] if key in recorded else driver.updated_at for key in keys}
+    changed = {key: recorded[key].updated_at if key in recorded else driver.updated_at for key in keys}
     runs_by_key = await store.find_partition_readers(
         connection,
         definition,

@@ -212,7 +212,7 @@ async def _run_supervisor(config: SupervisorConfig) -> None:
 
 async def check_server(endpoint: ServerEndpoint) -> None:
     """Check that the server is reachable and accepts the key; later outages are retried without limit."""
-    await importlib.import_module("aaiclick.orchestration.gateway.http").check_server(endpoint)
+    await importlib.import_module("aaiclick.orchestration.gateway.http_client").check_server(endpoint)
 
 
 def _handle_stop_signal(supervisor: Supervisor) -> None:

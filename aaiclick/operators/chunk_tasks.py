@@ -28,8 +28,9 @@ from aaiclick.data.runtime.parallel_write import (
     write_part,
 )
 from aaiclick.operators.callbacks import chunk_parameters
-from aaiclick.orchestration import Group, PermanentError, Task, get_current_context
+from aaiclick.orchestration import Group, PermanentError, Task
 from aaiclick.orchestration.task_context import JsonResult, TaskScope, current_scope
+from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords
 
 MODULE = __name__
@@ -184,12 +185,12 @@ def _task_scope() -> TaskScope:
 async def collect(group_id: str, callback: str, target: Object | None = None) -> Object | None:
     """Return one Object with the rows that the accepted attempt of each chunk wrote."""
     started = time.monotonic()
-    rows = await get_current_context().group_results(int(group_id))
-    records = [(row["attempt"], json.loads(row["result"])) for row in rows]
+    results = await _task_scope().gateway.group_results(int(group_id))
+    records = [(task.attempt or 0, json.loads(task.result or "{}")) for task in results]
     parts = sorted(
         (Part(r["chunk"], attempt, r["start"], r["rows"], r["out"]) for attempt, r in records), key=lambda p: p.number
     )
-    _print_throughput(callback, rows, sum(part.expected for part in parts))
+    _print_throughput(callback, results, sum(part.expected for part in parts))
     if target is None:
         return None
     empty_columns = next((columns_from_json(r["empty"]) for _, r in records if "empty" in r), None)
@@ -198,8 +199,9 @@ async def collect(group_id: str, callback: str, target: Object | None = None) ->
     return result
 
 
-def _print_throughput(callback: str, chunks: Sequence[Any], total: int) -> None:
-    span = max(row["completed_at"] for row in chunks) - min(row["started_at"] for row in chunks)
-    seconds = max(span.total_seconds(), 1e-6)
+def _print_throughput(callback: str, chunks: Sequence[TaskResult], total: int) -> None:
+    ended = max(chunk.completed_at for chunk in chunks if chunk.completed_at is not None)
+    began = min(chunk.started_at for chunk in chunks if chunk.started_at is not None)
+    seconds = max((ended - began).total_seconds(), 1e-6)
     progress = f"{len(chunks):,} of {len(chunks):,} chunks"
     print(f"{callback}: {progress}, {total:,} rows in {seconds:.2f} s ({total / seconds:,.0f} rows/s)")  # noqa: T201

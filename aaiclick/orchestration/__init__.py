@@ -14,6 +14,7 @@ Submit:
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
 - `context`: OrchContext: connection pool to PostgreSQL, and operations on jobs
+- `connection_pool`: pools of connections to PostgreSQL, for contexts and for running tasks
 - `arguments`: serialises arguments of tasks to JSON
 - `argument_tables`: references to the tables of Objects that are passed to tasks
 - `submit_plan`: converts tasks and groups to the rows of a submit
@@ -29,7 +30,6 @@ Claim, execute and complete:
 - `tenant_databases`: ClickHouse database and user of each organisation
 - `clickhouse_users`: ClickHouse users of HTTP workers
 - `task_context`: the attempt that the current code belongs to
-- `remote_context`: OrchContext of tasks on HTTP workers
 - `secrets`: access to secrets from the code of tasks
 - `redaction`: redaction of secrets in logs and errors
 - `emit_event`: events of datasets, emitted by a running source

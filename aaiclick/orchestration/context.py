@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, TypeVar, overload
 
-from aaiclick.endpoints import PostgresEndpoint, ServerEndpoint
+from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_endpoint
 from aaiclick.orchestration.argument_tables import share_argument_tables
+from aaiclick.orchestration.connection_pool import ConnectionPool
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan, table_arguments
-from aaiclick.orchestration.task_context import TaskScope, current_scope
+from aaiclick.orchestration.task_context import current_scope
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import create_engine, create_pool, to_unreachable_error
-from aaiclick.store.engine import queries
-from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
 from aaiclick.store.migrate import prepare_schema
-from aaiclick.store.tenancy import secrets
-from aaiclick.store.tenancy.secrets import Secret
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-    from aaiclick.store.connections import Connection, Pool
+    from aaiclick.orchestration.gateway.attempt import AttemptGateway
+    from aaiclick.store.connections import Connection
 
 N = TypeVar("N", Task, Group)
 
@@ -48,18 +42,22 @@ class OrchContext:
     """
 
     def __init__(
-        self, job_id: int | None = None, *, endpoint: PostgresEndpoint | None = None, lease: Lease | None = None
+        self,
+        job_id: int | None = None,
+        *,
+        endpoint: PostgresEndpoint | None = None,
+        gateway: AttemptGateway | None = None,
     ) -> None:
+        """`gateway` is that of the running task, if the context is its own."""
         self.job_id = job_id
         self._endpoint = endpoint
-        self._lease = lease
-        self._engines: list[AsyncEngine] | None = None
-        self._pool: Pool | None = None
+        self._gateway = gateway
+        self._pool: ConnectionPool | None = None
         self._token: Token[OrchContext | None] | None = None
 
     async def __aenter__(self) -> OrchContext:
-        endpoint = self._endpoint or await _find_endpoint()
-        self._endpoint, self._engines, self._pool = endpoint, [], create_pool(endpoint)
+        self._endpoint = self._endpoint or await _find_endpoint()
+        self._pool = ConnectionPool(self._endpoint)
         self._token = _current.set(self)
         return self
 
@@ -69,57 +67,29 @@ class OrchContext:
         if self._token is not None:
             _current.reset(self._token)
             self._token = None
-        engines, self._engines = self._engines, None
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool
             await pool.close()
-        for engine in engines or ():
-            await engine.dispose()
 
-    def use_pool(self, engines: list[AsyncEngine], pool: Pool) -> None:
-        """Use a pool and engines of another owner, which closes them."""
-        self._engines, self._pool = engines, pool
+    @property
+    def _source(self) -> ConnectionPool | AttemptGateway:
+        source = self._pool or self._gateway
+        if source is None:
+            raise AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
+        return source
 
     @property
     def engine(self) -> AsyncEngine:
         """A SQLAlchemy engine, created on first use."""
-        if self._engines is None or self._endpoint is None:
-            raise _not_entered()
-        if not self._engines:
-            self._engines.append(create_engine(self._endpoint))
-        return self._engines[0]
+        return self._source.engine
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Connection]:
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
         """A driver connection of the pool, for one operation."""
-        if self._pool is None:
-            raise _not_entered()
-        await self._pool  # initialises it on first use; opens no connection
-        async with self._pool.acquire() as acquired:
-            connection = cast("Connection", acquired)
-            try:
-                yield connection
-            except Exception as error:
-                self._raise_outage(error, connection)
-                raise
+        return self._source.connection()
 
-    def _raise_outage(self, error: Exception, connection: Connection | None = None) -> None:
-        """Raise UnreachableError if the connection was lost: an outage is not charged to the task."""
-        if self._endpoint is not None and (lost := to_unreachable_error(self._endpoint, error, connection)) is not None:
-            raise lost from error
-
-    @asynccontextmanager
-    async def session(self) -> AsyncGenerator[AsyncSession]:
+    def session(self) -> AbstractAsyncContextManager[AsyncSession]:
         """A SQLAlchemy session, for one operation."""
-        from sqlalchemy.ext.asyncio import AsyncSession
-
-        try:
-            async with AsyncSession(self.engine, expire_on_commit=False) as session:
-                yield session
-        except Exception as error:
-            self._raise_outage(_driver_error(error))
-            raise
+        return self._source.session()
 
     @overload
     async def apply(self, items: N, job_id: int | None = None) -> N: ...
@@ -139,49 +109,23 @@ class OrchContext:
         nodes = collect_unsubmitted([items] if isinstance(items, Node) else items)
         if nodes:
             plan, names = make_plan(nodes)
-            lease = self._lease if job == self.job_id else None
             async with share_argument_tables(table_arguments(plan, nodes)) as pools:
                 plan.tables, plan.session_tables = pools.tables, pools.adopted
-                await self._insert_plan(job, plan, names, lease)
+                await self._insert_plan(job, plan, names)
             mark_submitted(nodes, job)
         return items
 
-    async def _insert_plan(self, job_id: int, plan: Plan, names: Mapping[int, str], lease: Lease | None) -> None:
-        usable_context = current_or_new_context() if self._endpoint is None else nullcontext(self)  # not entered
+    async def _insert_plan(self, job_id: int, plan: Plan, names: Mapping[int, str]) -> None:
+        if self._gateway is not None and job_id == self._gateway.job_id:
+            await self._gateway.add_tasks(plan, names, job_limits())
+            return
+        was_entered = self._endpoint is not None or self._gateway is not None
+        usable_context = nullcontext(self) if was_entered else current_or_new_context()
         async with usable_context as context, context.connection() as connection:
-            await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
-
-    async def task_results(self, job_id: int, task_ids: Sequence[int]) -> Mapping[int, str | None]:
-        """Results of tasks of a job, as JSON text by task id."""
-        async with self.connection() as connection:
-            return await queries.load_task_results(connection, job_id, task_ids)
-
-    async def group_results(self, group_id: int) -> Sequence[Mapping[str, Any]]:
-        """Results of the tasks of a group (JSON text, attempt, times), ordered by task id.
-
-        A task can read groups of its own job only.
-        """
-        async with self.connection() as connection:
-            return [dict(row) for row in await queries.load_group_results(connection, group_id, self.job_id)]
-
-    async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
-        """Secrets of the task that holds the lease."""
-        async with self.connection() as connection:
-            return await secrets.load_task_secrets(connection, lease, names)
+            await add_to_job(connection, job_id, plan, names, None, limits=job_limits())
 
 
 Context = OrchContext
-
-
-def _driver_error(error: Exception) -> Exception:
-    """The asyncpg error that a SQLAlchemy error wraps."""
-    original = getattr(error, "orig", None)
-    cause = original.__cause__ if isinstance(original, Exception) else None
-    return cause if isinstance(cause, Exception) else error
-
-
-def _not_entered() -> AaiclickError:
-    return AaiclickError("This OrchContext is not entered.", remedy="Use it as `async with OrchContext() as …`.")
 
 
 def job_limits() -> JobLimits:
@@ -195,9 +139,6 @@ def mark_submitted(nodes: Sequence[Node], job_id: int) -> None:
 
 
 _current: ContextVar[OrchContext | None] = ContextVar("aaiclick_orch_context", default=None)
-_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[PostgresEndpoint, tuple[list[AsyncEngine], Pool]]] = (
-    WeakKeyDictionary()
-)
 
 
 def get_current_context() -> OrchContext:
@@ -210,19 +151,7 @@ def get_current_context() -> OrchContext:
         raise AaiclickError(
             "There is no OrchContext here.", remedy="Enter one (`async with OrchContext():`), or call this in a task."
         )
-    return _task_context(scope)
-
-
-def _task_context(scope: TaskScope) -> OrchContext:
-    """Context of the running task. Tasks of a process share a pool: opening one per task would cost too much."""
-    if isinstance(scope.endpoint, ServerEndpoint):
-        return importlib.import_module("aaiclick.orchestration.remote_context").RemoteContext(scope)  # loads httpx
-    pools = _pools.setdefault(asyncio.get_running_loop(), {})
-    if scope.endpoint not in pools:
-        pools[scope.endpoint] = [], create_pool(scope.endpoint)
-    context = OrchContext(scope.job_id, endpoint=scope.endpoint, lease=scope.lease)
-    context.use_pool(*pools[scope.endpoint])
-    return context
+    return OrchContext(scope.job_id, gateway=scope.gateway)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aaiclick.errors import SecretError
-from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.task_context import TaskScope, current_scope
 from aaiclick.store.tenancy.secrets import Secret, wrong_host_error
 
@@ -27,7 +26,7 @@ async def get_secret(name: str) -> str:
 
 async def read_secrets(scope: TaskScope, names: Sequence[str]) -> list[Secret]:
     """Load secrets of the attempt and register them for redaction."""
-    secrets = await get_current_context().task_secrets(scope.lease, names)
+    secrets = await scope.gateway.read_secrets(names)
     for secret in secrets:
         scope.redactor.add(secret.value)
     return secrets

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from aaiclick.endpoints import WorkEndpoint
 from aaiclick.orchestration.handlers import Function
 from aaiclick.orchestration.redaction import Redactor
 from aaiclick.store.engine.leases import Lease
+
+if TYPE_CHECKING:
+    from aaiclick.orchestration.gateway.attempt import AttemptGateway
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class TaskScope:
     org_id: UUID
     job_id: int | None
     group_id: int | None
-    endpoint: WorkEndpoint
+    gateway: AttemptGateway
     resolve: Callable[[str], Function] | None = None
     """Resolves an import path to a function, by the rules of this worker."""
     call: Callable[[Function, dict[str, Any]], Awaitable[Any]] | None = None

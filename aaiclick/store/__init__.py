@@ -4,6 +4,7 @@
 - `pooler`: support of connection poolers such as PgBouncer
 - `asyncpg_types`: array and enum types for asyncpg
 - `enums`: enums and constants of the schema
+- `json_types`: field types of values that are JSON outside of a process
 - `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`
 - `sql`: files with the statements

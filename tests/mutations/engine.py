@@ -192,8 +192,8 @@ ENGINE_MUTATIONS = (
         (f"{SECRETS}::test_secrets_are_not_in_logs_errors_or_database",),
     ),
     Mutation(
-        "secrets: the organisation of a definition", "aaiclick/catalog/execution/catalog_gateway.py",
-        "if definition.org_id != self._scope.org_id:", "if False:",
+        "secrets: the organisation of a definition", "aaiclick/orchestration/gateway/attempt.py",
+        "definition is not None and definition.org_id == self.org_id", "True",
         (f"{SECRETS}::test_definition_of_another_organisation_is_not_found",),
     ),
     Mutation(

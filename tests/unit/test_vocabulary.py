@@ -39,11 +39,11 @@ MANNERED_TEXTS: dict[str, int] = {}
 
 VAGUE_VARIABLES: dict[str, int] = {
     "aaiclick": 1,
-    "aaiclick/api": 2,
+    "aaiclick/api": 1,
     "aaiclick/catalog": 6,
     "aaiclick/chaos": 6,
     "aaiclick/data": 19,
-    "aaiclick/orchestration": 8,
+    "aaiclick/orchestration": 5,
     "aaiclick/store": 7,
     "tests": 3,
     "tests/e2e": 2,

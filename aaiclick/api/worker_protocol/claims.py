@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, Id, RequestModel
-from aaiclick.api.worker_protocol.field_types import (
-    GrantedLease,
-    LeaseReference,
-    LeaseSeconds,
-    LeasesRequest,
-    Queues,
-    WaitSeconds,
-)
+from aaiclick.api.field_types import MAX_ITEMS, RequestModel
+from aaiclick.api.worker_protocol.field_types import LeaseSeconds, LeasesRequest, Queues, WaitSeconds
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
+from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.json_types import SnowflakeId
 
 
 class ClaimOptions(RequestModel):
     """The worker that claims, how many tasks, and from which queues."""
 
-    worker_id: Id
+    worker_id: SnowflakeId
     limit: Annotated[int, Field(ge=0, le=MAX_ITEMS)] = 1
     queues: Queues = Field(default_factory=list, description="An empty list means all queues")
     lease_seconds: LeaseSeconds = 90.0
@@ -37,84 +32,54 @@ class ExchangeRequest(ClaimOptions):
 
     completed: Annotated[list[CompleteRequest], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
     failed: Annotated[list[FailRequest], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
-    released: Annotated[list[LeaseReference], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
+    released: Annotated[list[Lease], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
 
 
-class ClickHouseCredentials(BaseModel):
-    """ClickHouse database and user for the Objects of the organisation."""
+class ClickHouseAccess(BaseModel):
+    """ClickHouse database and user for the Objects of the organisation, or why there are none."""
 
-    host: str
-    port: int
-    user: str
-    database: str
-    password: str
-    secure: bool
-    path: str
-    cluster: str = Field(description="The cluster that Objects are spread over, if any")
-    others: list[ClickHouseCredentials] = Field(description="The other nodes of the cluster")
-
-
-class ClaimedTask(BaseModel):
-    """A task to run."""
-
-    lease: GrantedLease
-    org_id: UUID
-    job_id: Id | None
-    group_id: Id | None
-    type: str
-    entrypoint: str | None
-    kwargs: Any
-    timeout_seconds: float | None
-    failures: int
-    retry_policy: Any
-    suspect: bool = Field(description="A process died while it ran: run it alone")
-    shared: bool = Field(description="The installation has several organisations: run only code that the worker names")
-    queue: str
-    lease_seconds: float | None = Field(
-        description="Lifetime of the lease after each heartbeat, if the task sets it; else that of the request"
+    clickhouse: ClickHouseEndpoint | None = Field(
+        default=None, description="Present if a task was claimed and credentials exist"
     )
-    priority: int
+    no_clickhouse: str | None = Field(default=None, description="Why there are no credentials")
+    clickhouse_unreachable: bool = Field(
+        default=False, description="An outage: release tasks that need data, uncharged"
+    )
 
 
-class ClaimResponse(BaseModel):
-    tasks: list[ClaimedTask]
-    clickhouse: ClickHouseCredentials | None = Field(description="Present if a task was claimed and credentials exist")
-    no_clickhouse: str | None = Field(description="Why there are no credentials")
-    clickhouse_unreachable: bool = Field(description="An outage: release tasks that need data, uncharged")
+class ClaimResponse(ClickHouseAccess):
+    tasks: list[Claim]
 
 
 class ExchangeResponse(ClaimResponse):
-    accepted: list[Id] = Field(description="Tasks with a valid lease; outcomes of other tasks changed nothing")
+    accepted: list[SnowflakeId] = Field(description="Tasks with a valid lease; outcomes of other tasks changed nothing")
 
 
-class FetchResponse(BaseModel):
+class FetchResponse(ClickHouseAccess):
     """A task to run, with the results of other tasks filled into its arguments.
 
-    The event of a Lambda function is the same, without credentials.
+    The event of a Lambda function is the same, without credentials: others can read it.
     """
 
-    task: ClaimedTask
-    worker_id: Id = Field(description="The worker that holds the lease")
+    task: Claim
+    worker_id: SnowflakeId = Field(description="The worker that holds the lease")
     lease_seconds: float = Field(description="Lifetime of the lease after each heartbeat")
-    clickhouse: ClickHouseCredentials | None
-    no_clickhouse: str | None
-    clickhouse_unreachable: bool
 
 
 class StartResponse(BaseModel):
     """Tasks with a valid lease."""
 
-    ids: list[Id]
+    ids: list[SnowflakeId]
 
 
 class HeartbeatRequest(LeasesRequest):
-    worker_id: Id
+    worker_id: SnowflakeId
     lease_seconds: LeaseSeconds = 90.0
 
 
 class HeartbeatResponse(BaseModel):
-    lost: list[Id]
-    cancelled: list[Id]
+    lost: list[SnowflakeId]
+    cancelled: list[SnowflakeId]
 
 
 class WaitRequest(RequestModel):

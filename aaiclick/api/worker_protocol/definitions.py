@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, Id
-from aaiclick.api.worker_protocol.field_types import LeaseRequest, TableName, Text
+from aaiclick.api.field_types import MAX_ITEMS
+from aaiclick.api.worker_protocol.field_types import LeaseRequest, RowCount, TableName, Text
 from aaiclick.api.worker_protocol.outcomes import TaskEffects
+from aaiclick.store.catalog.runs import Definition, Partition
 from aaiclick.store.enums import MAX_CURSOR_CHARACTERS
+from aaiclick.store.json_types import BigInt
 
 
 class DefinitionRequest(LeaseRequest):
@@ -20,12 +22,11 @@ class DefinitionRequest(LeaseRequest):
 class DefinitionResponse(BaseModel):
     """The definition of a task of a DAG, and the generations that it reads and writes."""
 
-    definition: dict[str, Any]
-    datasets: list[dict[str, Any]]
+    definition: Definition
 
 
 class TicketResponse(BaseModel):
-    ticket: Id
+    ticket: BigInt
 
 
 class StateRequest(DefinitionRequest):
@@ -33,7 +34,7 @@ class StateRequest(DefinitionRequest):
 
 
 class StateResponse(BaseModel):
-    state: dict[str, Any] | None
+    state: dict[str, object] | None
 
 
 class GenerationRequest(LeaseRequest):
@@ -47,7 +48,7 @@ class PartitionsRequest(GenerationRequest):
 
 
 class PartitionsResponse(BaseModel):
-    partitions: list[dict[str, Any]]
+    partitions: list[Partition]
 
 
 class DigestResponse(BaseModel):
@@ -58,9 +59,9 @@ class PublishRequest(GenerationRequest):
     """Rows that an attempt has staged in a table of its own, to be published."""
 
     partition: Text = ""
-    ticket: Id
+    ticket: BigInt
     table: TableName
-    rows: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    rows: RowCount
 
 
 class PublishResponse(BaseModel):

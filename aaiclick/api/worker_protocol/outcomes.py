@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Id, RequestModel, check_storable
-from aaiclick.api.worker_protocol.field_types import ElapsedSeconds, LeaseReference, ShortText, TableName, Text
+from aaiclick.api.field_types import MAX_ITEMS, RequestModel, check_storable
+from aaiclick.api.worker_protocol.field_types import (
+    ElapsedSeconds,
+    Ids,
+    LeaseRequest,
+    RowCount,
+    ShortText,
+    TableName,
+    Text,
+)
+from aaiclick.store.engine.leases import Failure, Success, seconds_since
 
 
 class PartitionUpdate(RequestModel):
     """The new content of a partition, and the hash of the inputs that it was computed from."""
 
     key: Text
-    rows: Annotated[int, Field(ge=0, le=2**63 - 1)] | None
+    rows: RowCount | None
     digest: ShortText | None = None
     inputs_hash: ShortText | None = None
 
@@ -25,11 +35,11 @@ class GenerationUpdate(RequestModel):
 
     dataset: UUID
     generation: UUID
-    ticket: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    ticket: RowCount
     columns: dict[str, Any]
     schema_hash: ShortText
     partitions: Annotated[list[PartitionUpdate], Field(max_length=MAX_ITEMS + 1)]
-    rows: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
+    rows: RowCount | None = None
     whole: bool = False
     changed: Annotated[list[Text], Field(max_length=MAX_ITEMS + 1)] | None = None
 
@@ -55,13 +65,12 @@ class TaskEffects(RequestModel):
     build: UUID | None = None
 
 
-class CompleteRequest(RequestModel):
+class CompleteRequest(LeaseRequest):
     """The attempt succeeded."""
 
-    lease: LeaseReference
     result: Any = None
     seconds: ElapsedSeconds | None = None
-    awaits: Annotated[list[Id], Field(max_length=MAX_ITEMS)] = Field(
+    awaits: Ids = Field(
         default_factory=list, description="Tasks that it added and returns: it completes when they have"
     )
     tables: Annotated[list[TableName], Field(max_length=MAX_ITEMS)] | None = Field(
@@ -69,11 +78,21 @@ class CompleteRequest(RequestModel):
     )
     effects: TaskEffects | None = Field(default=None, description="What a task of a DAG writes")
 
+    @staticmethod
+    def from_success(success: Success) -> CompleteRequest:
+        return CompleteRequest(
+            lease=success.lease,
+            result=None if success.result is None else json.loads(success.result),
+            seconds=seconds_since(success.began),
+            awaits=list(success.awaits),
+            tables=None if success.tables is None else list(success.tables),
+            effects=None if success.effects is None else TaskEffects.model_validate_json(success.effects),
+        )
 
-class FailRequest(RequestModel):
+
+class FailRequest(LeaseRequest):
     """The attempt failed."""
 
-    lease: LeaseReference
     error: Text
     fingerprint: Annotated[str, StringConstraints(max_length=1_000), AfterValidator(check_storable)] = ""
     permanent: bool = False
@@ -83,6 +102,11 @@ class FailRequest(RequestModel):
     seconds: ElapsedSeconds | None = None
     charged: bool = True
     outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT", "RELEASED"] = "FAILED"
+
+    @staticmethod
+    def from_failure(failure: Failure) -> FailRequest:
+        values = {name: getattr(failure, name) for name in FailRequest.model_fields if name != "seconds"}
+        return FailRequest(**values, seconds=seconds_since(failure.began))
 
     @model_validator(mode="after")
     def _check_released_is_uncharged(self) -> Self:

@@ -2,63 +2,85 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Id, Key, Name, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Key, Name, RequestModel
 from aaiclick.api.tasks import TaskOptionFields
-from aaiclick.api.worker_protocol.field_types import LeaseReference, LeaseRequest, TableName
+from aaiclick.api.worker_protocol.field_types import Ids, LeaseRequest, TableName
+from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.queries import TaskResult
+from aaiclick.store.json_types import SnowflakeId
+from aaiclick.store.tables.table_references import TableReferenceResult
+from aaiclick.store.tenancy.secrets import Secret
 
 
-class LogRequest(RequestModel):
+class LogRequest(LeaseRequest):
     """A part of an attempt's log; a repeated part is written once."""
 
-    lease: LeaseReference
     offset: Annotated[int, Field(ge=0, le=10**9, description="In bytes, from the beginning of this attempt")]
     text: Annotated[str, StringConstraints(max_length=2_000_000)]
 
 
 class AddedTask(TaskOptionFields):
-    id: Id
+    id: SnowflakeId
     type: Name
     entrypoint: Entrypoint | None
     kwargs: Arguments
-    group_id: Id | None
+    group_id: SnowflakeId | None
     idempotency_key: Key | None
+
+    @staticmethod
+    def from_task(task: NewTask) -> AddedTask:
+        values = {name: getattr(task, name) for name in ("id", "type", "entrypoint", "group_id", "idempotency_key")}
+        return AddedTask.model_validate({**task.options.to_json(), **values, "kwargs": json.loads(task.kwargs)})
+
+    def to_task(self) -> NewTask:
+        return NewTask(
+            self.id, self.type, self.entrypoint, json.dumps(self.kwargs), self.group_id, self.idempotency_key,
+            self.to_options(),
+        )  # fmt: skip
 
 
 class AddedGroup(RequestModel):
-    id: Id
+    id: SnowflakeId
     name: Name
-    parent_group_id: Id | None
+    parent_group_id: SnowflakeId | None
 
 
-class AddTasksRequest(RequestModel):
+class AddTasksRequest(LeaseRequest):
     """Tasks and groups that a task adds to its own job; they start after it has completed."""
 
-    lease: LeaseReference
     tasks: Annotated[list[AddedTask], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
     groups: Annotated[list[AddedGroup], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
-    edges: Annotated[list[tuple[Id, Id]], Field(max_length=10 * MAX_ITEMS)] = Field(default_factory=list)
-    names: dict[Id, Name] = Field(default_factory=dict)
+    edges: Annotated[list[tuple[SnowflakeId, SnowflakeId]], Field(max_length=10 * MAX_ITEMS)] = Field(
+        default_factory=list
+    )
+    names: dict[SnowflakeId, Name] = Field(default_factory=dict)
+
+    @staticmethod
+    def from_plan(lease: Lease, plan: Plan, names: Mapping[int, str]) -> AddTasksRequest:
+        """Convert a plan. Tables are left out: the server finds them in the arguments."""
+        groups = [
+            AddedGroup(id=group.id, name=group.name, parent_group_id=group.parent_group_id) for group in plan.groups
+        ]
+        tasks = [AddedTask.from_task(task) for task in plan.tasks]
+        return AddTasksRequest(lease=lease, tasks=tasks, groups=groups, edges=list(plan.edges), names=dict(names))
+
+    def to_plan(self) -> Plan:
+        groups = [NewGroup(group.id, group.name, group.parent_group_id) for group in self.groups]
+        return Plan([task.to_task() for task in self.tasks], groups, self.edges)
 
 
-class ResultsRequest(RequestModel):
+class ResultsRequest(LeaseRequest):
     """Selects results of tasks of the same job: some tasks, or all tasks of a group."""
 
-    lease: LeaseReference
-    task_ids: Annotated[list[Id], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
-    group_id: Id | None = None
-
-
-class TaskResult(BaseModel):
-    task_id: Id
-    result: Any
-    attempt: int | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
+    task_ids: Ids = Field(default_factory=list)
+    group_id: SnowflakeId | None = None
 
 
 class ResultsResponse(BaseModel):
@@ -67,7 +89,7 @@ class ResultsResponse(BaseModel):
 
 class TableReference(RequestModel):
     table: TableName
-    lease: LeaseReference
+    lease: Lease
 
 
 class TablesRequest(RequestModel):
@@ -77,19 +99,13 @@ class TablesRequest(RequestModel):
     tables: Annotated[list[TableReference], Field(max_length=MAX_ITEMS)]
 
 
-class TableReferenceStatus(BaseModel):
-    lease_lost: bool
-    is_unknown: bool = Field(description="The table does not exist, or is being dropped")
-
-
 class TablesResponse(BaseModel):
-    tables: list[TableReferenceStatus] = Field(description="In the order of the request; empty for a release")
+    tables: list[TableReferenceResult] = Field(description="In the order of the request; empty for a release")
 
 
-class NameTableRequest(RequestModel):
+class NameTableRequest(LeaseRequest):
     """Name a table, which keeps it; without a name, remove its name."""
 
-    lease: LeaseReference
     table: TableName
     name: Name | None = None
 
@@ -98,11 +114,5 @@ class SecretsRequest(LeaseRequest):
     names: Annotated[list[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]], Field(max_length=100)]
 
 
-class SecretValue(BaseModel):
-    name: str
-    value: str
-    host: str | None = Field(description="The only host that it may be sent to")
-
-
 class SecretsResponse(BaseModel):
-    secrets: list[SecretValue]
+    secrets: list[Secret]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, field_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Id, Name, RequestModel, RetryPolicy, Seconds, check_storable
-from aaiclick.api.worker_protocol.field_types import Count, GrantedLease, LeaseReference, LeaseSeconds, Queues, Text
+from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, RetryPolicy, Seconds, check_storable
+from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
+from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
 from aaiclick.store.enums import TERM_SECONDS
+from aaiclick.store.json_types import SnowflakeId
 
 
 class RegisterRequest(RequestModel):
-    worker_id: Id | None = None
+    worker_id: SnowflakeId | None = None
     hostname: Name
     pid: Count = 0
     pool_size: Annotated[int, Field(ge=1, le=100_000)] = 1
@@ -21,11 +23,11 @@ class RegisterRequest(RequestModel):
 
 
 class RegisterResponse(BaseModel):
-    worker_id: Id
+    worker_id: SnowflakeId
 
 
 class WorkerRequest(RequestModel):
-    worker_id: Id
+    worker_id: SnowflakeId
 
 
 class QueueCounts(RequestModel):
@@ -43,22 +45,16 @@ class RunLoopsRequest(WorkerRequest):
     """Leadership ends after this time unless it is renewed."""
 
 
-class HeldTask(BaseModel):
-    lease: GrantedLease
-    cancelled: bool
-    age_seconds: float
-
-
 class HeldTasksResponse(BaseModel):
-    tasks: list[HeldTask]
+    tasks: list[HeldLease]
 
 
 class WorkersRequest(RequestModel):
-    worker_ids: Annotated[list[Id], Field(max_length=1_000)]
+    worker_ids: Annotated[list[SnowflakeId], Field(max_length=1_000)]
 
 
 class DrainingResponse(BaseModel):
-    worker_ids: list[Id]
+    worker_ids: list[SnowflakeId]
 
 
 class RenewLeasesRequest(WorkersRequest):
@@ -68,15 +64,6 @@ class RenewLeasesRequest(WorkersRequest):
 class OverdueRequest(WorkersRequest):
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5.0
     default_timeout_seconds: Seconds = 3600.0
-
-
-class OverdueTask(RequestModel):
-    lease: LeaseReference
-    worker_id: Id
-    cancelled: bool
-    timeout_seconds: Seconds
-    failures: Count
-    retry_policy: RetryPolicy | None = None
 
 
 class OverdueResponse(BaseModel):
@@ -91,3 +78,11 @@ class SettleRequest(WorkerRequest):
 
     overdue: Annotated[list[OverdueTask], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
     crash: Annotated[str, StringConstraints(max_length=200), AfterValidator(check_storable)] | None = None
+
+    @field_validator("overdue")
+    @classmethod
+    def _check_retry_policies(cls, overdue: list[OverdueTask]) -> list[OverdueTask]:
+        for task in overdue:
+            if task.retry_policy is not None:
+                RetryPolicy.model_validate_json(task.retry_policy)
+        return overdue

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.catalog.dags.model import DefinitionSpec, Output
@@ -17,8 +17,7 @@ from aaiclick.catalog.queries.table_rewrite import PhysicalTable
 from aaiclick.store.catalog import runs
 
 if TYPE_CHECKING:
-    import asyncpg
-
+    from aaiclick.orchestration.gateway import AttemptGateway
     from aaiclick.store.connections import Connection
 
 
@@ -80,58 +79,49 @@ class DefinitionContext:
 
 
 async def load_definition(connection: Connection, definition_id: UUID) -> DefinitionContext:
-    definition, datasets = await runs.load_definition(connection, definition_id)
+    return build_definition_context(definition_id, await runs.load_definition(connection, definition_id))
+
+
+async def load_definition_of_task(gateway: AttemptGateway, definition_id: UUID) -> DefinitionContext:
+    """Load the definition of a running task."""
+    return build_definition_context(definition_id, await gateway.load_definition(definition_id))
+
+
+def build_definition_context(definition_id: UUID, definition: runs.Definition | None) -> DefinitionContext:
+    """Build the context of a definition; raises DatasetError if there is none."""
     if definition is None:
-        raise definition_not_found(definition_id)
-    return build_definition_context(definition, datasets)
-
-
-def definition_not_found(definition_id: UUID) -> DatasetError:
-    return DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
-
-
-def build_definition_context(
-    definition: asyncpg.Record | Mapping[str, Any], datasets: Sequence[Any]
-) -> DefinitionContext:
-    """Build the context from the rows of the definition and its datasets."""
-    spec = DefinitionSpec.model_validate(json.loads(definition["spec"]))
+        raise DatasetError(f"There is no definition {definition_id}.", remedy="Its DAG was removed.")
+    spec = DefinitionSpec.model_validate_json(definition.spec)
     names = [input_.output or str(input_.dataset) for input_ in spec.inputs]
-    rows = {(row["role"], int(row["nth"]) - 1): row for row in datasets}
-    missing = [name for index, name in enumerate(names) if ("input", index) not in rows]
+    datasets = {(dataset.role, dataset.nth - 1): dataset for dataset in definition.datasets}
+    missing = [name for index, name in enumerate(names) if ("input", index) not in datasets]
     if missing:
         raise DatasetError(
             f"The dataset {missing[0]!r} is no longer published.", remedy="Deploy the DAG that publishes it."
         )
     return DefinitionContext(
-        id=definition["id"],
-        org_id=definition["org_id"],
-        dag_name=definition["dag_name"],
-        name=definition["name"],
-        config_hash=definition["config_hash"],
+        id=definition.id,
+        org_id=definition.org_id,
+        dag_name=definition.dag_name,
+        name=definition.name,
+        config_hash=definition.config_hash,
         spec=spec,
-        memory=definition["memory"],
-        inputs={name: _build_location(name, rows["input", index]) for index, name in enumerate(names)},
+        memory=definition.memory,
+        inputs={name: _build_location(name, datasets["input", index]) for index, name in enumerate(names)},
         outputs={
-            output.name: (output, _build_location(output.name, rows["output", index]))
+            output.name: (output, _build_location(output.name, datasets["output", index]))
             for index, output in enumerate(spec.outputs)
         },
     )
 
 
-def _build_location(name: str, row: Any) -> DatasetLocation:
-    columns: Mapping[str, Any] | None = row["columns"] and json.loads(row["columns"])
-    layout = None if columns is None else DatasetLayout.from_json(columns)
+def _build_location(name: str, row: runs.DefinitionDataset) -> DatasetLocation:
+    layout = None if not row.columns else DatasetLayout.from_json(json.loads(row.columns))
     return DatasetLocation(
-        name,
-        row["dataset"],
-        row["generation"],
-        row["storage_location"],
-        layout,
-        row["updated_at"],
-        parse_files(row["files"]),
+        name, row.dataset, row.generation, row.storage_location, layout, row.updated_at, parse_files(row.files)
     )
 
 
 def parse_files(files: str) -> tuple[DataFile, ...]:
-    """Return the registered files of a generation."""
+    """Return the registered files of a generation from their JSON text."""
     return tuple(DataFile.from_json(file) for file in json.loads(files))

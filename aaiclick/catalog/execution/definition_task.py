@@ -21,12 +21,12 @@ from pydantic import BaseModel, ValidationError
 from aaiclick.catalog.dags.model import Output
 from aaiclick.catalog.errors import DatasetError, OperatorError
 from aaiclick.catalog.execution import external_parquet, parquet_storage, table_storage
-from aaiclick.catalog.execution.catalog_gateway import CatalogGateway, open_catalog_gateway
-from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext
+from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition_of_task
 from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks
 from aaiclick.catalog.execution.operator_functions import RUNNERS, Runner
 from aaiclick.catalog.execution.operator_run import InputNotReady, OperatorRun, OutputRows
 from aaiclick.catalog.execution.parquet_storage import is_external, is_file_based, is_own_prefix
+from aaiclick.catalog.execution.publish import list_locations, publish_rows, register_file
 from aaiclick.catalog.execution.secrets import fill_secrets
 from aaiclick.catalog.operators.config import default_registry
 from aaiclick.catalog.operators.registry import OperatorDefinition
@@ -48,8 +48,7 @@ async def run_definition(definition: str, event: dict[str, Any]) -> JsonResult:
     """Entry point of every task of a DAG."""
     scope = current_scope()
     assert scope is not None  # noqa: S101
-    gateway = open_catalog_gateway(scope)
-    task = _DefinitionTask(await gateway.load_definition(UUID(definition)), event, scope, gateway)
+    task = _DefinitionTask(await load_definition_of_task(scope.gateway, UUID(definition)), event, scope)
     try:
         await task.run()
     except ObjectNotFoundError as error:
@@ -61,13 +60,11 @@ async def run_definition(definition: str, event: dict[str, Any]) -> JsonResult:
 
 
 class _DefinitionTask:
-    def __init__(
-        self, definition: DefinitionContext, event: dict[str, Any], scope: TaskScope, gateway: CatalogGateway
-    ) -> None:
+    def __init__(self, definition: DefinitionContext, event: dict[str, Any], scope: TaskScope) -> None:
         self.definition = definition
         self.event = event
         self.scope = scope
-        self.gateway = gateway
+        self.gateway = scope.gateway
         self.effects = Effects(definition=str(definition.id), build=event.get("build"))
         self.states: dict[str, dict[str, Any]] = {}
         self.updates: dict[str, Update] = {}
@@ -86,9 +83,7 @@ class _DefinitionTask:
         settings = _validate_settings(operator, config)
         driver, keys = await self._choose_slices()
         for key in keys:
-            run = OperatorRun(
-                self.definition, settings, self.event, self.scope, self.gateway, key, driver, self.states, secrets
-            )
+            run = OperatorRun(self.definition, settings, self.event, self.scope, key, driver, self.states, secrets)
             try:
                 await self._run_slice(run, runner)
             except InputNotReady as reason:
@@ -125,7 +120,7 @@ class _DefinitionTask:
         ticket = await self.gateway.take_ticket()
         if any(is_file_based(location.table) for location in self._list_locations()):
             # The list of files is read after the ticket is taken, so that a higher ticket means a later read.
-            run.definition = self.definition = await self.gateway.load_definition(self.definition.id)
+            run.definition = self.definition = await load_definition_of_task(self.gateway, self.definition.id)
         inputs_hash = await compute_inputs_hash(self.gateway, self.definition, run.driver, run.partition)
         if inputs_hash is not None and await self._reuse_outputs(run.partition, inputs_hash):
             return
@@ -168,9 +163,8 @@ class _DefinitionTask:
             name = output or next(iter(self.definition.outputs))
             self._require_output(name)
             ticket = await self.gateway.take_ticket()
-            self.definition = await self.gateway.load_definition(
-                self.definition.id
-            )  # columns and files after the previous update
+            # Columns and files after the previous update:
+            self.definition = await load_definition_of_task(self.gateway, self.definition.id)
             update = await self._publish_output(run, name, value, ticket, None)
             if update is None:
                 return
@@ -179,7 +173,7 @@ class _DefinitionTask:
                 definition=str(self.definition.id), build=self.event.get("build"), updates=[update], lineage=lineage
             )  # fmt: skip
             self.has_emitted = True
-            await self.gateway.emit_updates(emitted, cursor)
+            await self.gateway.emit_updates(emitted.to_json(), cursor)
             cursors = self.effects.outputs[name].setdefault("cursors", {"count": 0})
             cursors |= {"count": cursors["count"] + 1, "last": cursor}
 
@@ -235,7 +229,8 @@ class _DefinitionTask:
         reused = self.effects.outputs.setdefault("reused", [])
         reused.append({"partition": key, "made_by": tasks})
         what = f"partition {key!r:.80}" if key else "the output"
-        print(f"Skipped: {what} was already computed from the same inputs by task {', '.join(tasks)}.")  # noqa: T201  (into the task's log)
+        source = f"task {', '.join(tasks)}" if tasks else "a deleted task"
+        print(f"Skipped: {what} was already computed from the same inputs by {source}.")  # noqa: T201  (into the task's log)
         return True
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -261,7 +256,7 @@ class _DefinitionTask:
             replaced = await table_storage.find_replaced_partitions(context, existing_select, staging)
             if is_own_prefix(location.table):
                 staging = await self._write_file(location, staging, ticket, slice_key)
-            if not await self.gateway.publish(location, staging, ticket, slice_key):
+            if not await publish_rows(self.gateway, location, staging, ticket, slice_key):
                 self.effects.outputs[name] = {"superseded": True}
                 return None
             update = await self._describe_update(name, location, staging, ticket, slice_key, inputs_hash, replaced)
@@ -277,10 +272,10 @@ class _DefinitionTask:
                 remedy="Return nothing for it, or remove glob from its storage.",
             )
         output, location = self.definition.outputs[name]
-        context, locations = get_data_context(), await self.gateway.list_locations(location)
+        context, locations = get_data_context(), await list_locations(self.gateway, location)
         layout = _build_layout(await external_parquet.describe_files(context, locations), output, self.definition)
         staging = await external_parquet.scan_files(context, layout, locations)
-        if not await self.gateway.publish(location, staging, ticket, ""):
+        if not await publish_rows(self.gateway, location, staging, ticket, ""):
             self.effects.outputs[name] = {"superseded": True}
             return None
         update = await self._describe_update(name, location, staging, ticket, "", inputs_hash, set())
@@ -314,7 +309,7 @@ class _DefinitionTask:
             await table_storage.insert_file_rows(context, staging, location.table, location.files)
         name = f"{ticket}-{self.scope.lease.task_id}-{self.scope.lease.attempt}.parquet"
         select = table_storage.stored_select(staging)
-        await self.gateway.announce_file(location, name)
+        await register_file(self.gateway, location, name)
         await parquet_storage.write_file(context, location.table, name, select, layout.stored_columns)
         count = staging.rows if not merged else await table_storage.count_rows(context, select)
         return replace(staging, file=parquet_storage.DataFile(name, slice_key, count), merged=merged)
@@ -343,7 +338,7 @@ class _DefinitionTask:
         elif layout.mode == "slice":
             digest = hashlib.sha256(json.dumps(staging.partitions, sort_keys=True).encode()).hexdigest()
             partitions = [PartitionUpdate(key, staging.rows, digest, inputs_hash)]
-            same = key in recorded and recorded[key]["digest"] == digest
+            same = key in recorded and recorded[key].digest == digest
             changed = [] if same else sorted(replaced | set(staging.partitions)) if layout.partition_by else [key]
         else:
             digest = hashlib.sha256(json.dumps(staging.partitions, sort_keys=True).encode()).hexdigest()
@@ -351,7 +346,7 @@ class _DefinitionTask:
             partitions += [
                 PartitionUpdate(partition, *stats) for partition, stats in staging.partitions.items() if partition
             ]
-            before = {partition: row["digest"] for partition, row in recorded.items()}
+            before = {partition: row.digest for partition, row in recorded.items()}
             after = {partition.key: partition.digest for partition in partitions}
             changed = sorted(
                 partition for partition in {*before, *after} if before.get(partition) != after.get(partition)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 from uuid import UUID
 
 from aaiclick.catalog.execution.definition import DefinitionContext
+from aaiclick.store.catalog.runs import Partition
 
 MEMOIZED = frozenset({"sql", "python"})
 """Operators with rows that depend only on inputs and settings."""
@@ -17,9 +18,7 @@ MEMOIZED = frozenset({"sql", "python"})
 class GenerationReader(Protocol):
     """Reads recorded partitions and digests of generations."""
 
-    async def list_partitions(
-        self, generation: UUID, keys: Sequence[str] | None = None
-    ) -> dict[str, Mapping[str, Any]]: ...
+    async def list_partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, Partition]: ...
 
     async def input_digest(self, generation: UUID) -> str: ...
 
@@ -39,7 +38,7 @@ async def compute_inputs_hash(
         content = None
         if name == driver and partition:
             row = (await reader.list_partitions(location.generation, [partition])).get(partition)
-            content = row and (row["digest"] or str(row["recorded_ticket"]))
+            content = row and (row.digest or str(row.recorded_ticket))
         content = content or await reader.input_digest(location.generation)
         parts.append([name, str(location.generation), content])
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -52,7 +51,8 @@ async def find_reusable_tasks(
     task_ids: set[int] = set()
     for _, location in definition.outputs.values():
         row = (await reader.list_partitions(location.generation, [partition])).get(partition)
-        if row is None or row["inputs_hash"] != inputs_hash or row["recorded_ticket"] != row["ticket"]:
+        if row is None or row.inputs_hash != inputs_hash or row.recorded_ticket != row.ticket:
             return None
-        task_ids.add(row["task_id"])
+        if row.task_id is not None:
+            task_ids.add(row.task_id)
     return task_ids

@@ -9,7 +9,6 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from aaiclick.catalog.errors import OperatorError
-from aaiclick.catalog.execution.catalog_gateway import CatalogGateway
 from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext
 from aaiclick.catalog.queries.column_lineage import Lineage
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
@@ -46,7 +45,6 @@ class OperatorRun:
     settings: BaseModel
     event: Mapping[str, Any]
     scope: TaskScope
-    gateway: CatalogGateway
     partition: str = ""
     driver: str | None = None
     states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -72,7 +70,7 @@ class OperatorRun:
         """Return the state that the last completed task stored under a key."""
         if key in self.states:
             return self.states[key]
-        return await self.gateway.load_state(self.definition, self.definition.memory, key)
+        return await self.scope.gateway.get_state(self.definition.memory, key)
 
     def remember(self, state: dict[str, object], key: str = "default") -> None:
         self.states[key] = state

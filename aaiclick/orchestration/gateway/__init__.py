@@ -1,9 +1,10 @@
 """Gateways between a worker and the queue: PostgreSQL directly, or a server over HTTP.
 
-- `base`: interface of gateways
+- `base`: interfaces of worker processes and supervisors
+- `attempt`: interface of a running attempt, and its implementation for PostgreSQL
 - `postgres`: calls functions of the store
 - `http`: sends requests to a server, which calls the same functions of the store
-- `codecs`: leases, claims, outcomes and plans as JSON objects
+- `http_client`: HTTP client, shared by all gateways of an event loop
 
 Next: aaiclick.store.engine.queue; over HTTP, aaiclick.server.routes.worker_api comes first.
 """
@@ -13,10 +14,11 @@ from __future__ import annotations
 import importlib
 
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint, WorkEndpoint
+from aaiclick.orchestration.gateway.attempt import AttemptGateway
 from aaiclick.orchestration.gateway.base import GatewayConnection, WorkerGateway
 from aaiclick.orchestration.gateway.postgres import PostgresGateway
 
-__all__ = ["GatewayConnection", "PostgresGateway", "WorkerGateway", "make_gateway"]
+__all__ = ["AttemptGateway", "GatewayConnection", "PostgresGateway", "WorkerGateway", "make_gateway"]
 
 
 def make_gateway(

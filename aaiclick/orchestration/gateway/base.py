@@ -19,6 +19,8 @@ from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, Outcom
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
+    from aaiclick.api.worker_protocol.claims import ClickHouseAccess
+    from aaiclick.orchestration.gateway.attempt import AttemptGateway
     from aaiclick.store.connections import Connection
 
 CONNECTION_ERRORS = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -194,14 +196,18 @@ class WorkerGateway(ABC):
     async def connect(self) -> GatewayConnection: ...
 
     @abstractmethod
+    def open_attempt(self, claim: Claim) -> AttemptGateway:
+        """The gateway of an attempt that runs in this process."""
+
+    @abstractmethod
     async def clickhouse(self, org_id: UUID) -> ClickHouseEndpoint: ...
 
     @abstractmethod
-    def export_state(self) -> dict[str, object]:
-        """State that a child process needs before it runs a task that this process claimed."""
+    def export_access(self) -> ClickHouseAccess | None:
+        """Access to ClickHouse that a child process needs to run a task that this process claimed."""
 
     @abstractmethod
-    def import_state(self, state: Mapping[str, object]) -> None: ...
+    def import_access(self, access: ClickHouseAccess | None) -> None: ...
 
     @abstractmethod
     async def close(self) -> None:

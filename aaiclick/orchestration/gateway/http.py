@@ -7,21 +7,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
-from aaiclick import failpoints
 from aaiclick.api.worker_protocol import endpoints
-from aaiclick.client import AsyncClient
-from aaiclick.client.requests import post
+from aaiclick.api.worker_protocol.claims import ClickHouseAccess, ExchangeRequest, WaitRequest
+from aaiclick.api.worker_protocol.definitions import (
+    DefinitionRequest,
+    EmitRequest,
+    GenerationRequest,
+    PartitionsRequest,
+    PublishRequest,
+    StateRequest,
+)
+from aaiclick.api.worker_protocol.endpoints import Endpoint, RequestT, ResponseT
+from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
+from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest, TaskEffects
+from aaiclick.api.worker_protocol.tasks import (
+    AddTasksRequest,
+    LogRequest,
+    NameTableRequest,
+    ResultsRequest,
+    SecretsRequest,
+    TableReference,
+    TablesRequest,
+)
+from aaiclick.api.worker_protocol.workers import (
+    CountsRequest,
+    OverdueRequest,
+    QueueCounts,
+    RegisterRequest,
+    RenewLeasesRequest,
+    RunLoopsRequest,
+    SettleRequest,
+    WorkerRequest,
+    WorkersRequest,
+)
 from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
-from aaiclick.errors import AaiclickError, LeaseLost, UnansweredError, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.gateway import codecs
+from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError, UnreachableError
+from aaiclick.orchestration.gateway.attempt import AttemptGateway, StagedTable
 from aaiclick.orchestration.gateway.base import (
     CONNECTION_ERRORS,
     GatewayConnection,
@@ -29,13 +57,18 @@ from aaiclick.orchestration.gateway.base import (
     TableRequest,
     WorkerGateway,
 )
-from aaiclick.store.engine import worker_leases
+from aaiclick.orchestration.gateway.http_client import WorkerApiClient, worker_api_client
+from aaiclick.store.catalog import runs
+from aaiclick.store.engine import queries, worker_leases
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.submit import JobLimits
 from aaiclick.store.tables import table_references
 from aaiclick.store.tenancy.secrets import Secret
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+
     from aaiclick.store.connections import Connection
 
 WAIT_SECONDS = 25.0
@@ -43,129 +76,6 @@ PAUSE_SECONDS = 1.0
 LOG_CHUNK_BYTES = 1_000_000
 """Size of one log request."""
 QUEUES_PER_REQUEST = 1_000
-
-
-FAILPOINTS = {
-    endpoints.START.path: "start",
-    endpoints.ADD_TASKS.path: "add",
-    endpoints.EMIT_EVENTS.path: "emit",
-    endpoints.RENEW_LEASES.path: "extend_worker_leases",
-}
-"""Failpoint of each request path; see `_failpoint_of`."""
-
-
-class WorkerApiClient:
-    """HTTP client of the worker API, shared by all connections of an event loop to one server."""
-
-    def __init__(self, endpoint: ServerEndpoint) -> None:
-        self._endpoint = endpoint
-        self._client = self._make_client()
-        self._open_requests: Counter[AsyncClient] = Counter()
-        self.clickhouse: ClickHouseEndpoint | None = None
-        self.no_clickhouse = "nothing was claimed yet"
-        self.clickhouse_unreachable = False
-
-    def _make_client(self) -> AsyncClient:
-        return AsyncClient(self._endpoint.url, self._endpoint.key or None)
-
-    async def request(self, path: str, **body: object) -> Any:
-        return await self.request_within(None, path, **body)
-
-    async def request_within(self, seconds: float | None, path: str, **body: object) -> Any:
-        """Send a request with its own timeout."""
-        client = self._client
-        self._open_requests[client] += 1
-        try:
-            async with failpoints.statement(_failpoint_of(path, body)):
-                return await client.call(post(path, body), timeout_seconds=seconds)
-        except UnreachableError as error:
-            if isinstance(error, UnansweredError) and client is self._client:
-                self._client = self._make_client()  # other connections of the pool are likely lost as well
-            raise error.at(self._endpoint.address) from error.__cause__
-        finally:
-            self._open_requests[client] -= 1
-            if client is not self._client and not self._open_requests[client]:
-                del self._open_requests[client]
-                await client.__aexit__(None, None, None)
-
-    async def acknowledge_and_claim(self, seconds: float | None, **body: object) -> tuple[set[int], list[Claim]]:
-        answer = await self.request_within(seconds, endpoints.EXCHANGE.path, **body)
-        if answer["tasks"]:
-            self.set_clickhouse(answer)
-        claims = [codecs.decode_claim(task) for task in answer["tasks"]]
-        return {int(task_id) for task_id in answer["accepted"]}, claims
-
-    def set_clickhouse(self, state: Mapping[str, Any]) -> None:
-        """Set the ClickHouse endpoint, or the reason why there is none."""
-        target = state["clickhouse"]
-        self.clickhouse = None if target is None else codecs.decode_endpoint(target)
-        self.no_clickhouse = state["no_clickhouse"] or ""
-        self.clickhouse_unreachable = bool(state.get("clickhouse_unreachable"))
-
-    async def add_tasks(self, lease: Lease, plan: Plan, names: Mapping[int, str]) -> None:
-        """Add tasks to the job of the lease's task."""
-        await self.request(
-            endpoints.ADD_TASKS.path, lease=codecs.encode_lease(lease), **codecs.encode_plan(plan, names)
-        )
-
-    async def task_results(self, lease: Lease, task_ids: Sequence[int]) -> dict[int, str | None]:
-        """Results of tasks of the same job, as JSON text by task id."""
-        answer = await self.request(
-            endpoints.GET_RESULTS.path,
-            lease=codecs.encode_lease(lease),
-            task_ids=[str(task_id) for task_id in task_ids],
-        )
-        return {int(task["task_id"]): codecs.to_json_text(task["result"]) for task in answer["results"]}
-
-    async def task_secrets(self, lease: Lease, names: Sequence[str]) -> list[Secret]:
-        """Secrets by the names that the task's definition declares."""
-        answer = await self.request(endpoints.READ_SECRETS.path, lease=codecs.encode_lease(lease), names=list(names))
-        return [Secret(secret["name"], secret["value"], secret["host"]) for secret in answer["secrets"]]
-
-    async def group_results(self, lease: Lease, group_id: int) -> list[dict[str, Any]]:
-        """Results of the tasks of a group in the same job, as JSON text, ordered by task id."""
-        answer = await self.request(
-            endpoints.GET_RESULTS.path, lease=codecs.encode_lease(lease), group_id=str(group_id)
-        )
-        return [
-            {
-                "attempt": task["attempt"],
-                "result": codecs.to_json_text(task["result"]),
-                "started_at": codecs.decode_time(task["started_at"]),
-                "completed_at": codecs.decode_time(task["completed_at"]),
-            }
-            for task in answer["results"]
-        ]
-
-    async def close(self) -> None:
-        await self._client.__aexit__(None, None, None)
-
-
-def _failpoint_of(path: str, body: Mapping[str, object]) -> str:
-    """Name of the failpoint of a request; an exchange with outcomes passes `end`, one without `claim`."""
-    if path == endpoints.EXCHANGE.path:
-        return "end" if body["completed"] or body["failed"] or body["released"] else "claim"
-    return FAILPOINTS.get(path, path)
-
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerEndpoint, WorkerApiClient]] = WeakKeyDictionary()
-
-
-def worker_api_client(endpoint: ServerEndpoint) -> WorkerApiClient:
-    """The client of this event loop for a server."""
-    clients = _clients.setdefault(asyncio.get_running_loop(), {})
-    if endpoint not in clients:
-        clients[endpoint] = WorkerApiClient(endpoint)
-    return clients[endpoint]
-
-
-async def check_server(endpoint: ServerEndpoint) -> None:
-    """Raise an error if the server is unreachable or rejects the key."""
-    client = WorkerApiClient(endpoint)
-    try:
-        await client.request(endpoints.WAIT.path, since="", wait_seconds=0)
-    finally:
-        await client.close()
 
 
 def no_database_error() -> AaiclickError:
@@ -210,8 +120,8 @@ class HttpGatewayConnection(GatewayConnection):
         finally:
             self._timeout_seconds = before
 
-    async def _request(self, path: str, **body: object) -> Any:
-        return await self._client.request_within(self._timeout_seconds, path, **body)
+    async def _call(self, endpoint: Endpoint[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return await self._client.send_request(endpoint, request, timeout_seconds=self._timeout_seconds)
 
     async def acknowledge_and_claim(
         self,
@@ -224,33 +134,38 @@ class HttpGatewayConnection(GatewayConnection):
         queues: Sequence[str],
         lease_seconds: float,
     ) -> tuple[set[int], Sequence[Claim]]:
-        return await self._client.acknowledge_and_claim(
-            self._timeout_seconds,
-            worker_id=str(worker_id),
-            completed=[codecs.encode_success(success) for success in successes],
-            failed=[codecs.encode_failure(failure) for failure in failures],
-            released=[codecs.encode_lease(lease) for lease in releases],
+        request = ExchangeRequest(
+            worker_id=worker_id,
+            completed=[CompleteRequest.from_success(success) for success in successes],
+            failed=[FailRequest.from_failure(failure) for failure in failures],
+            released=list(releases),
             limit=limit,
             queues=list(queues),
             lease_seconds=lease_seconds,
         )
+        response = await self._call(endpoints.EXCHANGE, request)
+        if response.tasks:
+            self._client.clickhouse_access = response
+        return set(response.accepted), response.tasks
 
     async def seconds_to_next_due(self) -> float | None:
         """Unknown: due times of other organisations are not disclosed, so the worker polls every second."""
         return None
 
     async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await self._request(endpoints.START.path, leases=[codecs.encode_lease(lease) for lease in leases])
+        await self._call(endpoints.START, LeasesRequest(leases=list(leases)))
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
-        queues = [{"queue": queue, **asdict(tally)} for (_, queue), tally in tallies.items()]  # all of one org
+        queues = [  # all of one org
+            QueueCounts(queue=queue, completed=tally.completed, failed=tally.failed)
+            for (_, queue), tally in tallies.items()
+        ]
         for start in range(0, len(queues), QUEUES_PER_REQUEST):
             part = queues[start : start + QUEUES_PER_REQUEST]
-            await self._request(endpoints.ADD_COUNTS.path, worker_id=str(worker_id), queues=part)
+            await self._call(endpoints.ADD_COUNTS, CountsRequest(worker_id=worker_id, queues=part))
 
     async def held_leases(self, worker_id: int) -> list[worker_leases.HeldLease]:
-        answer = await self._request(endpoints.LIST_HELD_TASKS.path, worker_id=str(worker_id))
-        return [codecs.decode_held(task) for task in answer["tasks"]]
+        return (await self._call(endpoints.LIST_HELD_TASKS, WorkerRequest(worker_id=worker_id))).tasks
 
     async def listen(self, on_ready: Callable[..., None], on_cancel: Callable[..., None]) -> None:
         self._listening = asyncio.create_task(self._poll_notifications(on_ready, on_cancel))
@@ -259,90 +174,81 @@ class HttpGatewayConnection(GatewayConnection):
         since = ""
         while True:
             try:
-                answer = await self._client.request(endpoints.WAIT.path, since=since, wait_seconds=WAIT_SECONDS)
+                response = await self._client.send_request(
+                    endpoints.WAIT, WaitRequest(since=since, wait_seconds=WAIT_SECONDS)
+                )
             except CONNECTION_ERRORS:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            if since and answer["ready"]:
+            if since and response.ready:
                 on_ready()
-            if since and answer["cancel"]:
+            if since and response.cancel:
                 on_cancel()
-            since = answer["now"]
+            since = response.now
 
     async def send_log(self, lease: Lease, path: Path, offset: int) -> int:
         """Send the log; a log that cannot be sent does not change the outcome."""
         with contextlib.suppress(FileNotFoundError, LeaseLost):
             while part := await asyncio.to_thread(_read_log, path, offset):
                 text = part.decode(errors="replace")
-                await self._request(
-                    endpoints.WRITE_LOG.path, lease=codecs.encode_lease(lease), offset=offset, text=text
-                )
+                await self._call(endpoints.WRITE_LOG, LogRequest(lease=lease, offset=offset, text=text))
                 offset += len(part)
         return offset
 
     async def register_worker(self, worker: Registration) -> None:
-        await self._request(
-            endpoints.REGISTER_WORKER.path,
-            worker_id=str(worker.worker_id),
+        request = RegisterRequest(
+            worker_id=worker.worker_id,
             hostname=worker.hostname,
             pid=worker.pid,
             pool_size=worker.pool_size,
             version=worker.version,
             queues=list(worker.queues),
         )
+        await self._call(endpoints.REGISTER_WORKER, request)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
-        await self._request(
-            endpoints.RENEW_LEASES.path, worker_ids=_ids_to_text(worker_ids), lease_seconds=lease_seconds
-        )
+        request = RenewLeasesRequest(worker_ids=list(worker_ids), lease_seconds=lease_seconds)
+        await self._call(endpoints.RENEW_LEASES, request)
 
     async def overdue_tasks(
         self, worker_ids: Sequence[int], grace_seconds: float, default_timeout_seconds: float
     ) -> list[worker_leases.OverdueTask]:
         if not worker_ids:
             return []
-        answer = await self._request(
-            endpoints.LIST_OVERDUE_TASKS.path,
-            worker_ids=_ids_to_text(worker_ids),
+        request = OverdueRequest(
+            worker_ids=list(worker_ids),
             grace_seconds=grace_seconds,
             default_timeout_seconds=default_timeout_seconds,
         )
-        return [codecs.decode_overdue(task) for task in answer["tasks"]]
+        return (await self._call(endpoints.LIST_OVERDUE_TASKS, request)).tasks
 
     async def finish_worker(
         self, worker_id: int, overdue: Sequence[worker_leases.OverdueTask], crash: str | None
     ) -> None:
-        await self._request(
-            endpoints.SETTLE_WORKER.path,
-            worker_id=str(worker_id),
-            overdue=[codecs.encode_overdue(task) for task in overdue],
-            crash=crash,
-        )
+        request = SettleRequest(worker_id=worker_id, overdue=list(overdue), crash=crash)
+        await self._call(endpoints.SETTLE_WORKER, request)
 
     async def run_leader_loops(self, worker_id: int, term_seconds: float) -> None:
-        await self._request(endpoints.RUN_LOOPS.path, worker_id=str(worker_id), term_seconds=term_seconds)
+        await self._call(endpoints.RUN_LOOPS, RunLoopsRequest(worker_id=worker_id, term_seconds=term_seconds))
 
     async def draining_workers(self, worker_ids: Sequence[int]) -> list[int]:
-        answer = await self._request(endpoints.LIST_DRAINING_WORKERS.path, worker_ids=_ids_to_text(worker_ids))
-        return [int(worker_id) for worker_id in answer["worker_ids"]]
+        request = WorkersRequest(worker_ids=list(worker_ids))
+        return (await self._call(endpoints.LIST_DRAINING_WORKERS, request)).worker_ids
 
     async def reserve_tables(self, requests: Sequence[TableRequest]) -> list[table_references.TableReferenceResult]:
-        return await self._request_tables("reserve", requests)
+        return await self._update_tables("reserve", requests)
 
     async def hold_tables(self, requests: Sequence[TableRequest]) -> list[table_references.TableReferenceResult]:
-        return await self._request_tables("hold", requests)
+        return await self._update_tables("hold", requests)
 
     async def release_tables(self, requests: Sequence[TableRequest]) -> None:
-        await self._request_tables("release", requests)
+        await self._update_tables("release", requests)
 
-    async def _request_tables(
-        self, action: str, wishes: Sequence[TableRequest]
+    async def _update_tables(
+        self, action: Literal["reserve", "hold", "release"], requests: Sequence[TableRequest]
     ) -> list[table_references.TableReferenceResult]:
-        tables = [{"table": name, "lease": codecs.encode_lease(lease)} for name, lease in wishes]
-        answer = await self._request(endpoints.UPDATE_TABLES.path, action=action, tables=tables)
-        return [
-            table_references.TableReferenceResult(each["lease_lost"], each["is_unknown"]) for each in answer["tables"]
-        ]
+        tables = [TableReference(table=name, lease=lease) for name, lease in requests]
+        return (await self._call(endpoints.UPDATE_TABLES, TablesRequest(action=action, tables=tables))).tables
 
     async def name_table(self, table_name: str, name: str, lease: Lease | None) -> None:
         await self._set_table_name(table_name, name, lease)
@@ -352,7 +258,75 @@ class HttpGatewayConnection(GatewayConnection):
 
     async def _set_table_name(self, table_name: str, name: str | None, lease: Lease | None) -> None:
         assert lease is not None  # noqa: S101  (a worker's Objects belong to attempts)
-        await self._request(endpoints.NAME_TABLE.path, lease=codecs.encode_lease(lease), table=table_name, name=name)
+        await self._call(endpoints.NAME_TABLE, NameTableRequest(lease=lease, table=table_name, name=name))
+
+
+class HttpAttemptGateway(AttemptGateway):
+    """Gateway over the server that the attempt was claimed from, which checks the lease."""
+
+    has_database = False
+
+    def __init__(self, endpoint: ServerEndpoint, lease: Lease, org_id: UUID, job_id: int | None) -> None:
+        super().__init__(lease, org_id, job_id)
+        self._endpoint = endpoint
+
+    async def _call(self, endpoint: Endpoint[RequestT, ResponseT], request: RequestT) -> ResponseT:
+        return await worker_api_client(self._endpoint).send_request(endpoint, request)
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        raise no_database_error()
+
+    def session(self) -> AbstractAsyncContextManager[AsyncSession]:
+        raise no_database_error()
+
+    @property
+    def engine(self) -> AsyncEngine:
+        raise no_database_error()
+
+    async def add_tasks(self, plan: Plan, names: Mapping[int, str], limits: JobLimits) -> None:  # noqa: ARG002  (the server has its own)
+        if plan.session_tables:
+            raise no_database_error()
+        await self._call(endpoints.ADD_TASKS, AddTasksRequest.from_plan(self.lease, plan, names))
+
+    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, str | None]:
+        request = ResultsRequest(lease=self.lease, task_ids=list(task_ids))
+        return {task.task_id: task.result for task in (await self._call(endpoints.GET_RESULTS, request)).results}
+
+    async def group_results(self, group_id: int) -> Sequence[queries.TaskResult]:
+        request = ResultsRequest(lease=self.lease, group_id=group_id)
+        return (await self._call(endpoints.GET_RESULTS, request)).results
+
+    async def read_secrets(self, names: Sequence[str]) -> list[Secret]:
+        request = SecretsRequest(lease=self.lease, names=list(names))
+        return (await self._call(endpoints.READ_SECRETS, request)).secrets
+
+    async def load_definition(self, definition_id: UUID) -> runs.Definition | None:
+        request = DefinitionRequest(lease=self.lease, definition=definition_id)
+        return (await self._call(endpoints.GET_DEFINITION, request)).definition
+
+    async def take_ticket(self) -> int:
+        return (await self._call(endpoints.TAKE_TICKET, LeaseRequest(lease=self.lease))).ticket
+
+    async def get_state(self, definition_id: UUID, key: str) -> dict[str, object] | None:
+        request = StateRequest(lease=self.lease, definition=definition_id, key=key)
+        return (await self._call(endpoints.GET_STATE, request)).state
+
+    async def list_partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, runs.Partition]:
+        request = PartitionsRequest(lease=self.lease, generation=generation, keys=None if keys is None else list(keys))
+        partitions = (await self._call(endpoints.LIST_PARTITIONS, request)).partitions
+        return {partition.partition_key: partition for partition in partitions}
+
+    async def input_digest(self, generation: UUID) -> str:
+        request = GenerationRequest(lease=self.lease, generation=generation)
+        return (await self._call(endpoints.GET_DIGEST, request)).digest
+
+    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
+        request = PublishRequest(lease=self.lease, **asdict(staged))
+        return (await self._call(endpoints.PUBLISH, request)).published
+
+    async def emit_updates(self, effects: str, cursor: str) -> None:
+        request = EmitRequest(lease=self.lease, cursor=cursor, effects=TaskEffects.model_validate_json(effects))
+        await self._call(endpoints.EMIT_EVENTS, request)
 
 
 class HttpGateway(WorkerGateway):
@@ -366,47 +340,46 @@ class HttpGateway(WorkerGateway):
         self.sends_logs = sends_logs
 
     @property
+    def _access(self) -> ClickHouseAccess:
+        return worker_api_client(self._endpoint).clickhouse_access
+
+    @property
     def secrets(self) -> Sequence[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        clickhouse = worker_api_client(self._endpoint).clickhouse
-        return [
-            secret
-            for secret in (self._endpoint.key, clickhouse and clickhouse.password, clickhouse and clickhouse.path)
-            if secret
-        ]
+        clickhouse = self._access.clickhouse
+        secrets = (self._endpoint.key, clickhouse and clickhouse.password, clickhouse and clickhouse.path)
+        return [secret for secret in secrets if secret]
 
     @property
     def addresses(self) -> Collection[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        clickhouse = worker_api_client(self._endpoint).clickhouse
+        clickhouse = self._access.clickhouse
         nodes = (clickhouse, *clickhouse.others) if clickhouse else ()
         return [self._endpoint.address, *(node.address for node in nodes)]
 
     async def connect(self) -> GatewayConnection:
         return HttpGatewayConnection(worker_api_client(self._endpoint))
 
+    def open_attempt(self, claim: Claim) -> AttemptGateway:
+        return HttpAttemptGateway(self._endpoint, claim.lease, claim.org_id, claim.job_id)
+
     async def clickhouse(self, org_id: UUID) -> ClickHouseEndpoint:  # noqa: ARG002  (the org is that of the key)
-        client = worker_api_client(self._endpoint)
-        if client.clickhouse is None and client.clickhouse_unreachable:
+        access = self._access
+        if access.clickhouse is None and access.clickhouse_unreachable:
             raise UnreachableError("The ClickHouse of the server does not answer.", remedy="Check that it runs.").at(
                 self._endpoint.address
             )
-        if client.clickhouse is None:
+        if access.clickhouse is None:
             raise UnauthorisedError(
-                f"The server gives this worker no access to ClickHouse: {client.no_clickhouse}",
+                f"The server gives this worker no access to ClickHouse: {access.no_clickhouse}",
                 remedy="The operator of the server has to enable users per organisation; see docs/security.md.",
             )
-        return client.clickhouse
+        return access.clickhouse
 
-    def export_state(self) -> dict[str, object]:
-        client = worker_api_client(self._endpoint)
-        clickhouse = None if client.clickhouse is None else codecs.encode_endpoint(client.clickhouse)
-        return {
-            "clickhouse": clickhouse,
-            "no_clickhouse": client.no_clickhouse,
-            "clickhouse_unreachable": client.clickhouse_unreachable,
-        }
+    def export_access(self) -> ClickHouseAccess | None:
+        return ClickHouseAccess(**dict(self._access))
 
-    def import_state(self, state: Mapping[str, object]) -> None:
-        worker_api_client(self._endpoint).set_clickhouse(state)
+    def import_access(self, access: ClickHouseAccess | None) -> None:
+        if access is not None:
+            worker_api_client(self._endpoint).clickhouse_access = access
 
     async def close(self) -> None:
         await worker_api_client(self._endpoint).close()
@@ -424,7 +397,3 @@ def _read_log(path: Path, offset: int) -> bytes:
             needed = 2 if data[-cut] < 0xE0 else 3 if data[-cut] < 0xF0 else 4
             return data[:-cut] if needed > cut and len(data) > cut else data
     return data
-
-
-def _ids_to_text(ids: Sequence[int]) -> list[str]:
-    return [str(number) for number in ids]

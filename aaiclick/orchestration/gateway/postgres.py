@@ -11,6 +11,7 @@ from uuid import UUID
 
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.gateway.attempt import AttemptGateway, PostgresAttemptGateway
 from aaiclick.orchestration.gateway.base import (
     CONNECTION_ERRORS,
     GatewayConnection,
@@ -28,6 +29,7 @@ from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, Outcom
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
+    from aaiclick.api.worker_protocol.claims import ClickHouseAccess
     from aaiclick.store.connections import Connection
 
 
@@ -196,15 +198,18 @@ class PostgresGateway(WorkerGateway):
             await connect(self._endpoint, silent_seconds=connections.SERVICE_IDLE_TRANSACTION_SECONDS)
         )
 
+    def open_attempt(self, claim: Claim) -> AttemptGateway:
+        return PostgresAttemptGateway(self._endpoint, claim.lease, claim.org_id, claim.job_id)
+
     async def clickhouse(self, org_id: UUID) -> ClickHouseEndpoint:
         if self._tenants is None:
             raise AaiclickError("This worker knows no ClickHouse.", remedy="Set AAICLICK_CLICKHOUSE_URL.")
         return await self._tenants.ensure_database(org_id)
 
-    def export_state(self) -> dict[str, object]:
-        return {}
+    def export_access(self) -> ClickHouseAccess | None:
+        return None
 
-    def import_state(self, state: Mapping[str, object]) -> None:
+    def import_access(self, access: ClickHouseAccess | None) -> None:
         """No-op: the configuration is complete."""
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aaiclick.orchestration.gateway import codecs
+from aaiclick.api.worker_protocol.claims import FetchResponse
 from aaiclick.orchestration.runtimes.boto3_client import call_aws, client
 from aaiclick.store.engine import queries
 from aaiclick.store.engine.leases import Claim
@@ -25,10 +25,10 @@ EVENT_BYTES = 200_000
 async def make_event(connection: Connection, claim: Claim, worker_id: int, lease_seconds: float) -> dict[str, object]:
     """Make the payload of an invocation."""
     kwargs = await queries.resolve_arguments(connection, claim.job_id, claim.kwargs)
-    event = codecs.encode_payload(replace(claim, kwargs=kwargs), worker_id, lease_seconds)
-    if len(json.dumps(event)) > EVENT_BYTES:
-        event["task"]["kwargs"] = None
-    return event
+    payload = FetchResponse(task=replace(claim, kwargs=kwargs), worker_id=worker_id, lease_seconds=lease_seconds)
+    if len(payload.model_dump_json()) > EVENT_BYTES:
+        payload.task.kwargs = "null"
+    return payload.model_dump(mode="json")
 
 
 async def invoke_function(function: str, event: dict[str, object]) -> None:

@@ -33,7 +33,7 @@ from aaiclick.data.errors import ConversionError, ObjectNotFoundError
 from aaiclick.data.io.annotations import annotations_of, convert_argument
 from aaiclick.data.io.to_arrow import SingleValue
 from aaiclick.data.runtime.clickhouse_client import connect, is_connected
-from aaiclick.endpoints import ClickHouseEndpoint, WorkEndpoint
+from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, EntrypointError, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import is_plain, iter_instances, serialise_value
@@ -127,14 +127,12 @@ class Executor:
     def __init__(
         self,
         *,
-        work: WorkEndpoint,
         gateway: WorkerGateway,
         entrypoints: Entrypoints,
         tables: PgLifecycleHandler,
         threads: int,
         telemetry: AttemptTelemetry | None = None,
     ) -> None:
-        self._work = work
         self.gateway = gateway
         self._entrypoints = entrypoints
         self._tables = tables
@@ -176,7 +174,7 @@ class Executor:
         tables = self._tables.for_attempt(claim.lease)
         function = self._entrypoints.resolve(claim.type, claim.entrypoint, shared=claim.shared)
         scope = TaskScope(
-            claim.lease, claim.org_id, claim.job_id, claim.group_id, self._work,
+            claim.lease, claim.org_id, claim.job_id, claim.group_id, self.gateway.open_attempt(claim),
             resolve=functools.partial(self._entrypoints.load, shared=claim.shared),
             call=functools.partial(self._call_function, running),
             redactor=running.log.redactor,
@@ -185,7 +183,7 @@ class Executor:
         data = _TaskData(functools.partial(self._open_data_context, claim, tables))
         try:
             await data.open()
-            arguments = await self._bind_arguments(claim, function, tables)
+            arguments = await self._bind_arguments(scope, claim, function, tables)
             value = await self._call_function(running, function, arguments)
             tables.seal()  # tables of the result must stay until the outcome refers to them
             result, awaits = await self._publish_through_outage(running, value, data)
@@ -226,7 +224,7 @@ class Executor:
             raise _unreachable_error(endpoint) from error
 
     async def _bind_arguments(
-        self, claim: Claim, function: Callable[..., object], tables: AttemptTables
+        self, scope: TaskScope, claim: Claim, function: Callable[..., object], tables: AttemptTables
     ) -> dict[str, Any]:
         """Decode arguments from JSON and resolve the results of other tasks."""
         if claim.kwargs == "{}":
@@ -235,7 +233,7 @@ class Executor:
         needed = referenced_task_ids(arguments)
         results: Mapping[int, str | None] = {}
         if needed and claim.job_id is not None:
-            results = await get_current_context().task_results(claim.job_id, sorted(needed))
+            results = await scope.gateway.task_results(sorted(needed))
             arguments = resolve_placeholders(
                 arguments, {task_id: text and json.loads(text) for task_id, text in results.items()}
             )

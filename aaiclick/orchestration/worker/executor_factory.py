@@ -39,7 +39,6 @@ async def make_executor(setup: Setup, threads: int, *, in_process: bool = False)
     tables = PgLifecycleHandler(gateway)
     await tables.start()
     return Executor(
-        work=setup.work,
         gateway=gateway,
         entrypoints=_make_entrypoints(setup, in_process),
         tables=tables,

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import psutil
+from pydantic import TypeAdapter
 
-from aaiclick.orchestration.gateway import WorkerGateway, codecs
+from aaiclick.api.worker_protocol.claims import ClickHouseAccess
+from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.worker.executor import (
     Executor,
     Outcome,
@@ -46,6 +46,19 @@ IDLE_WAIT_SECONDS = 0.25
 """How long a task waits for an idle child before another one is started."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskOrder:
+    """What a child needs to run a task."""
+
+    claim: Claim
+    clickhouse_access: ClickHouseAccess | None
+    seconds: float
+
+
+_orders = TypeAdapter(TaskOrder)
+_outcomes: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+
+
 @dataclass(eq=False)
 class IsolatedChild:
     """A process that runs one task at a time."""
@@ -55,14 +68,14 @@ class IsolatedChild:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def run_order(self, order: dict[str, Any]) -> dict[str, object] | None:
-        """Send an order and return its response; None if the child ended instead."""
+    async def run_order(self, order: TaskOrder) -> Outcome | None:
+        """Send an order and return its outcome; None if the child ended instead."""
         with contextlib.suppress(ConnectionError):
-            self.writer.write(json.dumps(order).encode() + b"\n")
+            self.writer.write(_orders.dump_json(order) + b"\n")
             await self.writer.drain()
             line = await self.reader.readline()
             if line.endswith(b"\n"):
-                return json.loads(line)
+                return _outcomes.validate_json(line)
         return None
 
     async def end(self) -> int | None:
@@ -118,16 +131,11 @@ class Isolation:
         running.began = time.monotonic()
         try:
             remaining = running.deadline - running.began
-            order = {
-                "claim": codecs.encode_claim(running.claim),
-                "gateway_state": self._gateway.export_state(),
-                "seconds": remaining,
-            }
-            answer = await child.run_order(order)
+            outcome = await child.run_order(TaskOrder(running.claim, self._gateway.export_access(), remaining))
         except asyncio.CancelledError:
             await child.end()
             return stopped_outcome(running)
-        if answer is None:
+        if outcome is None:
             code = await child.end()
             cause = "its fork server" if code is None else describe_exit(code)
             return make_failure(
@@ -137,7 +145,7 @@ class Isolation:
             self._idle.append(child)
         else:
             await child.end()
-        return codecs.decode_outcome(answer)
+        return outcome
 
     async def close(self) -> None:
         for child in self._idle:
@@ -221,18 +229,18 @@ async def _serve_tasks(end: socket.socket) -> None:
     setup = Setup.from_json((await reader.readline()).decode())
     executor = await make_executor(setup, threads=1)
     while line := await reader.readline():
-        order = json.loads(line)
-        executor.gateway.import_state(order["gateway_state"])
-        writer.write(await _execute_claim(executor, codecs.decode_claim(order["claim"]), setup, order["seconds"]))
+        order = _orders.validate_json(line)
+        executor.gateway.import_access(order.clickhouse_access)
+        writer.write(_outcomes.dump_json(await _execute_claim(executor, order.claim, setup, order.seconds)) + b"\n")
         await writer.drain()
 
 
-async def _execute_claim(executor: Executor, claim: Claim, setup: Setup, seconds: float) -> bytes:
+async def _execute_claim(executor: Executor, claim: Claim, setup: Setup, seconds: float) -> Outcome:
     running = make_running_task(claim, setup.log_directory, seconds, spooled=executor.gateway.sends_logs)
     running.deadline = time.monotonic() + seconds  # the parent enforces it; publishing must end before
     outcome = await executor.execute(running)
     assert outcome is not None  # noqa: S101  (only the parent knows of a lost lease)
-    return json.dumps(codecs.encode_outcome(outcome)).encode() + b"\n"
+    return outcome
 
 
 if __name__ == "__main__":

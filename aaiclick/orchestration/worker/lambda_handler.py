@@ -13,15 +13,17 @@ import asyncio
 import contextlib
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aaiclick.api.worker_protocol import endpoints
+from aaiclick.api.worker_protocol.claims import FetchResponse
+from aaiclick.api.worker_protocol.field_types import LeaseRequest
 from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import LeaseLost, SettingsError
-from aaiclick.orchestration.gateway import GatewayConnection, codecs
+from aaiclick.orchestration.gateway import GatewayConnection
 from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
-from aaiclick.orchestration.gateway.http import worker_api_client
+from aaiclick.orchestration.gateway.http_client import worker_api_client
 from aaiclick.orchestration.worker.executor import Executor, Outcome, RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
@@ -38,7 +40,7 @@ SPARE_SECONDS = 5.0
 MAX_REPORT_TRIES = 5
 
 
-def handle(event: dict[str, Any], context: object = None) -> dict[str, str]:
+def handle(event: dict[str, object], context: object = None) -> dict[str, str]:
     """Run the task of an event; returns its outcome for the function's log."""
     settings = get_settings()
     if settings.server is None or settings.api_key is None:
@@ -57,11 +59,10 @@ def handle(event: dict[str, Any], context: object = None) -> dict[str, str]:
 class LambdaInvocation:
     """Runs the task of one event."""
 
-    def __init__(self, event: dict[str, Any], setup: Setup) -> None:
-        self._task = event["task"]
-        self._lease: Lease = codecs.decode_lease(self._task["lease"])
-        self._worker_id = int(event["worker_id"])
-        self._lease_seconds = min(float(event["lease_seconds"]), self._task["lease_seconds"] or math.inf)
+    def __init__(self, event: dict[str, object], setup: Setup) -> None:
+        payload = FetchResponse.model_validate(event)
+        self._claim, self._lease, self._worker_id = payload.task, payload.task.lease, payload.worker_id
+        self._lease_seconds = min(payload.lease_seconds, payload.task.lease_seconds or math.inf)
         self._log_sent = 0
         self._setup = setup
 
@@ -87,12 +88,10 @@ class LambdaInvocation:
         """Fetch complete arguments and the ClickHouse endpoint; raises LeaseLost if the lease is lost."""
         assert isinstance(self._setup.work, ServerEndpoint)  # noqa: S101
         client = worker_api_client(self._setup.work)
-        answer = await client.request(endpoints.FETCH.path, lease=codecs.encode_lease(self._lease))
-        client.set_clickhouse(answer)
-        self._task = {**self._task, "shared": answer["task"]["shared"]}  # decided by the server, not by the event
-        if self._task["kwargs"] is None:
-            self._task = {**self._task, "kwargs": answer["task"]["kwargs"]}
-        return codecs.decode_claim(self._task)
+        response = await client.send_request(endpoints.FETCH, LeaseRequest(lease=self._lease))
+        client.clickhouse_access = response
+        kwargs = response.task.kwargs if self._claim.kwargs == "null" else self._claim.kwargs
+        return replace(self._claim, kwargs=kwargs, shared=response.task.shared)  # `shared` of the event is not trusted
 
     async def _run_with_watch(
         self, executor: Executor, connection: GatewayConnection, running: RunningTask

@@ -11,9 +11,9 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from aaiclick import failpoints
@@ -21,12 +21,55 @@ from aaiclick.errors import LeaseLost
 from aaiclick.store.catalog.events import Event, count_events, emit_events
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.leases import Lease
+from aaiclick.store.json_types import BigInt, JsonText
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.store.connections import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionDataset:
+    """A generation that a definition reads or writes."""
+
+    role: Literal["input", "output"]
+    nth: int
+    dataset: UUID
+    generation: UUID
+    storage_location: str
+    columns: JsonText | None
+    files: JsonText
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition, for its tasks; `memory` is the definition that owns the operator state."""
+
+    id: UUID
+    org_id: UUID
+    dag_name: str
+    name: str
+    config_hash: str
+    spec: JsonText
+    memory: UUID
+    datasets: list[DefinitionDataset]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A recorded partition of a generation."""
+
+    partition_key: str
+    ticket: BigInt
+    recorded_ticket: BigInt
+    rows: int | None
+    digest: str | None
+    inputs_hash: str | None
+    task_id: BigInt | None
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,63 +118,17 @@ class Effects:
         return json.dumps(asdict(self), allow_nan=False)
 
 
-async def load_definition(
-    connection: Connection, definition_id: UUID
-) -> tuple[asyncpg.Record | None, list[asyncpg.Record]]:
+async def load_definition(connection: Connection, definition_id: UUID) -> Definition | None:
     """A definition with its input and output generations, in one snapshot."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        definition = await connection.fetchrow(statement("get_definition"), definition_id)
-        return definition, await connection.fetch(statement("list_definition_datasets"), definition_id)
-
-
-DEFINITION_FIELDS = ("id", "org_id", "dag_name", "name", "config_hash", "spec", "memory")
-DATASET_FIELDS = ("role", "nth", "dataset", "generation", "storage_location", "columns", "files", "updated_at")
-PARTITION_FIELDS = ("partition_key", "ticket", "recorded_ticket", "rows", "digest", "inputs_hash", "task_id")
-_UUIDS = frozenset({"id", "org_id", "memory", "dataset", "generation"})
-_BIGINTS = frozenset({"ticket", "recorded_ticket", "task_id"})
-"""Integers that are text in JSON."""
-
-
-def definition_to_json(definition: asyncpg.Record, datasets: Sequence[asyncpg.Record]) -> dict[str, object]:
-    """Encode the result of `load_definition`."""
-    return {
-        "definition": _row_to_json(definition, DEFINITION_FIELDS),
-        "datasets": [_row_to_json(dataset, DATASET_FIELDS) for dataset in datasets],
-    }
-
-
-def definition_from_json(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    return _row_from_json(document["definition"]), [_row_from_json(dataset) for dataset in document["datasets"]]
-
-
-def partition_to_json(row: asyncpg.Record) -> dict[str, object]:
-    return _row_to_json(row, PARTITION_FIELDS)
-
-
-def partition_from_json(document: Mapping[str, object]) -> Mapping[str, Any]:
-    return _row_from_json(document)
-
-
-def _row_to_json(row: asyncpg.Record, fields: Sequence[str]) -> dict[str, object]:
-    return {name: None if row[name] is None else _value_to_json(row[name], name in _BIGINTS) for name in fields}
-
-
-def _value_to_json(value: object, long: bool) -> object:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return str(value) if long or isinstance(value, UUID) else value
-
-
-def _row_from_json(document: Mapping[str, Any]) -> dict[str, object]:
-    return {name: None if value is None else _value_from_json(name, value) for name, value in document.items()}
-
-
-def _value_from_json(name: str, value: Any) -> object:
-    if name in _UUIDS:
-        return UUID(value)
-    if name in _BIGINTS:
-        return int(value)
-    return datetime.fromisoformat(value) if name == "updated_at" else value
+        row = await connection.fetchrow(statement("get_definition"), definition_id)
+        datasets = await connection.fetch(statement("list_definition_datasets"), definition_id)
+    if row is None:
+        return None
+    return Definition(
+        row["id"], row["org_id"], row["dag_name"], row["name"], row["config_hash"], row["spec"], row["memory"],
+        [DefinitionDataset(*(dataset[field.name] for field in fields(DefinitionDataset))) for dataset in datasets],
+    )  # fmt: skip
 
 
 async def take_ticket(connection: Connection) -> int:
@@ -148,9 +145,9 @@ async def get_last_ticket(connection: Connection) -> int:
 
 async def load_partitions(
     connection: Connection, generation: UUID, keys: Sequence[str] | None = None
-) -> dict[str, asyncpg.Record]:
+) -> dict[str, Partition]:
     rows = await connection.fetch(statement("load_partitions"), generation, None if keys is None else list(keys))
-    return {row["partition_key"]: row for row in rows}
+    return {row["partition_key"]: Partition(*row.values()) for row in rows}
 
 
 async def is_generation_of(connection: Connection, generation: UUID, datasets: Sequence[UUID]) -> bool:

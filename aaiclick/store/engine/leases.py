@@ -9,7 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 from uuid import UUID
+
+from pydantic import ConfigDict, Field, with_config
+
+from aaiclick.store.json_types import JsonText, SnowflakeId
 
 CRASH_FINGERPRINT = "worker crashed"
 """The fingerprint of an attempt that ended with the death of its worker process; the claim statements test for it."""
@@ -30,12 +35,13 @@ UNDELAYED_RELEASES = 3
 """Releases of a running task (its worker stops) without a delay; further ones are delayed."""
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True)
 class Lease:
     """The right to run one attempt of one task. Every write by a worker is fenced by (task, attempt, token)."""
 
-    task_id: int
-    attempt: int
+    task_id: SnowflakeId
+    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
     token: UUID
     linked: bool = field(default=False, compare=False)
     """A hint that the completion concerns other tasks. A wrong hint costs one statement."""
@@ -43,18 +49,18 @@ class Lease:
 
 @dataclass(slots=True)
 class Claim:
-    """A claimed task with its lease; `kwargs` and `retry_policy` are JSON text."""
+    """A claimed task with its lease."""
 
     lease: Lease
     org_id: UUID
-    job_id: int | None
-    group_id: int | None
+    job_id: SnowflakeId | None
+    group_id: SnowflakeId | None
     type: str
     entrypoint: str | None
-    kwargs: str
+    kwargs: JsonText
     timeout_seconds: float | None
     failures: int
-    retry_policy: str | None
+    retry_policy: JsonText | None
     suspect: bool = False
     """A worker process died while it held this task: run it alone, since it may be the cause."""
     queue: str = "default"
@@ -77,6 +83,7 @@ class OutcomeCounts:
     failed: int = 0
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True)
 class Success:
     """The attempt succeeded; `result` is JSON text, in which results of `awaits` may be placeholders."""
@@ -93,6 +100,7 @@ class Success:
     """`catalog.runs.Effects` of a task of a DAG as JSON text, written in the transaction of its completion."""
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True)
 class Failure:
     """The attempt failed. `delay_seconds`: back-off before a retry; `charged`: it counts against `max_attempts`."""

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.json_types import JsonText, SnowflakeId
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -80,9 +81,23 @@ async def load_job_results(connection: Connection, job_id: int, limit: int) -> l
     return await connection.fetch(statement("load_job_results"), job_id, limit)
 
 
-async def load_group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[asyncpg.Record]:
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """The result of a task, and the times of its attempt."""
+
+    task_id: SnowflakeId
+    result: JsonText | None
+    attempt: int | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+
+async def load_group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[TaskResult]:
     """Results of the tasks of a group by id; only of `job_id`, unless it is None."""
-    return await connection.fetch(statement("load_group_results"), group_id, job_id)
+    rows = await connection.fetch(statement("load_group_results"), group_id, job_id)
+    return [
+        TaskResult(row["id"], row["result"], row["attempt"], row["started_at"], row["completed_at"]) for row in rows
+    ]
 
 
 async def load_job_progress(connection: Connection, job_id: int) -> list[asyncpg.Record]:

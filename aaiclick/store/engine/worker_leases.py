@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import ConfigDict, Field, with_config
 
 from aaiclick import failpoints
 from aaiclick.store.engine.acknowledge import acknowledge
 from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Failure, Lease
 from aaiclick.store.engine.workers import deregister_worker
+from aaiclick.store.json_types import JsonText, SnowflakeId
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class OverdueTask:
     """A task that still runs after its timeout or cancellation."""
 
     lease: Lease
-    worker_id: int
+    worker_id: SnowflakeId
     cancelled: bool
-    timeout_seconds: float
-    failures: int
-    retry_policy: str | None
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    failures: Annotated[int, Field(ge=0, le=2**31 - 1)]
+    retry_policy: JsonText | None = None
 
 
 async def extend_worker_leases(connection: Connection, worker_ids: Sequence[int], lease_seconds: float) -> None:

@@ -36,6 +36,7 @@ from aaiclick.orchestration import (
     retry_failed_tasks,
     worker_heartbeat,
 )
+from aaiclick.orchestration.gateway import PostgresGateway
 from aaiclick.orchestration.task_context import TaskScope, current_scope, enter_scope
 from aaiclick.store.engine.explain import explain_task
 from tests.integration.engine.conftest import Engine
@@ -115,7 +116,8 @@ async def test_missing_context_raises_clear_error() -> None:
 async def test_task_adds_to_own_job_with_its_lease(aaiclick_postgres: PostgresEndpoint, engine: Engine) -> None:
     await engine.submit("a")
     (claim,) = await engine.claim()
-    scope = TaskScope(claim.lease, claim.org_id, claim.job_id, None, aaiclick_postgres)
+    gateway = PostgresGateway(aaiclick_postgres, None).open_attempt(claim)
+    scope = TaskScope(claim.lease, claim.org_id, claim.job_id, None, gateway)
     assert current_scope() is None
     enter_scope(scope)
     await get_current_context().apply([create_task("m.more") for _ in range(3)])

@@ -6,7 +6,8 @@ Routes and bodies come from the application, so that new routes and fields are c
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 import pytest
@@ -15,9 +16,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from aaiclick.api.worker_protocol import endpoints
-from aaiclick.api.worker_protocol.field_types import LeaseReference
 from aaiclick.operations.actor import Permission
 from aaiclick.server.routing import PERMISSION_EXTENSION
+from aaiclick.store.engine.leases import Lease
 from tests.integration.server.http_worker import HttpWorker
 from tests.integration.server.test_permissions import app
 
@@ -81,8 +82,11 @@ def value_of(name: str, annotation: Any, ids: Ids) -> Any:
         return [value_of(name, part, ids) for part in parts]
     if origin is dict or annotation is dict:
         return {}
-    if annotation is LeaseReference:
+    if annotation is Lease:
         return ids.lease
+    if is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        return {field.name: value_of(field.name, hints[field.name], ids) for field in fields(annotation)}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return body_of(annotation, ids)
     return scalar(name, annotation, ids)
@@ -93,14 +97,13 @@ def scalar(name: str, annotation: Any, ids: Ids) -> Any:
         return ids.uuids.get(name, ids.uuids["definition"])
     if annotation is bool:
         return False
-    if annotation in (int, float):
-        return 1
     if "worker" in name:
         return ids.worker
     if name in ("table", "tables"):
         return ids.table
-    is_id = name.endswith(("id", "ids")) or name in ("edges", "awaits", "ticket")
-    return ids.task if is_id else "x"
+    if name.endswith(("id", "ids")) or name in ("edges", "awaits", "ticket"):
+        return ids.task
+    return 1 if annotation in (int, float) else "x"
 
 
 def is_wanted(name: str, field: FieldInfo) -> bool:

@@ -63,7 +63,7 @@ def test_rows_are_published_only_with_a_taken_ticket(site, http_worker) -> None:
     table = f"t{lease['task_id']}"
     http_worker.post("tasks/tables", action="reserve", tables=[{"table": table, "lease": lease}])
     taken = int(http_worker.post("tasks/ticket", lease=lease).json()["ticket"])
-    for ticket in (taken + 1, 2**62, 10**19 - 1):
+    for ticket in (taken + 1, 2**62, 2**63 - 1):
         answer = http_worker.post(
             "tasks/publish", lease=lease, generation=generation, ticket=str(ticket), table=table, rows=0
         )

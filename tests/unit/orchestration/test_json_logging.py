@@ -9,6 +9,7 @@ from contextvars import copy_context
 from uuid import uuid4
 
 from aaiclick.endpoints import ServerEndpoint
+from aaiclick.orchestration.gateway.http import HttpAttemptGateway
 from aaiclick.orchestration.json_logging import LOG_FIELDS, make_json_handler
 from aaiclick.orchestration.task_context import TaskScope, enter_scope
 from aaiclick.store.engine.leases import Lease
@@ -20,7 +21,9 @@ def test_log_line_has_the_fields_of_its_task() -> None:
     log.addHandler(make_json_handler(stream))
 
     def task() -> None:
-        enter_scope(TaskScope(Lease(2**60, 3, uuid4()), org, 5, None, ServerEndpoint("http://nowhere")))
+        lease = Lease(2**60, 3, uuid4())
+        gateway = HttpAttemptGateway(ServerEndpoint("http://nowhere"), lease, org, 5)
+        enter_scope(TaskScope(lease, org, 5, None, gateway))
         log.warning("half of %s", "it", extra={LOG_FIELDS: {"rows": 7}})
         try:
             raise ValueError("two\nlines")

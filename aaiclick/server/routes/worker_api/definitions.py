@@ -28,17 +28,17 @@ from aaiclick.api.worker_protocol.definitions import (
     TicketResponse,
 )
 from aaiclick.api.worker_protocol.field_types import LeaseRequest
-from aaiclick.catalog.execution.catalog_gateway import publish as publish_rows
 from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
 from aaiclick.catalog.execution.effect_check import check_emission
 from aaiclick.catalog.execution.parquet_storage import is_file_based
+from aaiclick.catalog.execution.publish import publish_under_lease
 from aaiclick.catalog.execution.table_storage import DatasetLayout, StagedRows
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.operations.actor import Permission
 from aaiclick.orchestration.emit_event import check_cursor
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.routes.worker_api.tasks import require_lease, to_lease
+from aaiclick.server.routes.worker_api.tasks import json_response, require_lease
 from aaiclick.server.routing import Context, RequestContext, Routes
 from aaiclick.store.catalog import runs
 from aaiclick.store.engine import queries
@@ -57,10 +57,10 @@ async def get_definition(context: Context, body: DefinitionRequest) -> Response:
     lease = await _require_request_lease(context, body)
     async with tenant_connection(context) as connection:
         await _require_own_definition(connection, lease, body.definition)
-        definition_row, datasets = await runs.load_definition(connection, body.definition)
-    if definition_row is None:
+        definition = await runs.load_definition(connection, body.definition)
+    if definition is None:
         raise NotFoundError("There is no such definition.")
-    return _json_response(runs.definition_to_json(definition_row, datasets))
+    return json_response(DefinitionResponse(definition=definition))
 
 
 @routes.post(endpoints.TAKE_TICKET.path, Permission.WORKER)
@@ -68,7 +68,7 @@ async def take_ticket(context: Context, body: LeaseRequest) -> TicketResponse:
     """Take a ticket: a higher ticket means a later read of the inputs."""
     await _require_request_lease(context, body)
     async with context.app_state.owner_connection() as connection:
-        return TicketResponse(ticket=str(await runs.take_ticket(connection)))
+        return TicketResponse(ticket=await runs.take_ticket(connection))
 
 
 @routes.post(endpoints.GET_STATE.path, Permission.WORKER)
@@ -83,14 +83,14 @@ async def get_state(context: Context, body: StateRequest) -> StateResponse:
     return StateResponse(state=state)
 
 
-@routes.post(endpoints.LIST_PARTITIONS.path, Permission.WORKER, response_model=PartitionsResponse)
-async def list_partitions(context: Context, body: PartitionsRequest) -> Response:
+@routes.post(endpoints.LIST_PARTITIONS.path, Permission.WORKER)
+async def list_partitions(context: Context, body: PartitionsRequest) -> PartitionsResponse:
     """List the partitions of a generation."""
     lease = await _require_request_lease(context, body)
     async with tenant_connection(context) as connection:
         await _require_own_generation(connection, lease, body.generation)
-        rows = await runs.load_partitions(connection, body.generation, body.keys)
-    return _json_response({"partitions": [runs.partition_to_json(row) for row in rows.values()]})
+        partitions = await runs.load_partitions(connection, body.generation, body.keys)
+    return PartitionsResponse(partitions=list(partitions.values()))
 
 
 @routes.post(endpoints.GET_DIGEST.path, Permission.WORKER)
@@ -106,7 +106,7 @@ async def get_digest(context: Context, body: GenerationRequest) -> DigestRespons
 async def publish_partition(context: Context, body: PublishRequest) -> PublishResponse:
     """Publish rows that an attempt has staged in a table of its own, atomically."""
     lease = await _require_request_lease(context, body)
-    await _check_ticket(context, int(body.ticket))
+    await _check_ticket(context, body.ticket)
     async with tenant_connection(context) as connection:
         definition = await _load_definition(connection, lease)
         location = _find_output(definition, body.generation)
@@ -118,7 +118,7 @@ async def publish_partition(context: Context, body: PublishRequest) -> PublishRe
         # Publishing depends only on the mode; the columns are those of the tables.
         staged = StagedRows(body.table, DatasetLayout((), definition.mode), body.rows, {})
         client = await connect_clickhouse(await context.app_state.clickhouse_endpoint(context.actor.org_id))
-        published = await publish_rows(connection, client, lease, location, staged, int(body.ticket), body.partition)
+        published = await publish_under_lease(connection, client, lease, location, staged, body.ticket, body.partition)
     return PublishResponse(published=published)
 
 
@@ -140,9 +140,8 @@ async def emit_events(context: Context, body: EmitRequest) -> None:
 
 async def _require_request_lease(context: RequestContext, body: LeaseRequest) -> Lease:
     """Check the lease of a request and return it; raises LeaseLost."""
-    lease = to_lease(body.lease)
-    await require_lease(context, lease)
-    return lease
+    await require_lease(context, body.lease)
+    return body.lease
 
 
 async def _check_ticket(context: RequestContext, ticket: int) -> None:
@@ -202,7 +201,3 @@ def _find_output(definition: DefinitionContext, generation: UUID) -> DatasetLoca
         if location.generation == generation:
             return location
     raise NotFoundError("There is no such generation.", remedy="A task publishes only outputs of its definition.")
-
-
-def _json_response(content: Any) -> Response:
-    return Response(json.dumps(content), media_type="application/json")

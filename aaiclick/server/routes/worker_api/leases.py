@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,10 +25,9 @@ from aaiclick.api.worker_protocol.workers import (
     WorkersRequest,
 )
 from aaiclick.operations.actor import Permission
-from aaiclick.orchestration.gateway import codecs
 from aaiclick.orchestration.gateway.postgres import finish_worker as settle_process
 from aaiclick.orchestration.loops import leader
-from aaiclick.server.routes.worker_api.tasks import own_leases
+from aaiclick.server.routes.worker_api.tasks import json_response, own_leases
 from aaiclick.server.routing import Context, RequestContext, Routes
 from aaiclick.settings import get_logs_dir
 from aaiclick.store.engine import worker_leases, workers
@@ -47,7 +45,7 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
     async with context.app_state.owner_connection() as connection:
         worker = await workers.register_worker(
             connection,
-            worker_id=None if body.worker_id is None else int(body.worker_id),
+            worker_id=body.worker_id,
             hostname=body.hostname,
             pid=body.pid,
             pool_size=body.pool_size,
@@ -56,7 +54,7 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
             org_id=context.actor.org_id,
             log_directory=get_logs_dir(context.app_state.settings),
         )
-    return RegisterResponse(worker_id=str(worker.id))
+    return RegisterResponse(worker_id=worker.id)
 
 
 @routes.post(endpoints.ADD_COUNTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -65,22 +63,22 @@ async def count_outcomes(context: Context, body: CountsRequest) -> None:
     org_id = context.actor.org_id
     tallies = {(org_id, counts.queue): OutcomeCounts(counts.completed, counts.failed) for counts in body.queues}
     async with _workers_connection(context, [body.worker_id]) as connection:
-        await workers.count_outcomes(connection, int(body.worker_id), tallies)
+        await workers.count_outcomes(connection, body.worker_id, tallies)
 
 
-@routes.post(endpoints.LIST_HELD_TASKS.path, Permission.WORKER, response_model=HeldTasksResponse)
-async def list_held_tasks(context: Context, body: WorkerRequest) -> Response:
+@routes.post(endpoints.LIST_HELD_TASKS.path, Permission.WORKER)
+async def list_held_tasks(context: Context, body: WorkerRequest) -> HeldTasksResponse:
     """List the tasks that a worker holds, and whether they are to be cancelled."""
     async with _workers_connection(context, [body.worker_id]) as connection:
-        held_tasks = await worker_leases.list_held_leases(connection, int(body.worker_id))
-    return _tasks_response([codecs.encode_held(task) for task in held_tasks])
+        held_tasks = await worker_leases.list_held_leases(connection, body.worker_id)
+    return HeldTasksResponse(tasks=held_tasks)
 
 
 @routes.post(endpoints.RENEW_LEASES.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def renew_leases(context: Context, body: RenewLeasesRequest) -> None:
     """Renew all leases of workers."""
     async with _workers_connection(context, body.worker_ids) as connection:
-        await worker_leases.extend_worker_leases(connection, _to_ids(body.worker_ids), body.lease_seconds)
+        await worker_leases.extend_worker_leases(connection, body.worker_ids, body.lease_seconds)
 
 
 @routes.post(endpoints.LIST_OVERDUE_TASKS.path, Permission.WORKER, response_model=OverdueResponse)
@@ -88,9 +86,9 @@ async def list_overdue_tasks(context: Context, body: OverdueRequest) -> Response
     """List tasks of workers that are past their time limit."""
     async with _workers_connection(context, body.worker_ids) as connection:
         overdue_tasks = await worker_leases.find_overdue_tasks(
-            connection, _to_ids(body.worker_ids), body.grace_seconds, body.default_timeout_seconds
+            connection, body.worker_ids, body.grace_seconds, body.default_timeout_seconds
         )
-    return _tasks_response([codecs.encode_overdue(task) for task in overdue_tasks])
+    return json_response(OverdueResponse(tasks=overdue_tasks))
 
 
 @routes.post(endpoints.SETTLE_WORKER.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -98,10 +96,9 @@ async def settle_worker(context: Context, body: SettleRequest) -> None:
     """Settle a worker process that has ended: its tasks are released or charged."""
     async with _workers_connection(context, [body.worker_id]) as connection:
         owned = await own_leases(context, connection, [task.lease for task in body.overdue])
-        charged = [task for task in body.overdue if int(task.lease.task_id) in owned]
-        overdue = [codecs.decode_overdue(task.model_dump(mode="json")) for task in charged]
-        await settle_process(connection, int(body.worker_id), overdue, body.crash)
-    context.app_state.worker_credentials.revoke(context.actor.org_id, int(body.worker_id))
+        overdue = [task for task in body.overdue if task.lease.task_id in owned]
+        await settle_process(connection, body.worker_id, overdue, body.crash)
+    context.app_state.worker_credentials.revoke(context.actor.org_id, body.worker_id)
 
 
 @routes.post(endpoints.RUN_LOOPS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -109,28 +106,20 @@ async def run_loops(context: Context, body: RunLoopsRequest) -> None:
     """Run one pass of the leader's loops on the server, and start its event router."""
     async with _workers_connection(context, [body.worker_id]) as connection:
         context.app_state.event_router.activate()
-        await leader.run_once(connection, worker_id=int(body.worker_id), term_seconds=body.term_seconds)
+        await leader.run_once(connection, worker_id=body.worker_id, term_seconds=body.term_seconds)
 
 
 @routes.post(endpoints.LIST_DRAINING_WORKERS.path, Permission.WORKER)
 async def list_draining_workers(context: Context, body: WorkersRequest) -> DrainingResponse:
     """List the workers that are draining."""
     async with _workers_connection(context, body.worker_ids) as connection:
-        draining_ids = await workers.list_draining_workers(connection, _to_ids(body.worker_ids))
-    return DrainingResponse(worker_ids=[str(worker_id) for worker_id in draining_ids])
+        draining_ids = await workers.list_draining_workers(connection, body.worker_ids)
+    return DrainingResponse(worker_ids=draining_ids)
 
 
 @asynccontextmanager
-async def _workers_connection(context: RequestContext, worker_ids: Sequence[str]) -> AsyncGenerator[Connection]:
+async def _workers_connection(context: RequestContext, worker_ids: Sequence[int]) -> AsyncGenerator[Connection]:
     """A connection of the owner, after checking that the workers belong to the caller."""
     async with context.app_state.owner_connection() as connection:
-        await context.app_state.check_workers(connection, context.actor.org_id, _to_ids(worker_ids))
+        await context.app_state.check_workers(connection, context.actor.org_id, worker_ids)
         yield connection
-
-
-def _to_ids(worker_ids: Sequence[str]) -> list[int]:
-    return [int(worker_id) for worker_id in worker_ids]
-
-
-def _tasks_response(tasks: Sequence[codecs.JsonObject]) -> Response:
-    return Response(json.dumps({"tasks": tasks}), media_type="application/json")

@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Response
+from pydantic import BaseModel
 
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.claims import (
     ClaimOptions,
     ClaimRequest,
     ClaimResponse,
+    ClickHouseAccess,
     ExchangeRequest,
     ExchangeResponse,
     FetchResponse,
@@ -31,7 +33,7 @@ from aaiclick.api.worker_protocol.claims import (
     WaitRequest,
     WaitResponse,
 )
-from aaiclick.api.worker_protocol.field_types import LeaseReference, LeaseRequest, LeasesRequest
+from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
@@ -41,11 +43,8 @@ from aaiclick.api.worker_protocol.tasks import (
     ResultsResponse,
     SecretsRequest,
     SecretsResponse,
-    SecretValue,
-    TableReferenceStatus,
     TablesRequest,
     TablesResponse,
-    TaskResult,
 )
 from aaiclick.catalog.errors import CatalogError
 from aaiclick.catalog.execution.effect_check import check_effects
@@ -55,7 +54,6 @@ from aaiclick.errors import AaiclickError, LeaseLost, NotFoundError, RequestErro
 from aaiclick.operations.actor import Permission
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.context import job_limits
-from aaiclick.orchestration.gateway import codecs
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.server.routes.common import argument_tables, tenant_connection
 from aaiclick.server.routing import Context, RequestContext, Routes
@@ -88,24 +86,25 @@ async def exchange_tasks(context: Context, body: ExchangeRequest) -> Response:
         leases = [*(item.lease for item in body.completed), *(item.lease for item in body.failed), *body.released]
         owned = await own_leases(context, connection, leases)
         outcomes = [
-            await _to_outcome(connection, item, owned) for item in body.completed if _is_owned(item.lease, owned)
+            await _to_outcome(connection, item, owned) for item in body.completed if item.lease.task_id in owned
         ]
         refused = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
         accepted, claims = await queue.acknowledge_and_claim(
             connection,
-            worker_id=int(body.worker_id),
+            worker_id=body.worker_id,
             successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
             failures=[
                 *refused,
-                *[await _to_failure(connection, item) for item in body.failed if _is_owned(item.lease, owned)],
+                *[await _to_failure(connection, item) for item in body.failed if item.lease.task_id in owned],
             ],
-            releases=[to_lease(lease) for lease in body.released if _is_owned(lease, owned)],
+            releases=[lease for lease in body.released if lease.task_id in owned],
             limit=body.limit,
             queues=_allowed_queues(body),
             lease_seconds=body.lease_seconds,
             org_id=context.actor.org_id,
         )
-    return await _claim_response(context, body, claims, accepted=[str(task_id) for task_id in sorted(accepted)])
+    access = await _clickhouse_access(context, body.worker_id, claims)
+    return json_response(ExchangeResponse(tasks=list(claims), accepted=sorted(accepted), **dict(access)))
 
 
 @routes.post(endpoints.CLAIM.path, Permission.WORKER, response_model=ClaimResponse)
@@ -116,7 +115,7 @@ async def claim_tasks(context: Context, body: ClaimRequest) -> Response:
         async with _worker_connection(context, body.worker_id) as connection:
             claims = await queue.claim(
                 connection,
-                worker_id=int(body.worker_id),
+                worker_id=body.worker_id,
                 limit=body.limit,
                 queues=_allowed_queues(body),
                 lease_seconds=body.lease_seconds,
@@ -124,14 +123,15 @@ async def claim_tasks(context: Context, body: ClaimRequest) -> Response:
             )
         seconds_left = deadline - time.monotonic()
         if claims or seconds_left <= 0 or not body.limit or context.app_state.closing.is_set():
-            return await _claim_response(context, body, claims)
+            access = await _clickhouse_access(context, body.worker_id, claims)
+            return json_response(ClaimResponse(tasks=list(claims), **dict(access)))
         await context.app_state.work_notifier.wait_for_notification(min(seconds_left, POLL_SECONDS))
 
 
 @routes.post(endpoints.FETCH.path, Permission.WORKER, response_model=FetchResponse)
 async def fetch_task(context: Context, body: LeaseRequest) -> Response:
     """Get a claimed task with the results of other tasks filled into its arguments."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     job_id = await require_lease(context, lease)
     async with tenant_connection(context) as connection:
         row = await queries.get_task(connection, lease.task_id)
@@ -150,8 +150,9 @@ async def fetch_task(context: Context, body: LeaseRequest) -> Response:
         shared=shared,
     )  # fmt: skip
     lease_seconds = (row["lease_expires_at"] - row["last_heartbeat"]).total_seconds()
-    payload = codecs.encode_payload(claimed, row["worker_id"], lease_seconds)
-    return _json_response({**payload, **await _clickhouse_fields(context, row["worker_id"])})
+    access = await _clickhouse_access(context, row["worker_id"], [claimed])
+    response = FetchResponse(task=claimed, worker_id=row["worker_id"], lease_seconds=lease_seconds, **dict(access))
+    return json_response(response)
 
 
 @routes.post(endpoints.START.path, Permission.WORKER)
@@ -159,8 +160,8 @@ async def start_tasks(context: Context, body: LeasesRequest) -> StartResponse:
     """Mark claimed tasks as running."""
     async with context.app_state.owner_connection() as connection:
         owned = await own_leases(context, connection, body.leases)
-        started = await queue.start(connection, [to_lease(lease) for lease in body.leases if _is_owned(lease, owned)])
-    return StartResponse(ids=[str(task_id) for task_id in sorted(started)])
+        started = await queue.start(connection, [lease for lease in body.leases if lease.task_id in owned])
+    return StartResponse(ids=sorted(started))
 
 
 @routes.post(endpoints.HEARTBEAT.path, Permission.WORKER)
@@ -170,15 +171,12 @@ async def renew_task_leases(context: Context, body: HeartbeatRequest) -> Heartbe
         owned = await own_leases(context, connection, body.leases)
         heartbeat = await queue.heartbeat(
             connection,
-            worker_id=int(body.worker_id),
-            leases=[to_lease(lease) for lease in body.leases if _is_owned(lease, owned)],
+            worker_id=body.worker_id,
+            leases=[lease for lease in body.leases if lease.task_id in owned],
             lease_seconds=body.lease_seconds,
         )
-    lost = heartbeat.lost | {int(lease.task_id) for lease in body.leases if not _is_owned(lease, owned)}
-    return HeartbeatResponse(
-        lost=[str(task_id) for task_id in sorted(lost)],
-        cancelled=[str(task_id) for task_id in sorted(heartbeat.cancelled)],
-    )
+    lost = heartbeat.lost | {lease.task_id for lease in body.leases if lease.task_id not in owned}
+    return HeartbeatResponse(lost=sorted(lost), cancelled=sorted(heartbeat.cancelled))
 
 
 @routes.post(endpoints.COMPLETE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -208,7 +206,7 @@ async def fail_task(context: Context, body: FailRequest) -> None:
 @routes.post(endpoints.RELEASE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def release_task(context: Context, body: LeaseRequest) -> None:
     """Release a task without charging the attempt."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     async with context.app_state.owner_connection() as connection:
         await _require_own_lease(context, connection, body.lease)
         _require_accepted(lease, await queue.acknowledge(connection, worker_id=0, releases=[lease]))
@@ -217,40 +215,29 @@ async def release_task(context: Context, body: LeaseRequest) -> None:
 @routes.post(endpoints.ADD_TASKS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def add_tasks(context: Context, body: AddTasksRequest) -> None:
     """Add tasks to the job of a running task; they start only after it has completed."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     job_id = await require_lease(context, lease)
     if job_id is None:
         raise LeaseLost(f"Task {lease.task_id} has no job to add tasks to.")
-    plan, names = await asyncio.to_thread(codecs.decode_plan, body)  # takes long for many tasks
+    plan = await asyncio.to_thread(body.to_plan)  # takes long for many tasks
     plan.tables = await asyncio.to_thread(argument_tables, plan.tasks)
     if plan.tasks or plan.groups:
         async with context.app_state.owner_connection() as connection:
-            await add_to_job(connection, job_id, plan, names, lease, limits=job_limits())
+            await add_to_job(connection, job_id, plan, body.names, lease, limits=job_limits())
 
 
-@routes.post(endpoints.GET_RESULTS.path, Permission.WORKER)
-async def get_task_results(context: Context, body: ResultsRequest) -> ResultsResponse:
+@routes.post(endpoints.GET_RESULTS.path, Permission.WORKER, response_model=ResultsResponse)
+async def get_task_results(context: Context, body: ResultsRequest) -> Response:
     """Read results of other tasks of the same job."""
-    job_id = await require_lease(context, to_lease(body.lease))
-    results: list[TaskResult] = []
+    job_id = await require_lease(context, body.lease)
+    results: list[queries.TaskResult] = []
     async with tenant_connection(context) as connection:
         if body.task_ids and job_id is not None:
-            texts = await queries.load_task_results(connection, job_id, [int(task_id) for task_id in body.task_ids])
-            results += [
-                TaskResult(task_id=str(task_id), result=codecs.parse_json(text)) for task_id, text in texts.items()
-            ]
+            texts = await queries.load_task_results(connection, job_id, body.task_ids)
+            results += [queries.TaskResult(task_id, text) for task_id, text in texts.items()]
         if body.group_id is not None and job_id is not None:
-            results += [
-                TaskResult(
-                    task_id=str(row["id"]),
-                    result=codecs.parse_json(row["result"]),
-                    attempt=row["attempt"],
-                    started_at=row["started_at"],
-                    completed_at=row["completed_at"],
-                )
-                for row in await queries.load_group_results(connection, int(body.group_id), job_id)
-            ]
-    return ResultsResponse(results=results)
+            results += await queries.load_group_results(connection, body.group_id, job_id)
+    return json_response(ResultsResponse(results=results))
 
 
 @routes.post(endpoints.UPDATE_TABLES.path, Permission.WORKER)
@@ -259,7 +246,7 @@ async def update_table_references(context: Context, body: TablesRequest) -> Tabl
     held_tables: list[table_references.TableReferenceResult] = []
     async with context.app_state.owner_connection() as connection:
         owned = await own_leases(context, connection, [item.lease for item in body.tables])
-        requests = [(item.table, to_lease(item.lease)) for item in body.tables if _is_owned(item.lease, owned)]
+        requests = [(item.table, item.lease) for item in body.tables if item.lease.task_id in owned]
         if body.action == "release":
             await table_references.release_tables(connection, requests)
             return TablesResponse(tables=[])
@@ -268,16 +255,14 @@ async def update_table_references(context: Context, body: TablesRequest) -> Tabl
                 table_references.reserve_tables if body.action == "reserve" else table_references.hold_tables
             )(connection, requests)
     remaining, lost = iter(held_tables), table_references.TableReferenceResult(lease_lost=True, is_unknown=False)
-    results = [next(remaining) if _is_owned(item.lease, owned) else lost for item in body.tables]
-    return TablesResponse(
-        tables=[TableReferenceStatus(lease_lost=result.lease_lost, is_unknown=result.is_unknown) for result in results]
-    )
+    results = [next(remaining) if item.lease.task_id in owned else lost for item in body.tables]
+    return TablesResponse(tables=results)
 
 
 @routes.post(endpoints.NAME_TABLE.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def name_table(context: Context, body: NameTableRequest) -> None:
     """Name the table of an existing named Object, or remove its name."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     await require_lease(context, lease)
     if not body.table.startswith(NAMED) or (body.name is not None and body.table != NAMED + body.name):
         raise NotFoundError(
@@ -295,19 +280,16 @@ async def name_table(context: Context, body: NameTableRequest) -> None:
 @routes.post(endpoints.READ_SECRETS.path, Permission.WORKER)
 async def read_task_secrets(context: Context, body: SecretsRequest) -> SecretsResponse:
     """Read the secrets that a task may use; requires the lease of its attempt."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     await require_lease(context, lease)
     async with tenant_connection(context) as connection:
-        task_secrets = await secrets.load_task_secrets(connection, lease, body.names)
-    return SecretsResponse(
-        secrets=[SecretValue(name=secret.name, value=secret.value, host=secret.host) for secret in task_secrets]
-    )
+        return SecretsResponse(secrets=await secrets.load_task_secrets(connection, lease, body.names))
 
 
 @routes.post(endpoints.WRITE_LOG.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def write_task_log(context: Context, body: LogRequest) -> None:
     """Write a part of an attempt's log."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     await require_lease(context, lease)
     await write_part(context.app_state.settings, lease.task_id, lease.attempt, body.offset, body.text)
 
@@ -323,10 +305,10 @@ async def wait_for_work(context: Context, body: WaitRequest) -> WaitResponse:
 
 
 @asynccontextmanager
-async def _worker_connection(context: RequestContext, worker_id: str) -> AsyncGenerator[Connection]:
+async def _worker_connection(context: RequestContext, worker_id: int) -> AsyncGenerator[Connection]:
     """A connection of the owner, after checking that the worker belongs to the caller."""
     async with context.app_state.owner_connection() as connection:
-        await context.app_state.check_workers(connection, context.actor.org_id, [int(worker_id)])
+        await context.app_state.check_workers(connection, context.actor.org_id, [worker_id])
         yield connection
 
 
@@ -341,25 +323,17 @@ async def require_lease(context: RequestContext, lease: Lease) -> int | None:
     return row["job_id"]
 
 
-async def own_leases(
-    context: RequestContext, connection: Connection, leases: Iterable[LeaseReference]
-) -> dict[int, bool]:
+async def own_leases(context: RequestContext, connection: Connection, leases: Sequence[Lease]) -> dict[int, bool]:
     """Those tasks that belong to the caller's organisation, and whether their attempts hold tables."""
-    return await leases_of_org(connection, [to_lease(lease) for lease in leases], context.actor.org_id)
+    return await leases_of_org(connection, leases, context.actor.org_id)
 
 
-async def _require_own_lease(
-    context: RequestContext, connection: Connection, reference: LeaseReference
-) -> dict[int, bool]:
+async def _require_own_lease(context: RequestContext, connection: Connection, lease: Lease) -> dict[int, bool]:
     """`own_leases` of one task; raises LeaseLost if it belongs to another organisation."""
-    owned = await own_leases(context, connection, [reference])
-    if not _is_owned(reference, owned):
-        raise _lease_lost(to_lease(reference))
+    owned = await own_leases(context, connection, [lease])
+    if lease.task_id not in owned:
+        raise _lease_lost(lease)
     return owned
-
-
-def _is_owned(reference: LeaseReference, owned: Container[int]) -> bool:
-    return int(reference.task_id) in owned
 
 
 def _require_accepted(lease: Lease, accepted: set[int]) -> None:
@@ -374,10 +348,6 @@ def _lease_lost(lease: Lease) -> LeaseLost:
     )
 
 
-def to_lease(reference: LeaseReference) -> Lease:
-    return Lease(int(reference.task_id), reference.attempt, reference.token, reference.linked)
-
-
 def _allowed_queues(body: ClaimOptions) -> list[str]:
     if DISPATCHER_QUEUE in body.queues:
         raise RequestError(
@@ -388,7 +358,7 @@ def _allowed_queues(body: ClaimOptions) -> list[str]:
 
 async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapping[int, bool]) -> Success | Failure:
     """Outcome of a completed attempt: a failure if its effects are outside of its definition."""
-    lease = to_lease(body.lease)
+    lease = body.lease
     effects = None
     if body.effects is not None:
         row = await queries.get_task(connection, lease.task_id)
@@ -396,7 +366,7 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
             effects = await check_effects(connection, row, body.effects.model_dump(mode="json"))
         except CatalogError as error:
             return Failure(lease, error.what, "effects refused", True, 0.0, monotonic_seconds_ago(body.seconds))
-    result = codecs.to_json_text(body.result)
+    result = None if body.result is None else json.dumps(body.result)
     tables = set(body.tables or ())
     if result is not None and TABLE_ID_KEY in result:  # whether or not the worker listed them
         tables |= temporary_tables_in(body.result)
@@ -407,14 +377,14 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
         lease,
         result,
         monotonic_seconds_ago(body.seconds),
-        tuple(int(task_id) for task_id in body.awaits),
+        tuple(body.awaits),
         result_tables,
         effects,
     )
 
 
 async def _to_failure(connection: Connection, body: FailRequest) -> Failure:
-    lease = to_lease(body.lease)
+    lease = body.lease
     delay = body.delay_seconds
     if delay is None:
         row = await queries.get_task(connection, lease.task_id)
@@ -431,26 +401,19 @@ async def _to_failure(connection: Connection, body: FailRequest) -> Failure:
     )
 
 
-async def _claim_response(
-    context: RequestContext, body: ClaimOptions, claims: Sequence[Claim], **fields: Any
-) -> Response:
-    clickhouse_fields = await _clickhouse_fields(context, int(body.worker_id)) if claims else _NO_CLICKHOUSE
-    return _json_response({"tasks": [codecs.encode_claim(claim) for claim in claims], **clickhouse_fields, **fields})
-
-
-_NO_CLICKHOUSE: dict[str, Any] = {"clickhouse": None, "no_clickhouse": None, "clickhouse_unreachable": False}
-
-
-async def _clickhouse_fields(context: RequestContext, worker_id: int) -> dict[str, Any]:
-    """ClickHouse credentials of a worker, or why there are none: tasks without data run all the same."""
+async def _clickhouse_access(context: RequestContext, worker_id: int, claims: Sequence[Claim]) -> ClickHouseAccess:
+    """ClickHouse credentials, if there are claims. Tasks without data run without them."""
+    if not claims:
+        return ClickHouseAccess()
     try:
         endpoint = await context.app_state.worker_credentials.issue(context.actor.org_id, worker_id)
-        return {**_NO_CLICKHOUSE, "clickhouse": codecs.encode_endpoint(endpoint)}
+        return ClickHouseAccess(clickhouse=endpoint)
     except UnreachableError:
-        return {**_NO_CLICKHOUSE, "no_clickhouse": "ClickHouse is unreachable.", "clickhouse_unreachable": True}
+        return ClickHouseAccess(no_clickhouse="ClickHouse is unreachable.", clickhouse_unreachable=True)
     except AaiclickError as error:
-        return {**_NO_CLICKHOUSE, "no_clickhouse": error.what, "clickhouse_unreachable": bool(error.address)}
+        return ClickHouseAccess(no_clickhouse=error.what, clickhouse_unreachable=bool(error.address))
 
 
-def _json_response(content: Any) -> Response:
-    return Response(json.dumps(content), media_type="application/json")
+def json_response(content: BaseModel) -> Response:
+    """Write a response at once. FastAPI would validate it, which encodes JSON text a second time."""
+    return Response(content.model_dump_json(), media_type="application/json")
