@@ -8,7 +8,6 @@ Start of a command, and where it runs:
 - `remote`: remote mode: a server instead of the databases
 - `database`: local mode: PostgreSQL connection, and formatting of times
 - `operations`: runs an operation locally or remotely
-- `audit`: transactions and audit entries of local commands
 
 The stack:
 

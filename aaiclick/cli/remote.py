@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
 
-from aaiclick.cli.database import with_database
-from aaiclick.cli.output import Row, print_message
+from aaiclick.cli.output import print_message
 from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from aaiclick.api.jobs import Job
     from aaiclick.client import Client
     from aaiclick.client.endpoints import SyncEndpoints
-    from aaiclick.store.connections import Connection
-
-T = TypeVar("T")
 
 PAGE_SIZE = 1_000
 POLL_SECONDS = 0.2
@@ -37,16 +32,6 @@ LIST_COMMANDS = {"jobs": "jobs ls", "tasks": "tasks ls JOB", "workers": "workers
 """Commands that list the same items as a request path."""
 
 _LIST_REMEDY = re.compile(r"GET /v1/(" + "|".join(LIST_COMMANDS) + r") lists")
-
-TIME_FIELDS = ("first", "last", "last_heartbeat", "serving_since")
-
-
-def call_local_or_remote(local: Callable[[Connection], Awaitable[T]], remote: Callable[[Client], T]) -> T:
-    """Call the server if AAICLICK_SERVER is set, else the database."""
-    if not is_remote():
-        return with_database(local)
-    with open_client() as client, translate_remedies():
-        return remote(client)
 
 
 @contextmanager
@@ -66,27 +51,6 @@ def open_client() -> Client:
     from aaiclick.client import Client  # slow import, only needed in remote mode
 
     return Client()
-
-
-def parse_rows(items: Iterable[Row], limit: int | None = None) -> list[Row]:
-    """Convert times and ids of API items to the types of the database."""
-    return [parse_row(item) for item in islice(items, limit)]
-
-
-def parse_row(item: Row) -> Row:
-    return {name: _parse_value(name, value) for name, value in item.items()}
-
-
-def parse_times(item: Row) -> Row:
-    """Convert the times of an API item; ids stay strings, since a user's subject may look like an id."""
-    return {name: value if name.endswith("id") else _parse_value(name, value) for name, value in item.items()}
-
-
-def _parse_value(name: str, value: Any) -> object:
-    if isinstance(value, str) and (name.endswith("_at") or name in TIME_FIELDS):
-        return datetime.fromisoformat(value)
-    is_id = isinstance(value, str) and (name == "id" or name.endswith("_id")) and value.isdecimal()
-    return int(value) if is_id else value
 
 
 def check_org(client: Client, slug: str) -> None:

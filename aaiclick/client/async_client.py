@@ -99,16 +99,6 @@ class AsyncClient(AsyncEndpoints):
                 return
             call = call.with_cursor(page.next)
 
-    async def pages(self, call: ApiRequest[Any]) -> AsyncGenerator[dict[str, Any]]:
-        """Iterate over all items of a listing, page by page."""
-        while True:
-            page: dict[str, Any] = await self.call(call)
-            for item in page["items"]:
-                yield item
-            if page["next"] is None:
-                return
-            call = call.with_cursor(page["next"])
-
     async def wait_for_job(self, job_id: int) -> Job:
         """Wait until a job has finished and return it."""
         while True:

@@ -109,16 +109,9 @@ def _type_adapter(response: Any) -> TypeAdapter[Any]:
     return TypeAdapter(response)
 
 
-def get(path: str, **query: object) -> ApiRequest[Any]:
-    return ApiRequest("GET", path, {name: value for name, value in query.items() if value is not None})
-
-
-def post(path: str, body: object = None, **query: object) -> ApiRequest[Any]:
-    return ApiRequest("POST", path, {name: value for name, value in query.items() if value is not None}, body)
-
-
-def put(path: str, body: Any) -> ApiRequest[Any]:
-    return ApiRequest("PUT", path, body=body)
+def post(path: str, body: object = None) -> ApiRequest[Any]:
+    """Build a request of the worker protocol, with the JSON of the response as its result."""
+    return ApiRequest("POST", path, body=body)
 
 
 def encode_cursor(last_id: int | None) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 from aaiclick.api.jobs import Job
 from aaiclick.api.objects import FileFormat
@@ -64,10 +64,6 @@ class Client(SyncEndpoints):
     def call(self, call: ApiRequest[T]) -> T:
         """Send one request; return its response, or raise the error of its problem code."""
         return self._wait_for(self._client.call(call))
-
-    def pages(self, call: ApiRequest[Any]) -> Iterator[dict[str, Any]]:
-        """Iterate over all items of a listing, page by page."""
-        return self._iterate(self._client.pages(call))
 
     def wait_for_job(self, job_id: int) -> Job:
         """Wait until a job has finished and return it."""

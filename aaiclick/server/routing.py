@@ -51,8 +51,12 @@ class RequestContext:
         self, operation: Operation[P, T] | DatabasesOperation[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Perform an operation as the caller."""
-        actor = replace(self.actor, request_id=self.request_id)
-        return await operation.perform(self.databases, actor, *args, **kwargs)
+        return await operation.perform(self.databases, self.audited_actor, *args, **kwargs)
+
+    @property
+    def audited_actor(self) -> Actor:
+        """The actor with the id of this request, for audit entries."""
+        return replace(self.actor, request_id=self.request_id)
 
 
 def _request_context(request: Request) -> RequestContext:

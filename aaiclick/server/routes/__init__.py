@@ -1,6 +1,6 @@
 """API routes, one module per resource; `ALL` lists them.
 
-- `common`: connections of the caller's org, audit entries, lookups and ETags
+- `common`: connections of the caller's org, tables of arguments and ETags
 - `jobs`: submit, list, cancel, retry and pause jobs
 - `tasks`: enqueue, list, cancel, clear and explain tasks; read logs
 - `dead_letters`: list, group, redrive and discard dead letters

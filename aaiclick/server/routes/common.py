@@ -1,26 +1,24 @@
-"""Helpers of routes: connections of the caller's org, audit entries and ETags."""
+"""Helpers of routes: connections of the caller's org, tables of arguments and ETags."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aaiclick import failpoints
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.server.routing import RequestContext
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.engine.result_placeholders import is_temporary, table_ids_in
-from aaiclick.store.tenancy import audit
 
 Item = TypeVar("Item", bound=BaseModel)
 
@@ -33,32 +31,6 @@ async def tenant_connection(context: RequestContext) -> AsyncGenerator[Connectio
     """A connection that row-level security restricts to the caller's org."""
     async with context.app_state.tenant_connection(context.actor.org_id) as connection:
         yield connection
-
-
-@asynccontextmanager
-async def tenant_transaction(context: RequestContext) -> AsyncGenerator[Connection]:
-    """A transaction of the caller's org, for a change and its audit entry."""
-    async with tenant_connection(context) as connection, failpoints.transaction(connection, "change"):
-        yield connection
-
-
-async def write_audit(
-    context: RequestContext,
-    connection: Connection,
-    action: str,
-    target: object,
-    detail: Mapping[str, Any] | None = None,
-) -> None:
-    """Write an audit entry for the caller."""
-    await audit.write_audit(
-        connection,
-        org_id=context.actor.org_id,
-        actor=context.actor.name,
-        action=action,
-        target=str(target),
-        request_id=context.request_id,
-        detail=detail,
-    )
 
 
 def argument_tables(tasks: Sequence[NewTask]) -> list[tuple[int, str]]:
@@ -84,7 +56,3 @@ def respond_if_changed(request: Request, response: Response, item: Item) -> Item
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     response.headers.update(headers)
     return item
-
-
-def text_id(value: int | None) -> str | None:
-    return None if value is None else str(value)

@@ -14,16 +14,13 @@ from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobRequest, JobResul
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.operation import write_audit
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
 from aaiclick.server.job_graph import build_nodes
 from aaiclick.server.pagination import Cursor, Limit
-from aaiclick.server.routes.common import (
-    argument_tables,
-    respond_if_changed,
-    write_audit,
-)
+from aaiclick.server.routes.common import argument_tables, respond_if_changed
 from aaiclick.server.routing import Context, PathId, Routes
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.plan import Plan
@@ -33,10 +30,6 @@ if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
 routes = Routes("jobs")
-
-MAX_RESULTS = 5
-
-_JOB_FIELDS = tuple(Job.model_fields)
 
 
 @routes.post(
@@ -54,7 +47,8 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     async def submit(connection: Connection) -> BaseModel:
         job_id = await submit_job(connection, new_job, plan, names)
         if job_id == new_job.id:
-            await write_audit(context, connection, "job.create", job_id, {"name": body.name, "tasks": len(plan.tasks)})
+            detail = {"name": body.name, "tasks": len(plan.tasks)}
+            await write_audit(connection, context.audited_actor, "job.create", job_id, detail)
             if (tracing := get_tracing()) is not None:
                 tracing.record_submission(job_id, new_job.org_id, new_job.name, len(plan.tasks))
         return CreatedResponse(id=job_id)

@@ -19,13 +19,10 @@ import asyncpg
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.range_registration import register_range
-from aaiclick.cli.audit import audited_transaction
-from aaiclick.cli.audit import write_audit as write_cli_audit
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.server.idempotency import run_idempotent
-from aaiclick.server.routes.common import tenant_transaction, write_audit
 from aaiclick.server.ui.sessions import sign_in_subject
 from aaiclick.server.ui.sign_in_audit import SignInAudit
 from aaiclick.snowflake import get_snowflake_id
@@ -304,19 +301,6 @@ class FakeRequest:
         yield self._db
 
 
-async def pause_queue_audited(db: Any, _: State) -> None:
-    call: Any = FakeRequest(db)
-    async with tenant_transaction(call) as connection:
-        await control.pause_queue(connection, "default")
-        await write_audit(call, connection, "queue.pause", "default")
-
-
-async def pause_type_audited(db: Any, _: State) -> None:
-    async with audited_transaction(db):
-        await control.pause_type(db, "t")
-        await write_cli_audit(db, DEFAULT_ORG_ID, "type.pause", "t")
-
-
 async def pause_job_audited(db: Any, state: State) -> None:
     await job_operations.pause_job(db, local_actor(), state["job"])
 
@@ -449,12 +433,8 @@ SCENARIOS = {
     "enqueue_many": Scenario(prepare_ids, enqueue_many, EXISTS),
     "enqueue_with_tables": Scenario(prepare_ids, enqueue_with_table, EXISTS),
     "once": Scenario(prepare_ids, enqueue_idempotent, EXISTS),
-    "change": Scenario(prepare_ids, pause_queue_audited, check_with_audit("SELECT count(paused_at) = 1 FROM queues")),
     "operation": Scenario(
         submit_two_tasks, pause_job_audited, check_with_audit("SELECT count(paused_at) = 1 FROM jobs")
-    ),
-    "cli_change": Scenario(
-        prepare_ids, pause_type_audited, check_with_audit("SELECT count(paused_at) = 1 FROM task_types")
     ),
     "sign_in": Scenario(create_user_, sign_in, check_with_audit("SELECT count(*) > 0 FROM ui_sessions")),
     "submit": Scenario(prepare_ids, submit, EXISTS),
