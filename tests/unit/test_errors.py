@@ -14,7 +14,7 @@ EXIT_CODES = {
         ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
         IngestError QueryError""",
     2: """SettingsError HomeError EntrypointError SubmitError CycleError LimitError ScheduleError RequestError
-        CatalogError DagError OperatorError DatasetError QueryRefusedError LineageError
+        CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError
         NoContextError WhereError ForbiddenAddressError""",
     3: "NotFoundError UnknownTableError ObjectNotFoundError",
     4: "UnauthorisedError ForbiddenError",

@@ -256,15 +256,17 @@ def test_remote_export_equals_the_local_one(command, sales, tmp_path) -> None:
             command("data", "export", sales, str(tmp_path / side_name / file), role=role) for role, side_name in sides
         ]
 
-    for file in (*(f"out.{name}" for name in sorted(FORMATS) if name != "avro"), "out.csv.gz"):
-        for result in both(file):
+    refused = {"json": "NaN", "jsonl": "NaN", "avro": "name"}  # JSON has no NaN, Avro no such column name
+    for file in (*(f"out.{name}" for name in sorted(FORMATS)), "out.csv.gz"):
+        results = both(file)
+        if (reason := refused.get(file.removeprefix("out."))) is not None:
+            assert [reason in str(result.exception) for result in results] == [True, True], results
+            assert isinstance(results[0].exception, DataError)
+            continue
+        for result in results:
             assert result.exception is None, result.exception
             assert "3 rows written to" in result.stderr
         assert (tmp_path / "remote" / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
-    local, remote = (result.exception for result in both("out.avro"))  # Avro does not allow such a column name
-    assert isinstance(local, DataError)
-    assert "Invalid name" in str(local)
-    assert "Invalid name" in str(remote)
     assert {path.name for path in (tmp_path / "remote").iterdir()} == {
         path.name for path in (tmp_path / "local").iterdir()
     }
@@ -279,7 +281,7 @@ def test_remote_export_can_go_to_a_bucket(command, sales, monkeypatch) -> None:
 
     monkeypatch.setattr(export, "upload_object", upload)
     assert command("data", "export", sales, "s3://pile/sales.tsv", role="operator-reader").exception is None
-    assert uploaded["s3://pile/sales.tsv"].startswith(b"n\tx\td\t")
+    assert uploaded["s3://pile/sales.tsv"].startswith(b'"n"\t"x"\t"d"\t')
 
 
 def test_interrupted_export_leaves_no_file(command, site, tmp_path, monkeypatch) -> None:
