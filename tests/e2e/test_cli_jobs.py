@@ -74,7 +74,7 @@ def test_run_waits_for_the_job(project):
     assert shown["took_seconds"] == (ended - begun).total_seconds()
     assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"say": "world"}}
     [group] = shown["groups"]
-    assert (group["name"], group["total"], group["completed"], group["rows"]) == (None, 2, 2, None)
+    assert (group["group"], group["total"], group["completed"], group["rows"]) == ("", 2, 2, None)
 
 
 def test_run_ignores_dead_workers_and_explains_waiting(project, aaiclick_postgres):

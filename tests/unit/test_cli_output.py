@@ -151,7 +151,8 @@ def test_id_parameters_are_validated() -> None:
      "dlq discard --all 7", "dlq discard --all --type t", "dlq discard 1_005", "user create b\udcffd"],
 )  # fmt: skip
 def test_invalid_options_are_refused_before_connecting(line: str, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("aaiclick.cli.remote.with_database", None)
+    monkeypatch.setattr("aaiclick.cli.database.open_connection", None)
+    monkeypatch.setattr("aaiclick.cli.operations.open_connection", None)
     assert run_command(shlex.split(line)) == 2
     assert "bug" not in capsys.readouterr().err
 

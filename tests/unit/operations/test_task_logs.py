@@ -2,7 +2,7 @@
 
 import pytest
 
-from aaiclick.server.task_logs import trim_split_character
+from aaiclick.operations.task_logs import trim_split_character
 
 
 @pytest.mark.parametrize(
