@@ -166,8 +166,8 @@ class Settings(BaseSettings):
         "AAICLICK_SECRETS_MAP", (),
         'Secrets that are variables or files of this machine, as JSON: {"ORG/NAME": "env:VARIABLE" or "file:/path"}',
     )  # fmt: skip
-    runtime_again_seconds: Seconds = _variable(
-        "AAICLICK_RUNTIME_AGAIN", 60.0, "Seconds after which an unclaimed task is sent to its runtime again"
+    runtime_resend_seconds: Seconds = _variable(
+        "AAICLICK_RUNTIME_RESEND", 60.0, "Seconds after which an unclaimed task is sent to its runtime again"
     )
     job_max_tasks: int = _variable(
         "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Maximum number of tasks of a job; a job that exceeds it fails", ge=1

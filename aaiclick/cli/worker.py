@@ -189,7 +189,7 @@ def build_supervisor_config(
     )
     return SupervisorConfig(
         processes, worker_config, setup, settings.worker_heartbeat_interval_seconds, stop_seconds, settings.runtimes,
-        settings.runtime_again_seconds,
+        settings.runtime_resend_seconds,
     )  # fmt: skip
 
 
