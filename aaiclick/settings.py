@@ -169,6 +169,12 @@ class Settings(BaseSettings):
     runtime_resend_seconds: Seconds = _variable(
         "AAICLICK_RUNTIME_RESEND", 60.0, "Seconds after which an unclaimed task is sent to its runtime again"
     )
+    max_literal_bytes: int = _variable(
+        "AAICLICK_MAX_LITERAL_BYTES",
+        65_536,
+        "Largest result that is stored with its task instead of a ClickHouse table; -1 stores none",
+        ge=-1,
+    )
     job_max_tasks: int = _variable(
         "AAICLICK_JOB_MAX_TASKS", 5_000_000, "Maximum number of tasks of a job; a job that exceeds it fails", ge=1
     )

@@ -29,6 +29,7 @@ from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
+from aaiclick.store.tables.literals import load_result_literals
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -131,12 +132,16 @@ async def _load_results(context: OrchContext, job_id: int) -> dict[str, str]:
     """Load the results of the job's final tasks, by function name."""
     async with context.connection() as connection:
         rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
+        literals = await load_result_literals(connection, (row["result"] for row in rows))
     if not rows:
         return {}
     from aaiclick.data.preview import preview_result  # slow import, only needed for results
 
     endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
-    return {row["name"].rpartition(".")[2]: await preview_result(json.loads(row["result"]), endpoint) for row in rows}
+    return {
+        row["name"].rpartition(".")[2]: await preview_result(json.loads(row["result"]), endpoint, literals)
+        for row in rows
+    }
 
 
 async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None) -> Job:

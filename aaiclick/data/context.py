@@ -12,9 +12,12 @@ from typing import Self, TypeVar
 from weakref import WeakSet
 
 from aaiclick.data.compile.relation_nodes import Relation, iter_scans
+from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, StaleObjectError
+from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.data.runtime.clickhouse_client import Client, connect, new_query_id
 from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
+from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
 from aaiclick.data.runtime.tables import (
     ENGINES,
     Columns,
@@ -27,6 +30,7 @@ from aaiclick.data.runtime.tables import (
 )
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, SettingsError
+from aaiclick.literal_store import LiteralStore, find_literal_store
 from aaiclick.local import clickhouse_endpoint
 
 T = TypeVar("T")
@@ -51,7 +55,8 @@ class DataContext:
     `creds` is the server (default: the settings, or the embedded server), `engine` the table engine, `lifecycle` the
     reference counter. Without `lifecycle` the context owns a `LocalLifecycleHandler`, which drops tables that are no
     longer referenced, and all its tables on exit. Contexts may be nested and used concurrently. `query_prefix` starts
-    every query id, so that all queries of a task can be found and killed.
+    every query id, so that all queries of a task can be found and killed. Objects of at most `max_literal_bytes` are
+    literals: they become tables only when something needs one.
     """
 
     def __init__(
@@ -62,12 +67,14 @@ class DataContext:
         *,
         name: str = "",
         query_prefix: str = "aai",
+        max_literal_bytes: int = -1,
     ) -> None:
         if engine is not None and engine not in ENGINES:
             raise SettingsError(f"Unsupported table engine {engine!r}.", remedy=f"Use one of {', '.join(ENGINES)}.")
         self.name = name or f"DataContext #{next(_context_numbers)}"
         self.engine = engine or "MergeTree"
         self.query_prefix = query_prefix
+        self.max_literal_bytes = max_literal_bytes
         self._creds = creds
         self._given_lifecycle = lifecycle
         self._lifecycle: LifecycleHandler | None = None
@@ -77,6 +84,7 @@ class DataContext:
         self._closed = False
         self.chunk_index: dict[tuple[str, str], list[int]] = {}
         self.append_locks: dict[str, asyncio.Lock] = {}
+        self._literal_locks: dict[str, asyncio.Lock] = {}
 
     # --- enter and exit ------------------------------------------------------------------------------------------
 
@@ -85,12 +93,15 @@ class DataContext:
             raise DataError(f"{self.name} cannot be entered twice.", remedy="Make a new DataContext each time.")
         self._creds = self._creds or await clickhouse_endpoint()
         client = await connect(self._creds)
-        if self._given_lifecycle is None:
-            self._lifecycle = LocalLifecycleHandler(self._creds)
-            await self._lifecycle.start()
-        else:
-            self._lifecycle = self._given_lifecycle
-        self._client = client
+        lifecycle = self._given_lifecycle
+        if lifecycle is None:
+            lifecycle = LocalLifecycleHandler(self._creds)
+            await lifecycle.start()
+        return self.enter_connected(client, lifecycle)
+
+    def enter_connected(self, client: Client, lifecycle: LifecycleHandler) -> Self:
+        """Enter with an open client and a running handler of references."""
+        self._client, self._lifecycle = client, lifecycle
         self._token = _current.set(self)
         return self
 
@@ -137,18 +148,69 @@ class DataContext:
         """Create a table and fill it; drop it again if that fails or is cancelled."""
         name = new_table_name()
         check_columns(columns)
-        client, session = self.client, self.lifecycle.session
+        client = self.client
         await self.lifecycle.reserve(name)
-        try:
-            await client.layout.create_table(name, columns, shape, self.engine, session, self.query_id())
-            filled = await fill(name)
-        except BaseException:
-            await asyncio.shield(self._drop_table(client, name))
-            raise
+        filled = await self._fill_new_table(client, name, columns, shape, fill)
         if not counted:
             # Named tables are not reference-counted: the handler would drop them at zero.
             return Table(name, columns, shape, self, counted=False), filled
         return self._track_table(Table(name, columns, shape, self, counted=True)), filled
+
+    async def _fill_new_table(
+        self, client: Client, name: str, columns: Columns, shape: Shape, fill: Callable[[str], Awaitable[T]]
+    ) -> T:
+        try:
+            session = self.lifecycle.session
+            await client.layout.create_table(name, columns, shape, self.engine, session, self.query_id())
+            return await fill(name)
+        except BaseException:
+            await asyncio.shield(self._drop_table(client, name))
+            raise
+
+    def open_literal(self, literal: EncodedLiteral) -> Table:
+        """Open a literal that is stored with the task that returned it."""
+        rows = literal.rows()
+        content = LiteralRows(rows.table, rows.columns, is_result=True)
+        return self.add_literal(rows.columns, rows.shape, content, literal.table_id)
+
+    def add_literal(self, columns: Columns, shape: Shape, literal: LiteralRows, table_name: str | None = None) -> Table:
+        """Add a literal under the name that its table would have."""
+        return self._track_table(
+            Table(table_name or new_table_name(), columns, shape, self, counted=False, literal=literal)
+        )
+
+    async def store_literal(self, table: Table) -> None:
+        """Create the table of a literal, once for all its users; no-op for a table."""
+        async with self._literal_locks.setdefault(table.name, asyncio.Lock()):
+            if table.literal is None:
+                return
+            store = find_literal_store()
+            if table.literal.is_result and store is not None:
+                if await store.reserve_literal(table.name):
+                    await self._store_result(store, table, table.literal)
+                await self.lifecycle.hold(table.name)
+            else:
+                await self.lifecycle.reserve(table.name)
+                await self._fill_literal_table(table, table.literal)
+            table.literal, table.counted = None, True
+
+    async def _store_result(self, store: LiteralStore, table: Table, literal: LiteralRows) -> None:
+        try:
+            await self.client.layout.drop_table(table.name, self.query_id())  # of a process that died before the end
+            await self._fill_literal_table(table, literal)
+            await store.replace_literal(table.name)
+        except BaseException:
+            await asyncio.shield(store.abandon_literal(table.name))
+            raise
+
+    async def _fill_literal_table(self, table: Table, literal: LiteralRows) -> None:
+        client, names = self.client, [KEY, *(name for name, _ in table.columns)]
+
+        async def fill(name: str) -> None:
+            body = encode_numbered_rows(literal.rows, 0)
+            await client.insert_arrow(name, names, body, query_id=self.query_id())
+
+        await self._fill_new_table(client, table.name, table.columns, table.shape, fill)
 
     async def _drop_table(self, client: Client, name: str) -> None:
         try:
@@ -159,9 +221,16 @@ class DataContext:
     async def open_table(self, name: str) -> Table:
         """Open an existing table and count a reference to it."""
         table = next((open_table for open_table in self._tables or () if open_table.name == name), None)
-        if table is not None and table.counted:
+        if table is not None and (table.counted or table.literal is not None):
             return table
-        columns, shape = await self.describe_table(name)
+        try:
+            columns, shape = await self.describe_table(name)
+        except ObjectNotFoundError:
+            store = find_literal_store()
+            text = None if store is None else (await store.load_literals([name])).get(name)
+            if text is None:
+                raise
+            return self.open_literal(EncodedLiteral(name, text))
         counted = is_temporary(name)
         if counted:
             await self.lifecycle.hold(name)

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from aaiclick.data.compile.join_columns import cast_for_insert
@@ -16,11 +15,20 @@ from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.compile.statements import compile_insert
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, suggest_name
-from aaiclick.data.io.to_arrow import Schema, conform_batch, to_arrow_rows
+from aaiclick.data.io.to_arrow import ArrowRows, Schema, conform_batch, to_arrow_rows
 from aaiclick.data.object import Object
 from aaiclick.data.runtime.append import NoLockError, append_lock, append_rows, count_rows
 from aaiclick.data.runtime.execute import is_table, prepare_relation, store_table, strip_identity
-from aaiclick.data.runtime.tables import NAMED, Columns, Table, check_column_names, named_table, shape_of_many
+from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
+from aaiclick.data.runtime.tables import (
+    NAMED,
+    Columns,
+    Table,
+    check_column_names,
+    check_columns,
+    named_table,
+    shape_of_many,
+)
 from aaiclick.data.types import parse_type, quote_name
 
 ROWS_PER_INSERT = 500_000
@@ -59,11 +67,21 @@ async def create_object_from_value(
         return await _from_batches(context, _iter_batches(value), name, schema, replace)
     rows = await asyncio.to_thread(to_arrow_rows, value, schema) if _is_large(value) else to_arrow_rows(value, schema)
 
+    return await assign_name(context, await create_object_from_rows(rows), name, replace)
+
+
+async def create_object_from_rows(rows: ArrowRows) -> Object:
+    """Store converted rows as an Object: a literal if the context allows it, else a table."""
+    context = get_data_context()
+    if rows.table.nbytes <= context.max_literal_bytes:
+        check_columns(rows.columns)
+        return Object.from_table(context.add_literal(rows.columns, rows.shape, LiteralRows(rows.table, rows.columns)))
+
     async def fill_table(table: str) -> int:
         return await append_arrow(context, table, rows.table, 0)
 
     table, _ = await context.create_table(rows.columns, rows.shape, fill_table)
-    return await assign_name(context, Object.from_table(table), name, replace)
+    return Object.from_table(table)
 
 
 async def _copy_object(context: DataContext, value: Object) -> Object:
@@ -118,21 +136,12 @@ async def append_arrow(context: DataContext, table: str, rows: pa.Table, start: 
     for offset in range(0, rows.num_rows, ROWS_PER_INSERT):
         chunk = rows.slice(offset, ROWS_PER_INSERT)
         body = (
-            await asyncio.to_thread(_encode_arrow, chunk, start + offset)
+            await asyncio.to_thread(encode_numbered_rows, chunk, start + offset)
             if chunk.num_rows > 10_000
-            else _encode_arrow(chunk, start + offset)
+            else encode_numbered_rows(chunk, start + offset)
         )
         await context.client.insert_arrow(table, [KEY, *rows.schema.names], body, query_id=context.query_id())
     return rows.num_rows
-
-
-def _encode_arrow(rows: pa.Table, start: int) -> bytes:
-    keys = pa.array(np.arange(start, start + rows.num_rows, dtype=np.uint64))
-    numbered = rows.add_column(0, KEY, keys)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, numbered.schema) as writer:
-        writer.write_table(numbered)
-    return sink.getvalue().to_pybytes()
 
 
 async def create_object_from_query(
@@ -175,6 +184,7 @@ async def insert(target: Object, value: object) -> int:
         raise DataError("Rows can be appended to a table or a column, not to a scalar.")
     context = target.context
     context.check_relation(relation)
+    await context.store_literal(table)
     fill = await _prepare_write(context, table, value)
     async with context.append_locks.setdefault(table.name, asyncio.Lock()):
         try:
@@ -222,6 +232,7 @@ async def assign_name(context: DataContext, obj: Object, name: str | None, repla
         return obj
     target = named_table(name)
     table = cast("Scan", strip_identity(obj.relation)).table
+    await context.store_literal(table)
     exists = name in await list_objects()
     if exists and not replace:
         raise ObjectExistsError(

@@ -15,7 +15,7 @@ from aaiclick.data.expressions.nodes import FunctionCall
 from aaiclick.data.io import from_arrow
 from aaiclick.data.io.export import export_file, export_s3
 from aaiclick.data.io.s3 import SCHEME, S3Access
-from aaiclick.data.runtime.execute import read_batches, read_table
+from aaiclick.data.runtime.execute import read_batches, read_literal, read_table
 from aaiclick.data.runtime.tables import Shape
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class ReaderMethods(ABC):
 
     async def count(self) -> int:
         """Count the rows."""
+        literal = read_literal(self.relation)
+        if literal is not None:
+            return literal.num_rows
         counted = Aggregate(self.relation, (), (("n", FunctionCall("len")),))
         table, _ = await read_table(self._open_context(), counted, ordered=False)
         return table.column(0)[0].as_py()
@@ -134,5 +137,5 @@ class ReaderMethods(ABC):
         return html_schema(self.relation.schema, repr(self))
 
     async def _read_first_rows(self, rows: int) -> list[list[Any]]:
-        table, query = await read_table(self._open_context(), Slice(self.relation, 0, rows + 1))
-        return [from_arrow.column_values(table.column(i), dtype) for i, (_, dtype) in enumerate(query.columns)]
+        table, columns = await read_table(self._open_context(), Slice(self.relation, 0, rows + 1))
+        return [from_arrow.column_values(table.column(i), dtype) for i, (_, dtype) in enumerate(columns)]

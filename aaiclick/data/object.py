@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from aaiclick.data.compile.relation_nodes import Aggregate, Project, Relation, Scan, iter_scans
 from aaiclick.data.compile.row_alignment import align_rows
-from aaiclick.data.compile.statements import compile_query
+from aaiclick.data.compile.statements import compile_query, is_arrow_type
 from aaiclick.data.context import DataContext, current_context_or
 from aaiclick.data.errors import DataError, DataTypeError, column_not_found
 from aaiclick.data.expressions.column import Column
@@ -30,8 +30,9 @@ from aaiclick.data.expressions.nodes import (
 )
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
-from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, store_table, strip_identity
-from aaiclick.data.runtime.tables import VALUE, Shape, Table
+from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
+from aaiclick.data.runtime.literal_rows import LiteralRows
+from aaiclick.data.runtime.tables import VALUE, Shape, Table, check_columns
 from aaiclick.data.table_methods import TableMethods
 from aaiclick.data.types import DataType
 
@@ -103,6 +104,12 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
             return relation.table.name
         raise DataError("This Object is a lazy expression and has no table yet.", remedy="Use `obj = await obj` first.")
 
+    @property
+    def literal(self) -> LiteralRows | None:
+        """The rows of a literal, which has no ClickHouse table yet; None for a table or an expression."""
+        relation = strip_identity(self.relation)
+        return relation.table.literal if isinstance(relation, Scan) else None
+
     def to_dict(self) -> dict[str, Any]:
         """Serialise to a reference that another process can open with `open_reference`."""
         return {"object_type": "object", "table_id": self.table_id}
@@ -132,9 +139,26 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
         if is_table(relation) and isinstance(relation, Scan) and relation.table.shape == self._shape:
             return self if type(self) is Object else Object(relation, self._shape, self._context)
         if self._table is None:
-            self._table = await store_table(context, await prepare_relation(context, relation), self._shape)
+            self._table = await self._store(context, relation)
             self._context = context
         return Object.from_table(self._table)
+
+    async def store_literal(self) -> None:
+        """Create the ClickHouse table of a literal, since another process needs it."""
+        for scan in iter_scans(self.relation):
+            await scan.table.context.store_literal(scan.table)
+
+    async def _store(self, context: DataContext, relation: Relation) -> Table:
+        columns = tuple(relation.schema.items())
+        if (
+            self._shape != "scalar"
+            or context.max_literal_bytes < 0
+            or not all(map(is_arrow_type, dict(columns).values()))
+        ):
+            return await store_table(context, await prepare_relation(context, relation), self._shape)
+        rows, columns = await read_table(context, relation)
+        check_columns(columns)
+        return context.add_literal(columns, self._shape, LiteralRows(rows, columns))
 
     def __await__(self) -> Generator[Any, None, Object]:
         return self.materialize().__await__()

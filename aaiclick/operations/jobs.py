@@ -18,6 +18,7 @@ from aaiclick.operations.pagination import make_page, read_id_cursor
 from aaiclick.operations.rows import from_row, to_group_progress
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.engine import cancel, pause, queries, rerun, retry
+from aaiclick.store.tables.literals import load_result_literals
 from aaiclick.store.tables.table_references import release_jobs
 
 if TYPE_CHECKING:
@@ -128,9 +129,14 @@ async def get_job_results(databases: Databases, actor: Actor, job_id: int) -> li
         await find_job(connection, actor, job_id)
         result_rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
         rows = await redact_tasks(connection, await dataset_reader(connection, actor), result_rows)
+        literals = await load_result_literals(connection, (row["result"] for row in rows), actor.org_id)
     endpoint = await databases.clickhouse()
     return [
-        JobResult(task_id=row["id"], name=row["name"], value=await preview_result(json.loads(row["result"]), endpoint))
+        JobResult(
+            task_id=row["id"],
+            name=row["name"],
+            value=await preview_result(json.loads(row["result"]), endpoint, literals),
+        )
         for row in rows
     ]
 

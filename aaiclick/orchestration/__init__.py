@@ -34,6 +34,7 @@ Claim, execute and complete:
 - `redaction`: redaction of secrets in logs and errors
 - `emit_event`: events of datasets, emitted by a running source
 - `lifecycle`: reference counting of tables in PostgreSQL
+- `literals`: small results, which are kept in PostgreSQL with their tasks
 
 Around tasks:
 
@@ -52,6 +53,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.literal_store import register_literal_store
 from aaiclick.orchestration.api import (
     add_task_to_job,
     cancel_job,
@@ -75,6 +77,7 @@ from aaiclick.orchestration.emit_event import emit_event
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.health import Health, health_check
+from aaiclick.orchestration.literals import ContextLiterals
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.secrets import get_secret
@@ -82,6 +85,8 @@ from aaiclick.orchestration.testing import run_job_test
 
 if TYPE_CHECKING:
     from aaiclick.store.models import Dependency
+
+register_literal_store(ContextLiterals())
 
 __all__ = [
     "Context",

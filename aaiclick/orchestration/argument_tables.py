@@ -30,6 +30,12 @@ class _TableOwner(Protocol):
     def unshare(self, table_names: Sequence[str]) -> None: ...
 
 
+class _StorableObject(Protocol):
+    """Part of Object that is used here."""
+
+    async def store_literal(self) -> None: ...
+
+
 class SharedTables:
     """Tables among the arguments of the tasks of a submit."""
 
@@ -37,15 +43,20 @@ class SharedTables:
         self.tables: list[tuple[int, str]] = []
         self.adopted: dict[str, int] = {}
         self._shared: list[tuple[_TableOwner, str]] = []
+        self._objects: list[_StorableObject] = []
         for task_id, value in arguments:
-            for name, handler in _iter_references(value):
+            for name, handler, obj in _iter_references(value):
                 self.tables.append((task_id, name))
+                if obj is not None:
+                    self._objects.append(obj)
                 if handler is not None and name not in self.adopted and handler.session and handler.owns_table(name):
                     self.adopted[name] = handler.session
                     self._shared.append((handler, name))
 
     async def share_tables(self) -> None:
-        """Make the contexts of the Objects keep their tables."""
+        """Store literals, and make the contexts of the Objects keep their tables."""
+        for obj in self._objects:
+            await obj.store_literal()
         tables, self._shared = self._shared, []
         for handler, name in tables:
             await handler.share([name])
@@ -77,13 +88,13 @@ def _current_handler() -> _TableOwner | None:
     return context.lifecycle if context is not None and context.is_open else None
 
 
-def _iter_references(value: Any) -> Iterator[tuple[str, _TableOwner | None]]:
+def _iter_references(value: Any) -> Iterator[tuple[str, _TableOwner | None, _StorableObject | None]]:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         name = fields.get("table_id")
         if fields.get("object_type") in REFERENCES and isinstance(name, str):
             if _TABLE.fullmatch(name):
-                yield name, _current_handler()
+                yield name, _current_handler(), None
             return
         for item in fields.values():
             yield from _iter_references(item)
@@ -93,4 +104,4 @@ def _iter_references(value: Any) -> Iterator[tuple[str, _TableOwner | None]]:
     else:
         to_dict: Callable[[], dict[str, Any]] | None = getattr(value, "to_dict", None)
         if callable(to_dict) and hasattr(value, "table_id") and _TABLE.fullmatch(name := value.table_id):
-            yield name, value.context.lifecycle
+            yield name, value.context.lifecycle, value

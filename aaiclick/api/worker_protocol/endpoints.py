@@ -41,12 +41,16 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    LiteralsRequest,
+    LiteralsResponse,
     LogRequest,
     NameTableRequest,
     ResultsRequest,
     ResultsResponse,
     SecretsRequest,
     SecretsResponse,
+    StoreLiteralRequest,
+    StoreLiteralResponse,
     TablesRequest,
     TablesResponse,
 )
@@ -110,6 +114,8 @@ WAIT = Endpoint(f"{_TASKS}/wait", WaitRequest, WaitResponse)
 
 ADD_TASKS = Endpoint(f"{_TASKS}/add", AddTasksRequest, _NONE)
 GET_RESULTS = Endpoint(f"{_TASKS}/results", ResultsRequest, ResultsResponse)
+LOAD_LITERALS = Endpoint(f"{_TASKS}/literals", LiteralsRequest, LiteralsResponse)
+STORE_LITERAL = Endpoint(f"{_TASKS}/literal-table", StoreLiteralRequest, StoreLiteralResponse)
 UPDATE_TABLES = Endpoint(f"{_TASKS}/tables", TablesRequest, TablesResponse)
 NAME_TABLE = Endpoint(f"{_TASKS}/table-name", NameTableRequest, _NONE)
 READ_SECRETS = Endpoint(f"{_TASKS}/secrets", SecretsRequest, SecretsResponse)

@@ -20,6 +20,8 @@ from aaiclick.api.worker_protocol.field_types import (
 )
 from aaiclick.store.engine.leases import Failure, Success, seconds_since
 
+LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]
+
 
 class PartitionUpdate(RequestModel):
     """The new content of a partition, and the hash of the inputs that it was computed from."""
@@ -76,6 +78,9 @@ class CompleteRequest(LeaseRequest):
     tables: Annotated[list[TableName], Field(max_length=MAX_ITEMS)] | None = Field(
         default=None, description="Tables within the result; an empty list if it only used some"
     )
+    literal: LiteralText | None = Field(
+        default=None, description="Encoded value of a small result: an Object that has no table"
+    )
     effects: TaskEffects | None = Field(default=None, description="What a task of a DAG writes")
 
     @staticmethod
@@ -86,6 +91,7 @@ class CompleteRequest(LeaseRequest):
             seconds=seconds_since(success.began),
             awaits=list(success.awaits),
             tables=None if success.tables is None else list(success.tables),
+            literal=success.literal,
             effects=None if success.effects is None else TaskEffects.model_validate_json(success.effects),
         )
 

@@ -15,6 +15,7 @@ from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.json_types import SnowflakeId
+from aaiclick.store.tables.literals import Reservation
 from aaiclick.store.tables.table_references import TableReferenceResult
 from aaiclick.store.tenancy.secrets import Secret
 
@@ -85,6 +86,27 @@ class ResultsRequest(LeaseRequest):
 
 class ResultsResponse(BaseModel):
     results: list[TaskResult]
+
+
+class LiteralsRequest(LeaseRequest):
+    """Selects literals of the organisation: small results that are stored with their tasks."""
+
+    tables: Annotated[list[TableName], Field(max_length=MAX_ITEMS)]
+
+
+class LiteralsResponse(BaseModel):
+    literals: dict[str, str] = Field(description="Encoded value by table id; tables are left out")
+
+
+class StoreLiteralRequest(LeaseRequest):
+    """Reserve the table of a literal in order to create it; then replace the literal, or abandon the reservation."""
+
+    table: TableName
+    action: Literal["reserve", "replace", "abandon"]
+
+
+class StoreLiteralResponse(BaseModel):
+    reservation: Reservation = Field(description="Of a `reserve`: whether the caller creates the table")
 
 
 class TableReference(RequestModel):

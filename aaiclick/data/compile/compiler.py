@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
@@ -52,7 +52,10 @@ from aaiclick.data.expressions.nodes import (
     rewrite_node,
     substitute_columns,
 )
-from aaiclick.data.types import INT64, UINT8, UINT64, DataType
+from aaiclick.data.types import INT64, STRING, UINT8, UINT64, DataType
+
+if TYPE_CHECKING:
+    from aaiclick.data.runtime.tables import Table
 
 INDEX = "aai_n"
 PREDICATE = "aai_p"
@@ -184,7 +187,7 @@ class Compiler:
         alias = self.next_alias()
         key = Ref(KEY, UINT64, alias)
         columns: dict[str, ExpressionNode] = {name: Ref(name, dtype, alias) for name, dtype in scan.table.columns}
-        builder = SelectBuilder(sql.table(scan.table.name, alias), columns, [SortKey(key)], key)
+        builder = SelectBuilder(self._scan_source(scan.table, alias), columns, [SortKey(key)], key)
         if scan.where is None:
             if scan.offset or scan.limit is not None:
                 builder.apply_slice(scan.offset, scan.limit)
@@ -196,6 +199,14 @@ class Compiler:
         if scan.offset or scan.limit is not None:
             builder.apply_slice(scan.offset - scan.skipped, scan.limit)
         return builder
+
+    def _scan_source(self, table: Table, alias: str) -> Expression:
+        """FROM item of a table; the rows of a literal are parameters of the query."""
+        if table.literal is None:
+            return sql.table(table.name, alias)
+        structure = self._bind_parameter(Literal(table.literal.structure, STRING))
+        rows = self._bind_parameter(Literal(table.literal.encoded, STRING))
+        return sql.literal_table(structure, rows, alias)
 
     def _compile_project(self, relation: Project) -> SelectBuilder:
         builder = self.compile_relation(relation.input)

@@ -47,6 +47,12 @@ def table(table_name: str, alias: str | None = None) -> exp.Table:
     return tree
 
 
+def literal_table(structure: Expression, rows: Expression, alias: str) -> exp.Table:
+    """Table function that reads rows from a base64 Arrow stream."""
+    function = call("format", exp.Var(this="ArrowStream"), structure, call("base64Decode", rows))
+    return exp.Table(this=function, alias=exp.TableAlias(this=identifier(alias)))
+
+
 def call(function: str, *args: Expression) -> exp.Anonymous:
     """Call of a ClickHouse function; the name must come from the registry, never from a user."""
     return exp.Anonymous(this=function, expressions=list(args))

@@ -28,6 +28,13 @@ class CompiledQuery:
     columns: tuple[tuple[str, DataType], ...]
 
 
+def is_arrow_type(dtype: DataType) -> bool:
+    """Whether Arrow has the type, so that `cast_for_arrow` leaves its values alone."""
+    return not (
+        dtype.name in ("IPv4", "IPv6", "Enum8", "Enum16", "JSON", "DateTime") or (dtype.is_integer and dtype.bits > 64)
+    )
+
+
 def cast_for_arrow(tree: Expression, dtype: DataType) -> Expression:
     """Cast types that Arrow lacks to ones it has; `io.from_arrow` converts them back."""
     target = _arrow_result_type(dtype)

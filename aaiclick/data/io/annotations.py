@@ -18,6 +18,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from aaiclick.data.context import get_data_context
+from aaiclick.data.io.from_arrow import normalise, to_pandas, to_polars, to_python
+from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.data.object import Object
 
 Form = Literal["object", "arrow", "batch", "pandas", "polars", "rows", "value", "unknown"]
@@ -121,12 +124,14 @@ async def convert_argument(value: object, annotation: object) -> object:
     """Convert every Object in a value, nested ones too, to the form that the annotation names."""
     if isinstance(value, Object):
         return await read_object_as(value, form_of(annotation))
+    if isinstance(value, EncodedLiteral):
+        return read_literal_as(value, annotation)
     if isinstance(value, dict):
         inner = element_annotation(annotation)
         return {name: await convert_argument(item, inner) for name, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         items = cast("Sequence[Any]", value)
-        if any(isinstance(item, Object | dict | list | tuple) for item in items):
+        if any(isinstance(item, Object | EncodedLiteral | dict | list | tuple) for item in items):
             inner = element_annotation(annotation)
             return [await convert_argument(item, inner) for item in items]
     return cast("Any", value)
@@ -149,6 +154,43 @@ async def read_object_as(obj: Object, form: Form) -> object:
             return await (obj.rows() if obj.shape in ("table", "record") else obj.data())
         case "value":
             return await obj.data()
+
+
+def read_literal_as(literal: EncodedLiteral, annotation: object) -> object:
+    """Read a literal in the form that an annotation names, without ClickHouse unless the form is an Object."""
+    form = form_of(annotation)
+    if form in ("object", "unknown"):
+        return Object.from_table(get_data_context().open_literal(literal))
+    if literal.is_plain and form in ("value", "rows"):
+        value = literal.plain_value()
+        if _accepts_plain(value, form, annotation):
+            return value
+    rows = literal.rows()
+    table = normalise(rows.table, rows.columns)
+    match form:
+        case "arrow":
+            return table
+        case "batch":
+            return to_single_batch(table)
+        case "pandas":
+            return to_pandas(table)
+        case "polars":
+            return to_polars(table)
+        case "rows" if rows.shape in ("table", "record"):
+            columns: dict[str, list[object]] = to_python(table, rows.columns, "table")
+            return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        case _:
+            return to_python(table, rows.columns, rows.shape)
+
+
+def _accepts_plain(value: object, form: Form, annotation: object) -> bool:
+    """Whether a value has the structure that an annotation names; a list of dicts is also a dict of columns."""
+    if isinstance(value, dict):
+        return form == "value"
+    if not isinstance(value, list) or not any(isinstance(item, dict) for item in cast("list[object]", value)):
+        return True
+    origins = {typing.get_origin(member) or member for member in _union_members(annotation)}
+    return not origins <= {dict, collections.abc.Mapping, type(None)}
 
 
 def to_single_batch(table: pa.Table) -> pa.RecordBatch:

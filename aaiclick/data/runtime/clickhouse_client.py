@@ -323,11 +323,6 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 _closers: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncIterator[None]]] = WeakKeyDictionary()
 
 
-def is_connected(endpoint: ClickHouseEndpoint) -> bool:
-    """Whether this event loop has a client for the server, so that `connect` returns at once."""
-    return endpoint in _clients.get(asyncio.get_running_loop(), {})
-
-
 async def connect(endpoint: ClickHouseEndpoint) -> Client:
     """Return this event loop's client for a server; created once, closed with the loop."""
     loop = asyncio.get_running_loop()

@@ -9,7 +9,19 @@ from typing import TypeVar
 import pyarrow as pa
 
 from aaiclick.data.compile.compiler import LENGTH_MISMATCH, Compiler
-from aaiclick.data.compile.relation_nodes import Aggregate, Concat, Distinct, Join, Project, Relation, Scan, Sort, Zip
+from aaiclick.data.compile.relation_nodes import (
+    Aggregate,
+    Concat,
+    Distinct,
+    Join,
+    Project,
+    Relation,
+    Scan,
+    Slice,
+    Sort,
+    Zip,
+    iter_scans,
+)
 from aaiclick.data.compile.sql import to_text
 from aaiclick.data.compile.statements import CompiledQuery, compile_insert, compile_query
 from aaiclick.data.context import DataContext
@@ -19,9 +31,10 @@ from aaiclick.data.io.from_arrow import normalise, normalise_batch
 from aaiclick.data.runtime.chunk_boundaries import with_start_key
 from aaiclick.data.runtime.clickhouse_client import Client
 from aaiclick.data.runtime.cluster import ClusterLayout
-from aaiclick.data.runtime.tables import Shape, Table
+from aaiclick.data.runtime.tables import Columns, Shape, Table
 
 T = TypeVar("T")
+MAX_LITERAL_BYTES_PER_QUERY = 256 << 10
 HEAVY = (Aggregate, Distinct, Join, Sort, Zip, Concat)
 
 
@@ -33,9 +46,36 @@ def is_heavy(relation: Relation) -> bool:
 
 
 async def prepare_relation(context: DataContext, relation: Relation) -> Relation:
-    """Store repeated expensive parts in tables, and look up the start keys of filtered views."""
+    """Store repeated expensive parts and large literals in tables, and look up the start keys of filtered views."""
+    await _store_large_literals(context, relation)
     repeated = {part for part, times in Counter(_heavy_parts(relation)).items() if times > 1}
     return await _prepare_inputs(context, relation, repeated, {})
+
+
+async def _store_large_literals(context: DataContext, relation: Relation) -> None:
+    """Store literals that together make the query too long; on a cluster all of them, since nodes share only tables."""
+    literals = {scan.table: scan.table.literal.rows.nbytes for scan in iter_scans(relation) if scan.table.literal}
+    limit = 0 if isinstance(context.client.layout, ClusterLayout) else MAX_LITERAL_BYTES_PER_QUERY
+    if literals and sum(literals.values()) > limit:
+        for table in literals:
+            await context.store_literal(table)
+
+
+def read_literal(relation: Relation) -> pa.Table | None:
+    """Rows of a literal, of a range of its rows or of some of its columns; None if the relation is anything else."""
+    if isinstance(relation, Scan):
+        if relation.table.literal is None or relation.where is not None:
+            return None
+        return relation.table.literal.rows.slice(relation.offset, relation.limit)
+    if isinstance(relation, Slice):
+        rows = read_literal(relation.input)
+        return None if rows is None else rows.slice(relation.offset, relation.limit)
+    if isinstance(relation, Project) and all(isinstance(node, Ref) for _, node in relation.columns):
+        rows = read_literal(relation.input)
+        sources = [node.name for _, node in relation.columns if isinstance(node, Ref)]
+        names = [name for name, _ in relation.columns]
+        return None if rows is None else rows.select(sources).rename_columns(names)
+    return None
 
 
 def _heavy_parts(relation: Relation) -> list[Relation]:
@@ -81,15 +121,17 @@ async def store_table(context: DataContext, relation: Relation, shape: Shape) ->
     return table
 
 
-async def read_table(
-    context: DataContext, relation: Relation, *, ordered: bool = True
-) -> tuple[pa.Table, CompiledQuery]:
+async def read_table(context: DataContext, relation: Relation, *, ordered: bool = True) -> tuple[pa.Table, Columns]:
+    """Read a relation; returns its rows and their column types."""
     context.check_relation(relation)
+    literal, columns = read_literal(relation), tuple(relation.schema.items())
+    if literal is not None:
+        return normalise(literal, columns), columns
     relation = await prepare_relation(context, relation)
     table, query = await _read_from_single_node(context, relation, ordered) or await _read_from(
         context, context.client, relation, ordered
     )
-    return normalise(table, query.columns), query
+    return normalise(table, query.columns), query.columns
 
 
 async def _read_from_single_node(
@@ -114,6 +156,11 @@ async def _read_from(
 
 async def read_batches(context: DataContext, relation: Relation) -> AsyncGenerator[pa.RecordBatch, None]:
     context.check_relation(relation)
+    literal = read_literal(relation)
+    if literal is not None:
+        for batch in normalise(literal, tuple(relation.schema.items())).to_batches():
+            yield batch
+        return
     relation = await prepare_relation(context, relation)
     query = compile_query(relation, arrow=True)
     stream = context.client.read_batches(query, context.query_id())

@@ -30,6 +30,7 @@ from aaiclick.snowflake import get_snowflake_id
 
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
+    from aaiclick.data.runtime.literal_rows import LiteralRows
 
 Shape = Literal["scalar", "column", "table", "record"]
 """What `data()` returns: a value, a list, a dict of lists, or (record, a table of one row) a dict of values."""
@@ -47,16 +48,29 @@ _TEMPORARY = re.compile(r"t\d{1,19}")
 
 
 class Table:
-    """A counted reference to a table; the lifecycle handler is notified when it is released."""
+    """A counted reference to a table; the lifecycle handler is notified when it is released.
 
-    __slots__ = ("__weakref__", "columns", "context", "counted", "name", "shape")
+    `literal` has the rows of a table that does not exist in ClickHouse: they become part of the queries.
+    """
 
-    def __init__(self, name: str, columns: Columns, shape: Shape, context: DataContext, *, counted: bool) -> None:
+    __slots__ = ("__weakref__", "columns", "context", "counted", "literal", "name", "shape")
+
+    def __init__(
+        self,
+        name: str,
+        columns: Columns,
+        shape: Shape,
+        context: DataContext,
+        *,
+        counted: bool,
+        literal: LiteralRows | None = None,
+    ) -> None:
         self.name = name
         self.columns = columns
         self.shape: Shape = shape
         self.context = context
         self.counted = counted
+        self.literal = literal
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.name == other.name and self.context.endpoint == other.context.endpoint

@@ -16,6 +16,7 @@ from aaiclick.store.engine import queries
 from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
+from aaiclick.store.tables import literals
 from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.secrets import Secret
 
@@ -62,12 +63,28 @@ class AttemptGateway(ABC):
         """Add tasks to the job of the attempt; they start after it has completed."""
 
     @abstractmethod
-    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, str | None]:
-        """Results of tasks of the same job, as JSON text by task id."""
+    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, queries.TaskResult]:
+        """Results of tasks of the same job by task id."""
 
     @abstractmethod
     async def group_results(self, group_id: int) -> Sequence[queries.TaskResult]:
         """Results of the tasks of a group of the same job, ordered by task id."""
+
+    @abstractmethod
+    async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
+        """Encoded literals of the organisation by table id; tables are left out."""
+
+    @abstractmethod
+    async def reserve_literal(self, table_id: str) -> literals.Reservation:
+        """Request to create the table of a literal."""
+
+    @abstractmethod
+    async def replace_literal(self, table_id: str) -> None:
+        """Make readers of a literal use its table, which is complete."""
+
+    @abstractmethod
+    async def abandon_literal(self, table_id: str) -> None:
+        """Cancel a request to create the table of a literal."""
 
     @abstractmethod
     async def read_secrets(self, names: Sequence[str]) -> list[Secret]: ...
@@ -129,7 +146,7 @@ class PostgresAttemptGateway(AttemptGateway):
         async with self.connection() as connection:
             await add_to_job(connection, self.job_id, plan, names, self.lease, limits=limits)
 
-    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, str | None]:
+    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, queries.TaskResult]:
         if self.job_id is None:
             return {}
         async with self.connection() as connection:
@@ -140,6 +157,22 @@ class PostgresAttemptGateway(AttemptGateway):
             return ()
         async with self.connection() as connection:
             return await queries.load_group_results(connection, group_id, self.job_id)
+
+    async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
+        async with self.connection() as connection:
+            return await literals.load_literals(connection, table_ids, self.org_id)
+
+    async def reserve_literal(self, table_id: str) -> literals.Reservation:
+        async with self.connection() as connection:
+            return await literals.reserve_literal_table(connection, table_id, self.org_id)
+
+    async def replace_literal(self, table_id: str) -> None:
+        async with self.connection() as connection:
+            await literals.replace_literal(connection, table_id, self.org_id)
+
+    async def abandon_literal(self, table_id: str) -> None:
+        async with self.connection() as connection:
+            await literals.abandon_literal_table(connection, table_id, self.org_id)
 
     async def read_secrets(self, names: Sequence[str]) -> list[Secret]:
         async with self.connection() as connection:

@@ -29,10 +29,12 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest, TaskEffects
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    LiteralsRequest,
     LogRequest,
     NameTableRequest,
     ResultsRequest,
     SecretsRequest,
+    StoreLiteralRequest,
     TableReference,
     TablesRequest,
 )
@@ -64,6 +66,7 @@ from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, Outcom
 from aaiclick.store.engine.plan import Plan
 from aaiclick.store.engine.submit import JobLimits
 from aaiclick.store.tables import table_references
+from aaiclick.store.tables.literals import Reservation
 from aaiclick.store.tenancy.secrets import Secret
 
 if TYPE_CHECKING:
@@ -288,13 +291,29 @@ class HttpAttemptGateway(AttemptGateway):
             raise no_database_error()
         await self._call(endpoints.ADD_TASKS, AddTasksRequest.from_plan(self.lease, plan, names))
 
-    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, str | None]:
+    async def task_results(self, task_ids: Sequence[int]) -> Mapping[int, queries.TaskResult]:
         request = ResultsRequest(lease=self.lease, task_ids=list(task_ids))
-        return {task.task_id: task.result for task in (await self._call(endpoints.GET_RESULTS, request)).results}
+        return {task.task_id: task for task in (await self._call(endpoints.GET_RESULTS, request)).results}
 
     async def group_results(self, group_id: int) -> Sequence[queries.TaskResult]:
         request = ResultsRequest(lease=self.lease, group_id=group_id)
         return (await self._call(endpoints.GET_RESULTS, request)).results
+
+    async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
+        request = LiteralsRequest(lease=self.lease, tables=list(table_ids))
+        return (await self._call(endpoints.LOAD_LITERALS, request)).literals
+
+    async def reserve_literal(self, table_id: str) -> Reservation:
+        request = StoreLiteralRequest(lease=self.lease, table=table_id, action="reserve")
+        return (await self._call(endpoints.STORE_LITERAL, request)).reservation
+
+    async def replace_literal(self, table_id: str) -> None:
+        request = StoreLiteralRequest(lease=self.lease, table=table_id, action="replace")
+        await self._call(endpoints.STORE_LITERAL, request)
+
+    async def abandon_literal(self, table_id: str) -> None:
+        request = StoreLiteralRequest(lease=self.lease, table=table_id, action="abandon")
+        await self._call(endpoints.STORE_LITERAL, request)
 
     async def read_secrets(self, names: Sequence[str]) -> list[Secret]:
         request = SecretsRequest(lease=self.lease, names=list(names))

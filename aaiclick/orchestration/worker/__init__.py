@@ -12,9 +12,14 @@ From claim to outcome:
 - `worker_process`: claims tasks in batches, runs many concurrently, acknowledges them in batches
 - `sqs_wakeup`: one claim per received SQS message
 - `claim_buffer`: claimed tasks that have not started
+- `running_task`: a claimed task in this process, and how it is stopped
 - `executor`: runs one task from its claim to its outcome
 - `entrypoints`: resolves the entrypoint of a task to a function
 - `user_code`: checks whether a module is the user's own code
+- `task_data`: DataContext of an attempt
+- `argument_binding`: results of other tasks and Objects as arguments of the annotated types
+- `result_publishing`: returned values as literals or tables
+- `outcomes`: failures and releases of attempts
 - `isolation`: runs a task in its own process
 - `fork_server`: process that has imported everything and forks on request
 - `logs`: output of each task in its own log

@@ -13,7 +13,8 @@ from aaiclick.store.engine.leases import Claim, Failure, Success, seconds_since
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.tracing.spans import Tracing
-    from aaiclick.orchestration.worker.executor import Outcome, RunningTask
+    from aaiclick.orchestration.worker.outcomes import Outcome
+    from aaiclick.orchestration.worker.running_task import RunningTask
 
 log = logging.getLogger("aaiclick.attempts")
 

@@ -43,6 +43,7 @@ async def make_executor(setup: Setup, threads: int, *, in_process: bool = False)
         entrypoints=_make_entrypoints(setup, in_process),
         tables=tables,
         threads=threads,
+        max_literal_bytes=get_settings().max_literal_bytes,
         telemetry=make_attempt_telemetry(),
     )
 

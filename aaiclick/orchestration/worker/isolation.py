@@ -25,18 +25,13 @@ from pydantic import TypeAdapter
 
 from aaiclick.api.worker_protocol.claims import ClickHouseAccess
 from aaiclick.orchestration.gateway import WorkerGateway
-from aaiclick.orchestration.worker.executor import (
-    Executor,
-    Outcome,
-    RunningTask,
-    make_failure,
-    make_running_task,
-    stopped_outcome,
-)
+from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.fork_server import ForkServer, ForkServerLostError, run_fork_server
 from aaiclick.orchestration.worker.logs import captured_output
+from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, stopped_outcome
 from aaiclick.orchestration.worker.process_config import Setup, describe_exit
+from aaiclick.orchestration.worker.running_task import RunningTask, make_running_task
 from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Claim, Failure
 
 LINE_BYTES = 1 << 30

@@ -24,11 +24,13 @@ from aaiclick.errors import LeaseLost, SettingsError
 from aaiclick.orchestration.gateway import GatewayConnection
 from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
 from aaiclick.orchestration.gateway.http_client import worker_api_client
-from aaiclick.orchestration.worker.executor import Executor, Outcome, RunningTask, StopReason, make_running_task
+from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
 from aaiclick.orchestration.worker.logs import captured_output
+from aaiclick.orchestration.worker.outcomes import Outcome
 from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
 from aaiclick.tempdirs import temporary_directory

@@ -28,18 +28,11 @@ from aaiclick.orchestration.background_coroutines import run_forever
 from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway
 from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS, REJECTED_ERRORS, backoff_timeout
 from aaiclick.orchestration.worker.claim_buffer import ClaimBuffer
-from aaiclick.orchestration.worker.executor import (
-    Executor,
-    Outcome,
-    RunningTask,
-    StopReason,
-    make_failure,
-    make_rejected_failure,
-    make_running_task,
-    stopped_outcome,
-)
+from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.isolation import Isolation, mark_memory_suspect
+from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, make_rejected_failure, stopped_outcome
 from aaiclick.orchestration.worker.process_config import WorkerConfig
+from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.engine.worker_leases import HeldLease
@@ -48,7 +41,7 @@ TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
 BUFFER_SECONDS = 0.05
 MAX_BUFFERED = 1000
-MAX_BATCH = 1000
+MAX_BATCH = 128
 STALE_SECONDS = 1.0
 LOST_CLAIM_SECONDS = 0.25
 """A claim that is older than the oldest open request by this much was lost: its response never arrived."""

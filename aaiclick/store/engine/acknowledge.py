@@ -260,6 +260,7 @@ def _success_columns(successes: Sequence[Success]) -> tuple[Sequence[object], ..
         *lease_columns([success.lease for success in successes]),
         _omit_if_null([success.result for success in successes]),
         _omit_if_null([seconds_since(success.began) for success in successes]),
+        _omit_if_null([success.literal for success in successes]),
     )
 
 

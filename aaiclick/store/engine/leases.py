@@ -96,6 +96,8 @@ class Success:
     """Tasks that it returned: it completes when they have completed."""
     tables: tuple[str, ...] | None = None
     """Tables in the result; None if there are none and the attempt held none, which allows the fast path."""
+    literal: str | None = None
+    """Value of a small result, as text: the table in `result` does not exist."""
     effects: str | None = None
     """`catalog.runs.Effects` of a task of a DAG as JSON text, written in the transaction of its completion."""
 

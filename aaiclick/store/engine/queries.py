@@ -58,29 +58,6 @@ async def get_task(connection: Connection, task_id: int) -> asyncpg.Record | Non
     return await connection.fetchrow(statement("get_task"), task_id)
 
 
-async def load_task_results(connection: Connection, job_id: int, task_ids: Sequence[int]) -> dict[int, str | None]:
-    """Task id → result as JSON text; only of tasks of the job."""
-    rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
-    return {row["id"]: row["result"] for row in rows}
-
-
-async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: str) -> str:
-    """Arguments of a task as JSON text, with placeholders replaced by the results of tasks of its job."""
-    arguments = json.loads(kwargs)
-    needed = referenced_task_ids(arguments)
-    if not needed or job_id is None:
-        return kwargs
-    results = await load_task_results(connection, job_id, sorted(needed))
-    return json.dumps(
-        resolve_placeholders(arguments, {task_id: text and json.loads(text) for task_id, text in results.items()})
-    )
-
-
-async def load_job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
-    """Final results of a job: those of tasks without dependents."""
-    return await connection.fetch(statement("load_job_results"), job_id, limit)
-
-
 @dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result of a task, and the times of its attempt."""
@@ -90,6 +67,30 @@ class TaskResult:
     attempt: int | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    literal: str | None = None
+    """The value of a small result, as encoded text."""
+
+
+async def load_task_results(connection: Connection, job_id: int, task_ids: Sequence[int]) -> dict[int, TaskResult]:
+    """Results by task id; only of tasks of the job."""
+    rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
+    return {row["id"]: TaskResult(row["id"], row["result"], literal=row["literal"]) for row in rows}
+
+
+async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: str) -> str:
+    """Arguments of a task as JSON text, with placeholders replaced by the results of tasks of its job."""
+    arguments = json.loads(kwargs)
+    needed = referenced_task_ids(arguments)
+    if not needed or job_id is None:
+        return kwargs
+    results = await load_task_results(connection, job_id, sorted(needed))
+    values = {task_id: result.result and json.loads(result.result) for task_id, result in results.items()}
+    return json.dumps(resolve_placeholders(arguments, values))
+
+
+async def load_job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
+    """Final results of a job: those of tasks without dependents."""
+    return await connection.fetch(statement("load_job_results"), job_id, limit)
 
 
 async def load_group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[TaskResult]:

@@ -34,7 +34,7 @@ class Task(Row, table=True):
     `attempt` is the fence: it rises at every claim and never falls. `failures` counts charged failures since submit or
     redrive. `worker_id` is the last worker, also after the lease has ended. `added_by` is the task that added it while
     the job ran, `depth` the number of such steps since the submit. A blocked task with a result has run and returned
-    tasks: it completes with the last of them.
+    tasks: it completes with the last of them. `literal` is the value of a small result, instead of a ClickHouse table.
     """
 
     __tablename__ = "tasks"
@@ -86,6 +86,7 @@ class Task(Row, table=True):
     partitions: list[str] | None = text_array_column(null=True)
     input_versions: dict[str, Any] | None = json_column(null=True)
     result: Any = column(JSONB(none_as_null=True), null=True)
+    literal: str | None = text_column(null=True)
     outputs: Any = column(JSONB(none_as_null=True), null=True)
     error: str | None = text_column(null=True)
     error_fingerprint: str | None = text_column(null=True)
@@ -124,6 +125,7 @@ class Task(Row, table=True):
             "id",
             postgresql_where=text("readiness = 'READY'"),
         ),
+        Index("tasks_literal", text("(result ->> 'table_id')"), postgresql_where=text("literal IS NOT NULL")),
         Index("tasks_due", "available_at", postgresql_where=text("readiness = 'TIME'")),
         # By worker and not by expiry: a heartbeat then changes no indexed column and stays a HOT update.
         Index("tasks_live", "worker_id", postgresql_where=text(LIVE)),

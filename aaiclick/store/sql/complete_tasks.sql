@@ -3,14 +3,14 @@
 -- tasks are left to `finish_tasks`; so is a task that gets a dependent concurrently, which changes its row, and one
 -- with a cancellation request.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
-        AS g (id, attempt, token, result, seconds)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[], $6::text[])
+        AS g (id, attempt, token, result, seconds, literal)
 ),
 done AS (
-    UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
-        result = g.result, error = NULL, started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
-            ELSE greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second') END,
-        error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
+    UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
+        result = g.result, literal = g.literal, error = NULL, started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
+            ELSE greatest(t.claimed_at, coalesce($7::timestamptz, now()) - g.seconds * interval '1 second') END,
+        error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
     FROM given g
     WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
       AND NOT t.has_dependents AND num_nonnulls(t.group_id, t.concurrency_key, t.cancel_requested_at) < 1
@@ -28,8 +28,8 @@ settled AS (
             WHEN j.cancelled_tasks > 0 THEN 'CANCELLED'
             ELSE 'COMPLETED' END::job_status,
         completed_at = CASE WHEN j.open_tasks = n.tasks AND j.open_events = 0
-            THEN coalesce($6::timestamptz, now()) END,
-        updated_at = coalesce($6::timestamptz, now())
+            THEN coalesce($7::timestamptz, now()) END,
+        updated_at = coalesce($7::timestamptz, now())
     FROM tally n WHERE j.id = n.job_id AND j.id = ANY (ARRAY(SELECT id FROM locked))
 )
 SELECT id FROM done

@@ -2,13 +2,13 @@
 -- Complete leased tasks that may have dependents; the caller propagates the completion to groups, tasks and jobs. A
 -- task with a cancellation request is left out: it can only become CANCELLED.
 WITH given AS (
-    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[])
-        AS g (id, attempt, token, result, seconds)
+    SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[], $6::text[])
+        AS g (id, attempt, token, result, seconds, literal)
 )
-UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($6::timestamptz, now()), lease_token = NULL,
-    result = g.result, error = NULL, started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
-        ELSE greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second') END,
-    error_fingerprint = NULL, updated_at = coalesce($6::timestamptz, now())
+UPDATE tasks t SET status = 'COMPLETED', completed_at = coalesce($7::timestamptz, now()), lease_token = NULL,
+    result = g.result, literal = g.literal, error = NULL, started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
+        ELSE greatest(t.claimed_at, coalesce($7::timestamptz, now()) - g.seconds * interval '1 second') END,
+    error_fingerprint = NULL, updated_at = coalesce($7::timestamptz, now())
 FROM given g
 WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
   AND num_nonnulls(t.cancel_requested_at) < 1  -- the planner expects few rows for IS NULL, and would choose a nested loop

@@ -143,7 +143,8 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
 LIMIT 100
 
 -- name: check_i7_tables
--- I7: the refcount of a table is the sum of its references; only live attempts have references.
+-- I7: the refcount of a table is the sum of its references; only live attempts have references, and only completed
+-- tasks have literals.
 SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'table' AS kind, CASE WHEN c.table_name ~ '^t[0-9]{1,18}$' THEN substr(c.table_name, 2)::bigint ELSE 0 END AS id,
         format('%s counts %s references and has %s', c.table_name, c.refcount, coalesce(r.refs, 0)) AS finding
@@ -154,6 +155,9 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', r.owner_id, format('attempt %s is over and still refers to %s', r.attempt, r.table_name)
     FROM table_references r LEFT JOIN tasks t ON t.id = r.owner_id AND t.attempt = r.attempt AND t.lease_token IS NOT NULL
     WHERE r.owner = 'ATTEMPT' AND t.id IS NULL
+    UNION ALL
+    SELECT 'task', t.id, 'it has a literal and is ' || t.status || ', or its result is no Object' FROM tasks t
+    WHERE t.literal IS NOT NULL AND (t.status <> 'COMPLETED' OR t.result ->> 'table_id' IS NULL)
 ) AS found
 LIMIT 100
 

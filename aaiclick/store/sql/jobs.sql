@@ -49,7 +49,7 @@ ORDER BY t.readiness = 'TIME', t.id LIMIT 1
 -- name: load_job_results
 -- Final results of the job $1: those of tasks without dependents, the first $2. A task that returned its additions has
 -- dependents no longer.
-SELECT id, definition_id, coalesce(entrypoint, type) AS name, result::text AS result FROM tasks t
+SELECT id, definition_id, coalesce(entrypoint, type) AS name, result::text AS result, literal FROM tasks t
 WHERE job_id = $1 AND status = 'COMPLETED' AND added_by IS NULL AND result IS NOT NULL
   AND (NOT has_dependents OR NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id))
 ORDER BY id LIMIT $2
@@ -61,7 +61,7 @@ SELECT id, attempt, result::text AS result, started_at, completed_at FROM tasks 
 
 -- name: load_task_results
 -- Results of the tasks $1 of the job $2.
-SELECT id, status::text, result::text AS result FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
+SELECT id, status::text, result::text AS result, literal FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
 
 -- name: load_job_progress
 -- Progress of the job $1: a row for each group, and one named '' for tasks without a group. Chunks of an operator

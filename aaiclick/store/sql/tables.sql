@@ -61,7 +61,7 @@ WHERE r.owner = 'ATTEMPT' AND r.owner_id = g.id AND r.attempt = g.attempt
 -- name: publish_tables
 -- Reference the tables $4 in the results of the tasks $3, and release all references of the completed attempts ($1,
 -- $2). Returns the tables that cannot be referenced: without any reference, also by the attempt or its arguments, or of
--- another org.
+-- another org. A literal is kept with the task that returned it.
 WITH ended AS (
     DELETE FROM table_references r USING unnest($1::bigint[], $2::int[]) AS g (id, attempt)
     WHERE r.owner = 'ATTEMPT' AND r.owner_id = g.id AND r.attempt = g.attempt
@@ -79,7 +79,9 @@ held AS (
     SELECT name, 'RESULT', id, job_id FROM results WHERE (name, org_id) IN (SELECT table_name, org_id FROM there)
     ORDER BY name ON CONFLICT DO NOTHING
 )
-SELECT id, name FROM results WHERE (name, org_id) NOT IN (SELECT table_name, org_id FROM there) ORDER BY id, name
+SELECT id, name FROM results r WHERE (name, org_id) NOT IN (SELECT table_name, org_id FROM there) AND NOT EXISTS (
+    SELECT FROM tasks l WHERE l.literal IS NOT NULL AND l.result ->> 'table_id' = r.name AND l.org_id = r.org_id)
+ORDER BY id, name
 
 -- name: release_results
 -- Release the results of the tasks $1, which are reset, and the references of their attempts.
@@ -246,8 +248,10 @@ ON CONFLICT DO NOTHING RETURNING table_name
 SELECT table_name FROM table_refcounts WHERE table_name = ANY ($1::text[])
 
 -- name: find_referenced_tables
--- Those of the tables $1 that have references.
-SELECT DISTINCT table_name FROM table_references WHERE table_name = ANY ($1::text[])
+-- Those of the tables $1 that have references or are literals.
+SELECT table_name FROM table_references WHERE table_name = ANY ($1::text[])
+UNION
+SELECT result ->> 'table_id' FROM tasks WHERE literal IS NOT NULL AND result ->> 'table_id' = ANY ($1::text[])
 
 -- name: list_table_holders
 -- Tasks (result, argument, attempt) and jobs that reference the tables $1 of the org $2, and whether they belong to a

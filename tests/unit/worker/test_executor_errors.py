@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
-from aaiclick.orchestration.worker.executor import _call_in_thread, _format_error
+from aaiclick.orchestration.worker.executor import _call_in_thread
+from aaiclick.orchestration.worker.outcomes import _format_error
 
 
 def error_text(function: Callable[..., Any], **arguments: Any) -> str:

@@ -13,9 +13,9 @@ import psutil
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.gateway import make_gateway
 from aaiclick.orchestration.worker import isolation as isolated
-from aaiclick.orchestration.worker.executor import make_running_task
 from aaiclick.orchestration.worker.isolation import Isolation
 from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.orchestration.worker.running_task import make_running_task
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
 

@@ -37,12 +37,16 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    LiteralsRequest,
+    LiteralsResponse,
     LogRequest,
     NameTableRequest,
     ResultsRequest,
     ResultsResponse,
     SecretsRequest,
     SecretsResponse,
+    StoreLiteralRequest,
+    StoreLiteralResponse,
     TablesRequest,
     TablesResponse,
 )
@@ -66,7 +70,7 @@ from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.engine.submit import add_to_job
 from aaiclick.store.enums import DISPATCHER_QUEUE
 from aaiclick.store.statements import statement
-from aaiclick.store.tables import table_references
+from aaiclick.store.tables import literals, table_references
 from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.orgs import has_several_orgs
 
@@ -233,11 +237,33 @@ async def get_task_results(context: Context, body: ResultsRequest) -> Response:
     results: list[queries.TaskResult] = []
     async with tenant_connection(context) as connection:
         if body.task_ids and job_id is not None:
-            texts = await queries.load_task_results(connection, job_id, body.task_ids)
-            results += [queries.TaskResult(task_id, text) for task_id, text in texts.items()]
+            results += (await queries.load_task_results(connection, job_id, body.task_ids)).values()
         if body.group_id is not None and job_id is not None:
             results += await queries.load_group_results(connection, body.group_id, job_id)
     return json_response(ResultsResponse(results=results))
+
+
+@routes.post(endpoints.LOAD_LITERALS.path, Permission.WORKER)
+async def get_literals(context: Context, body: LiteralsRequest) -> LiteralsResponse:
+    """Read small results of the organisation, which are stored with their tasks."""
+    await require_lease(context, body.lease)
+    async with tenant_connection(context) as connection:
+        return LiteralsResponse(literals=await literals.load_literals(connection, body.tables, context.actor.org_id))
+
+
+@routes.post(endpoints.STORE_LITERAL.path, Permission.WORKER)
+async def store_literal(context: Context, body: StoreLiteralRequest) -> StoreLiteralResponse:
+    """Reserve, replace or abandon the table of a literal."""
+    await require_lease(context, body.lease)
+    reservation = literals.Reservation.GRANTED
+    async with context.app_state.owner_connection() as connection:
+        if body.action == "reserve":
+            reservation = await literals.reserve_literal_table(connection, body.table, context.actor.org_id)
+        elif body.action == "replace":
+            await literals.replace_literal(connection, body.table, context.actor.org_id)
+        else:
+            await literals.abandon_literal_table(connection, body.table, context.actor.org_id)
+    return StoreLiteralResponse(reservation=reservation)
 
 
 @routes.post(endpoints.UPDATE_TABLES.path, Permission.WORKER)
@@ -368,7 +394,9 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
             return Failure(lease, error.what, "effects refused", True, 0.0, monotonic_seconds_ago(body.seconds))
     result = None if body.result is None else json.dumps(body.result)
     tables = set(body.tables or ())
-    if result is not None and TABLE_ID_KEY in result:  # whether or not the worker listed them
+    if body.literal is not None:
+        _check_literal_result(body.result)
+    elif result is not None and TABLE_ID_KEY in result:  # whether or not the worker listed them
         tables |= temporary_tables_in(body.result)
     # An attempt that lists no tables may still hold some, which have to be released.
     has_no_tables = body.tables is None and not tables and not holds.get(lease.task_id)
@@ -379,8 +407,19 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
         monotonic_seconds_ago(body.seconds),
         tuple(body.awaits),
         result_tables,
+        body.literal,
         effects,
     )
+
+
+def _check_literal_result(result: object) -> None:
+    """A literal is the value of one Object."""
+    names = temporary_tables_in(result)
+    if len(names) != 1 or result != {"object_type": "object", "table_id": next(iter(names))}:
+        raise RequestError(
+            "The literal has no Object as its result.",
+            remedy='Send {"object_type": "object", "table_id": "t…"} with a new table id.',
+        )
 
 
 async def _to_failure(connection: Connection, body: FailRequest) -> Failure:

@@ -515,6 +515,7 @@ CREATE TABLE tasks (
     partitions text[],
     input_versions jsonb,
     result jsonb,
+    literal text,
     outputs jsonb,
     error text,
     error_fingerprint text,
@@ -546,6 +547,8 @@ CREATE INDEX tasks_dead_letter_job ON tasks (job_id) WHERE status = 'DEAD_LETTER
 CREATE UNIQUE INDEX tasks_dedupe_key ON tasks (definition_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE INDEX tasks_definition ON tasks (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE INDEX tasks_literal ON tasks ((result ->> 'table_id')) WHERE literal IS NOT NULL;
 
 CREATE INDEX tasks_due ON tasks (available_at) WHERE readiness = 'TIME';
 

@@ -1,0 +1,145 @@
+"""Publishing of returned values: small ones are stored with the task, larger ones as ClickHouse tables."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterable, Collection, Iterator
+from typing import NamedTuple
+
+from aaiclick.data import Object, View, create_object_from_value
+from aaiclick.data.create import create_object_from_rows
+from aaiclick.data.errors import DataError
+from aaiclick.data.io.literal_codec import convert_value, encode_converted, encode_rows, encode_simple
+from aaiclick.data.io.to_arrow import ArrowRows
+from aaiclick.data.runtime.tables import new_table_name
+from aaiclick.orchestration.arguments import iter_instances, serialise_value
+from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.graph import Task
+from aaiclick.orchestration.retry_policy import PermanentError
+from aaiclick.orchestration.task_context import JsonResult
+from aaiclick.orchestration.worker.argument_binding import map_leaves
+from aaiclick.orchestration.worker.outages import find_outage, publish_pauses
+from aaiclick.orchestration.worker.running_task import RunningTask
+from aaiclick.orchestration.worker.task_data import TaskData
+
+MAX_INLINE_ITEMS = 10_000
+"""Larger values are converted in a thread, so that other tasks go on."""
+MAX_ENCODED_BYTES = 1 << 20
+"""Limit of the text of a literal Object, which is larger than its rows."""
+
+
+class PublishedResult(NamedTuple):
+    """A published value: the result as JSON text, the value of a literal, and the ids of tasks that it awaits."""
+
+    result: str | None
+    literal: str | None = None
+    awaits: tuple[int, ...] = ()
+
+
+class ResultPublisher:
+    """Publishes the values that tasks return."""
+
+    def __init__(self, max_literal_bytes: int, addresses: Collection[str]) -> None:
+        self._max_literal_bytes = max_literal_bytes
+        self._addresses = addresses
+
+    async def publish(self, running: RunningTask, value: object, data: TaskData) -> PublishedResult:
+        """Publish the value; retry while ClickHouse is unreachable. The supervisor renews the lease meanwhile."""
+        if value is None:
+            return PublishedResult(None)
+        text = encode_simple(value, self._max_literal_bytes)
+        if text is not None:
+            return _publish_literal(new_table_name(), text)
+        for pause in publish_pauses(running.began, running.deadline):
+            try:
+                return await self._publish_result(value, data)
+            except Exception as error:
+                outage = find_outage(error, self._addresses)
+                if outage is None or not _is_repeatable(value):
+                    raise
+                if running.outage is None:
+                    running.log.write(f"Waiting to publish the result: {outage}\n")
+                running.outage = outage
+            await asyncio.sleep(pause)
+        return await self._publish_result(value, data)
+
+    async def _publish_result(self, value: object, data: TaskData) -> PublishedResult:
+        """Store a task's value, and submit the tasks in it."""
+        if isinstance(value, JsonResult):
+            return PublishedResult(json.dumps(value))
+        if isinstance(value, Object):
+            await data.open()
+            return self._publish_object(await _materialise(value))
+        returned = list(iter_instances(value, Task))
+        if not returned and next(iter_instances(value, Object), None) is None:
+            return await self._publish_value(value, data)
+        await data.open()
+        await get_current_context().apply([task for task in returned if not task.submitted])
+        stored = await map_leaves(value, _is_object, _store_object)
+        result, needed = serialise_value(stored, "The returned value")
+        return PublishedResult(result, awaits=tuple({task.id for task in needed}))
+
+    async def _publish_value(self, value: object, data: TaskData) -> PublishedResult:
+        """Store a value that contains no Objects: with the task if it is small, else as a table."""
+        if isinstance(value, AsyncIterable | Iterator):
+            await data.open()
+            return _publish_reference(await create_object_from_value(value))
+        try:
+            rows = await asyncio.to_thread(convert_value, value) if _is_large(value) else convert_value(value)
+        except DataError as error:
+            raise PermanentError(f"The returned value cannot be stored. {error.what}", remedy=error.remedy) from error
+        text = encode_converted(value, rows, self._max_literal_bytes)
+        if text is not None:
+            return _publish_literal(new_table_name(), text)
+        await data.open()
+        return _publish_reference(await create_object_from_rows(rows))
+
+    def _publish_object(self, obj: Object) -> PublishedResult:
+        """Refer to an Object; one that is a literal of this attempt is stored with the task."""
+        literal = obj.literal
+        if literal is None or literal.is_result or isinstance(obj, View):
+            return _publish_reference(obj)
+        text = encode_rows(ArrowRows(literal.rows, literal.columns, obj.shape), MAX_ENCODED_BYTES)
+        return _publish_reference(obj) if text is None else _publish_literal(obj.table_id, text)
+
+
+def _publish_reference(obj: Object) -> PublishedResult:
+    return PublishedResult(json.dumps(obj.to_dict()))
+
+
+def _publish_literal(table_id: str, text: str) -> PublishedResult:
+    return PublishedResult(f'{{"object_type": "object", "table_id": "{table_id}"}}', text)
+
+
+def _is_repeatable(value: object) -> bool:
+    """Whether publishing can be retried: iterators can be read once, and tasks are added once."""
+    if isinstance(value, AsyncIterable | Iterator) and not isinstance(value, Object):
+        return False
+    return all(task.submitted for task in iter_instances(value, Task))
+
+
+async def _materialise(value: Object) -> Object:
+    """Compute an Object; a View or a literal of this attempt that others cannot read as it is becomes a table."""
+    obj = value if isinstance(value, View) else await value.materialize()
+    literal = obj.literal
+    if literal is not None and not literal.is_result and isinstance(obj, View):
+        await obj.store_literal()
+    return obj
+
+
+async def _store_object(value: Object) -> Object:
+    """Compute an Object inside of another value, and store it as a table unless it is a result already."""
+    obj = await _materialise(value)
+    literal = obj.literal
+    if literal is not None and not literal.is_result:
+        await obj.store_literal()
+    return obj
+
+
+def _is_large(value: object) -> bool:
+    return hasattr(value, "__len__") and len(value) > MAX_INLINE_ITEMS  # pyright: ignore[reportArgumentType]
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, Object)

@@ -1,0 +1,146 @@
+"""Literals: small Objects that are part of queries, and become tables only when something needs one."""
+
+# ruff: noqa: DTZ001  (datetimes without a time zone are tested too)
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aaiclick.data import DataContext, View, col, create_object_from_value, insert, open_object
+from aaiclick.data.errors import ConversionError, ObjectNotFoundError
+from aaiclick.data.io.literal_codec import EncodedLiteral, convert_value, encode_converted, encode_simple
+from aaiclick.data.object import Object
+
+MAX_BYTES = 65_536
+
+VALUES = [
+    5, -1.5, "text", "", "é 🦆 '\\\n", True, None, b"\x00\xff", date(1930, 2, 28), Decimal("12.345"),
+    datetime(2024, 2, 29, 1, 2, 3, 456789), datetime(2024, 2, 29, tzinfo=UTC),
+    UUID("12345678-1234-5678-1234-567812345678"), 2**64 - 1, float("inf"),
+    [1, 2, 3], [1, None, 3], ["a", None], [1.5, 2], [True, False], [], [[1, 2], []], [date(2024, 1, 1), None],
+    {"a": 1, "b": "x"}, {"a": [1, 2], "b": ["x", None]}, [{"a": 1, "b": 2.5}, {"a": 2, "b": None}],
+    {"nested": {"x": [1, 2]}}, [{"a": 1}, {"b": [{"c": None}]}],
+    np.array([1, 2, 3]), np.int32(7), pd.DataFrame({"x": [1, 2], "s": ["a", None]}), pd.DataFrame({"x": []}),
+]  # fmt: skip
+
+
+@pytest.fixture
+async def literals(clickhouse_endpoint):
+    async with DataContext(clickhouse_endpoint, max_literal_bytes=MAX_BYTES) as context:
+        yield context
+
+
+async def list_tables(context: DataContext) -> list[str]:
+    query = "SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE 't%'"
+    return (await context.client.read_text(query)).column(0).to_pylist()
+
+
+async def read_all_ways(obj: Object) -> list[object]:
+    arrow = await obj.to_arrow()
+    return [
+        obj.shape,
+        obj.schema,
+        repr(await obj.data()),
+        repr(await obj.rows()),
+        arrow.schema,
+        arrow,
+        await obj.count(),
+    ]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value!r:.30}")
+async def test_a_literal_reads_like_a_table(clickhouse_endpoint, value):
+    async with DataContext(clickhouse_endpoint):
+        expected = await read_all_ways(await create_object_from_value(value))
+    async with DataContext(clickhouse_endpoint, max_literal_bytes=MAX_BYTES) as context:
+        obj = await create_object_from_value(value)
+        assert await read_all_ways(obj) == expected
+        assert await list_tables(context) == []
+        await context.store_literal(obj.relation.table)
+        assert await read_all_ways(obj) == expected
+        assert await list_tables(context) == [obj.table_id]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value!r:.30}")
+def test_encoded_literals_decode_to_equal_rows(value):
+    rows = convert_value(value)
+    text = encode_simple(value, MAX_BYTES) or encode_converted(value, rows, MAX_BYTES)
+    assert text is not None
+    decoded = EncodedLiteral("t1", text).rows()
+    assert (decoded.columns, decoded.shape) == (rows.columns, rows.shape)
+    assert decoded.table.equals(rows.table)
+
+
+@pytest.mark.parametrize("value", [2**70, {1: "a"}, ["a", 1, object()], "\ud800"], ids=repr)
+def test_values_that_no_object_can_hold_are_not_encoded(value):
+    assert encode_simple(value, MAX_BYTES) is None
+    with pytest.raises(ConversionError):
+        convert_value(value)
+
+
+def test_values_above_the_limit_are_not_encoded():
+    assert encode_simple("x" * 100, 50) is None
+    assert encode_converted([["x" * 100]], convert_value([["x" * 100]]), 50) is None
+    assert encode_converted(np.arange(100), convert_value(np.arange(100)), 50) is None
+
+
+async def test_queries_combine_literals_with_tables(literals):
+    small = await create_object_from_value({"id": [1, 2, 3], "name": ["a", "b", None]})
+    literals.max_literal_bytes = -1
+    large = await create_object_from_value({"id": [3, 1, 1], "x": [1.5, 2.5, 3.5]})
+    joined = large.join(small, on="id")
+    assert await joined.rows() == [
+        {"id": 3, "x": 1.5, "name": None},
+        {"id": 1, "x": 2.5, "name": "a"},
+        {"id": 1, "x": 3.5, "name": "a"},
+    ]
+    assert await (small["id"] + large["id"]).data() == [4, 3, 4]
+    assert await small.filter(col("id") > 1).sort("id", descending=True)["id"].data() == [3, 2]
+    assert await (large["x"] * small["id"].max()).data() == [4.5, 7.5, 10.5]
+    assert small.table_id not in await list_tables(literals)
+
+
+async def test_a_scalar_result_is_a_literal(literals):
+    total = await (await create_object_from_value([1, 2, 3])).sum()
+    stored = await (total + 1)
+    assert await stored.data() == 7
+    assert await list_tables(literals) == []
+
+
+async def test_views_of_a_literal_select_its_rows(literals):
+    obj = await create_object_from_value(list(range(10)))
+    assert await View(obj, 2, 3).data() == [2, 3, 4]
+    assert await View(obj, 1, 2, "value > 4").data() == [6, 7]
+    assert await obj[7:].data() == [7, 8, 9]
+
+
+async def test_appending_to_a_literal_stores_it(literals):
+    obj = await create_object_from_value([1, 2])
+    assert await insert(obj, [3]) == 3
+    assert await obj.data() == [1, 2, 3]
+    assert await list_tables(literals) == [obj.table_id]
+
+
+async def test_a_named_literal_is_a_table(literals):
+    await create_object_from_value([1, 2], name="kept")
+    assert await (await open_object("kept")).data() == [1, 2]
+
+
+async def test_many_literals_in_one_query_are_stored(literals):
+    objects = [await create_object_from_value(["x" * 1_000 + str(i)] * 60) for i in range(6)]
+    joined = objects[0]
+    for other in objects[1:]:
+        joined = joined.concat(other)
+    assert await joined.count() == 360
+    assert len(await list_tables(literals)) == 6
+
+
+async def test_unknown_tables_are_still_errors(literals):
+    with pytest.raises(ObjectNotFoundError):
+        await literals.open_table("t1")
