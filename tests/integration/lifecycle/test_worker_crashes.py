@@ -22,7 +22,7 @@ from aaiclick.orchestration import JobStatus, create_job, create_task, run_job_t
 from aaiclick.orchestration.loops import reaper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
-from aaiclick.orchestration.worker.executor import Executor
+from aaiclick.orchestration.worker.result_publishing import ResultPublisher
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.tables import table_references
 from tests.integration.lifecycle.conftest import new_table, until
@@ -244,16 +244,16 @@ async def nested() -> dict[str, object]:
 @pytest.mark.parametrize("function", [numbers, nested])
 async def test_returned_table_is_kept_until_the_completion_holds_it(servers, monkeypatch, function):
     """Also if publishing takes long: only the result refers to the table then."""
-    publish = Executor._publish_result
+    publish = ResultPublisher._publish_result
 
-    async def slowly(self, value):
-        published = await publish(self, value)
+    async def slowly(self, value, data):
+        published = await publish(self, value, data)
         gc.collect()
         await create_object_from_value(0)  # earlier operations have been written
         await PgCleanupWorker().run_once()
         return published
 
-    monkeypatch.setattr(Executor, "_publish_result", slowly)
+    monkeypatch.setattr(ResultPublisher, "_publish_result", slowly)
     job = await create_job("returned", create_task(function))
     assert run_job_test(job).status is JobStatus.COMPLETED
     await PgCleanupWorker().run_once()

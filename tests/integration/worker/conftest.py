@@ -113,8 +113,8 @@ class WorkerEnvironment:
         self.workers.append(Worker(process))
         return self.workers[-1]
 
-    def drain(self, *options: str) -> None:
-        assert self.start("--drain", *options).wait() == 0
+    def drain(self, *options: str, **variables: str) -> None:
+        assert self.start("--drain", *options, **variables).wait() == 0
 
     async def enqueue(self, function: str, kwargs: str = "{}", **options) -> int:
         return (await self.enqueue_many(1, function, kwargs, **options))[0]

@@ -185,13 +185,14 @@ async def test_isolated_tasks_have_the_same_outcomes(worker_env):
 
 
 @postgres_only(ONE_ORGANISATION)
-async def test_objects_of_other_organisations_are_not_found(worker_env, aaiclick_clickhouse):
+@pytest.mark.parametrize("max_literal_bytes", ["-1", "65536"])
+async def test_objects_of_other_organisations_are_not_found(worker_env, aaiclick_clickhouse, max_literal_bytes):
     """Each organisation has its own database."""
     connection = await connect(worker_env.endpoint)
     one, two = [(await create_org(connection, name=slug, slug=slug)).id for slug in ("one", "two")]
     await connection.close()
     [task_id] = await worker_env.enqueue_many(1, "echo", '{"word": [1, 2]}', org_id=one)
-    worker_env.drain("--import", "users_tasks")
+    worker_env.drain("--import", "users_tasks", AAICLICK_MAX_LITERAL_BYTES=max_literal_bytes)
     table = json.loads((await worker_env.task(task_id))["result"])["table_id"]
     peeks = {}
     for org_id in (one, two, DEFAULT_ORG_ID):
@@ -204,16 +205,22 @@ async def test_objects_of_other_organisations_are_not_found(worker_env, aaiclick
         row = await worker_env.task(peeks[other])
         assert row["status"] == "DEAD_LETTER"
         assert "ObjectNotFoundError" in row["error"]
-    home = await worker_env.rows("SELECT org_id FROM table_refcounts WHERE table_name = $1", table)
-    assert [row["org_id"] for row in home] == [one]
     client = await clickhouse(aaiclick_clickhouse)
+    if max_literal_bytes == "-1":
+        await check_table_of(worker_env, aaiclick_clickhouse, client, table, one)
+    for org_id in (one, two):
+        await client.run(f"DROP DATABASE IF EXISTS `{aaiclick_clickhouse.database}_{org_id.hex}` SYNC")
+
+
+async def check_table_of(worker_env, aaiclick_clickhouse, client, table, org_id) -> None:
+    """The table is in the database of its organisation only, and the cleanup drops it there."""
+    home = await worker_env.rows("SELECT org_id FROM table_refcounts WHERE table_name = $1", table)
+    assert [row["org_id"] for row in home] == [org_id]
     databases = await client.read_text("SELECT database FROM system.tables WHERE name = {t:String}", {"t": table})
-    assert databases.column(0).to_pylist() == [f"{aaiclick_clickhouse.database}_{one.hex}"]
+    assert databases.column(0).to_pylist() == [f"{aaiclick_clickhouse.database}_{org_id.hex}"]
     await worker_env.rows("DELETE FROM table_references WHERE table_name = $1 RETURNING 1", table)
     await PgCleanupWorker(postgres=worker_env.endpoint, clickhouse=aaiclick_clickhouse).run_once()
     assert not (await client.read_text("SELECT 1 FROM system.tables WHERE name = {t:String}", {"t": table})).num_rows
-    for org_id in (one, two):
-        await client.run(f"DROP DATABASE IF EXISTS `{aaiclick_clickhouse.database}_{org_id.hex}` SYNC")
 
 
 @postgres_only(AFTER_CLAIM)
@@ -223,7 +230,7 @@ async def test_task_without_data_does_not_wait_for_clickhouse(worker_env):
         plain = await worker_env.enqueue_many(20, "nothing")
         wants_data = await worker_env.enqueue("echo", json.dumps({"word": "x"}), max_attempts=1)
         url = f"http://user:password@127.0.0.1:{silent.getsockname()[1]}/nowhere"
-        worker = worker_env.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url)
+        worker = worker_env.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url, AAICLICK_MAX_LITERAL_BYTES="-1")
         for task_id in plain:
             assert (await worker_env.wait_until(task_id, lambda row: row["completed_at"]))["status"] == "COMPLETED"
         await worker_env.wait_until(wants_data, lambda row: row["status"] == "RUNNING")
