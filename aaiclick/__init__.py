@@ -24,6 +24,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `settings`: settings from the environment, validated once
 - `endpoints`: addresses and credentials of servers
 - `errors`: base classes of all errors
+- `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query
 - `tempdirs`: temporary directories that are removed even after a kill
 - `failpoints`: named commits at which tests can inject faults

@@ -18,6 +18,7 @@ In:
 
 Both ways:
 
+- `literal_codec`: small values as text, stored with the task that returned them
 - `avro`: reader and writer of Avro
 - `arrow_types`: mapping between Arrow types and ClickHouse types
 - `nested_arrays`: inner arrays of lists, structs and maps

@@ -17,7 +17,7 @@ import pyarrow as pa
 from aaiclick.data.errors import ColumnNameError, ConversionError
 from aaiclick.data.io.to_arrow import ArrowRows, SingleValue, to_arrow_rows
 from aaiclick.data.runtime.tables import Shape, check_column_names
-from aaiclick.data.types import is_encodable, parse_type
+from aaiclick.data.types import declared_text, is_encodable, parse_type
 
 VALUE_KEY = "value"
 ARROW_KEY = "arrow"
@@ -85,7 +85,7 @@ def encode_rows(rows: ArrowRows, max_bytes: int) -> str | None:
     text = json.dumps(
         {
             ARROW_KEY: b64encode(sink.getvalue().to_pybytes()).decode(),
-            "columns": [(name, str(dtype), dtype.logical) for name, dtype in rows.columns],
+            "columns": [(name, declared_text(dtype), dtype.logical) for name, dtype in rows.columns],
             "shape": rows.shape,
         }
     )

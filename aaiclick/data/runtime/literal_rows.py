@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from aaiclick.data.compile.select_builder import KEY
-from aaiclick.data.types import DataType, quote_name
+from aaiclick.data.types import DataType, quote_name, storage_type
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LiteralRows:
     @cached_property
     def structure(self) -> str:
         """Names and types of the key and the columns, as in CREATE TABLE."""
-        columns = (f"{quote_name(name)} {dtype}" for name, dtype in self.columns)
+        columns = (f"{quote_name(name)} {storage_type(dtype)}" for name, dtype in self.columns)
         return ", ".join((f"{quote_name(KEY)} UInt64", *columns))
 
     @cached_property

@@ -53,7 +53,7 @@ class Executor:
         self._tables = tables
         self._max_literal_bytes = max_literal_bytes
         self.telemetry = telemetry
-        self._publisher = ResultPublisher(max_literal_bytes, gateway.addresses)
+        self._publisher = ResultPublisher(max_literal_bytes, gateway)
         self._clients = ClickHouseClients(gateway)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="aaiclick-task")
 

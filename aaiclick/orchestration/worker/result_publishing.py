@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, Collection, Iterator
+from collections.abc import AsyncIterable, Iterator
 from typing import NamedTuple
 
 from aaiclick.data import Object, View, create_object_from_value
@@ -15,6 +15,7 @@ from aaiclick.data.io.to_arrow import ArrowRows
 from aaiclick.data.runtime.tables import new_table_name
 from aaiclick.orchestration.arguments import iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult
@@ -40,9 +41,9 @@ class PublishedResult(NamedTuple):
 class ResultPublisher:
     """Publishes the values that tasks return."""
 
-    def __init__(self, max_literal_bytes: int, addresses: Collection[str]) -> None:
+    def __init__(self, max_literal_bytes: int, gateway: WorkerGateway) -> None:
         self._max_literal_bytes = max_literal_bytes
-        self._addresses = addresses
+        self._gateway = gateway
 
     async def publish(self, running: RunningTask, value: object, data: TaskData) -> PublishedResult:
         """Publish the value; retry while ClickHouse is unreachable. The supervisor renews the lease meanwhile."""
@@ -55,7 +56,7 @@ class ResultPublisher:
             try:
                 return await self._publish_result(value, data)
             except Exception as error:
-                outage = find_outage(error, self._addresses)
+                outage = find_outage(error, self._gateway.addresses)
                 if outage is None or not _is_repeatable(value):
                     raise
                 if running.outage is None:

@@ -25,7 +25,7 @@ VALUES = [
     UUID("12345678-1234-5678-1234-567812345678"), 2**64 - 1, float("inf"),
     [1, 2, 3], [1, None, 3], ["a", None], [1.5, 2], [True, False], [], [[1, 2], []], [date(2024, 1, 1), None],
     {"a": 1, "b": "x"}, {"a": [1, 2], "b": ["x", None]}, [{"a": 1, "b": 2.5}, {"a": 2, "b": None}],
-    {"nested": {"x": [1, 2]}}, [{"a": 1}, {"b": [{"c": None}]}],
+    [[1], None], {"a": [{"x": 1}, None]}, {"nested": {"x": [1, 2]}}, [{"a": 1}, {"b": [{"c": None}]}],
     np.array([1, 2, 3]), np.int32(7), pd.DataFrame({"x": [1, 2], "s": ["a", None]}), pd.DataFrame({"x": []}),
 ]  # fmt: skip
 

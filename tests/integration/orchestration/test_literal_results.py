@@ -1,0 +1,205 @@
+"""Small results: stored with their tasks, converted for consumers, and stored as tables when something needs one."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from aaiclick.data import DataContext, Object, View, create_object_from_value, insert, open_reference
+from aaiclick.orchestration import JobStatus, OrchContext, get_task, job, run_job_test, task
+from aaiclick.store.engine.invariants import check_invariants
+
+seen: dict[str, object] = {}
+
+
+@pytest.fixture(autouse=True)
+def _empty(aaiclick_env):
+    seen.clear()
+
+
+@task
+def give(value: object) -> object:
+    return value
+
+
+@task
+def give_frame() -> pd.DataFrame:
+    return pd.DataFrame({"x": [1, 2, 3]})
+
+
+@task
+def take_int(value: int) -> int:
+    seen["int"] = value
+    return value + 1
+
+
+@task
+def take_list(values: list[object]) -> None:
+    seen["list"] = values
+
+
+@task
+def take_numbers(values: list[int]) -> None:
+    seen["list"] = values
+
+
+@task
+def take_dict(values: dict[str, object]) -> None:
+    seen["dict"] = values
+
+
+@task
+def take_rows(rows: list[dict[str, object]]) -> None:
+    seen["rows"] = rows
+
+
+@task
+def take_frame(frame: pd.DataFrame) -> None:
+    seen["frame"] = frame
+
+
+@task
+async def take_object(values: Object) -> Object:
+    seen["object"] = await values.data()
+    return values
+
+
+@task
+async def append(values: Object) -> None:
+    await insert(values, [99])
+
+
+@task
+async def read_after(values: list[int], _after: object) -> None:
+    seen["after"] = values
+
+
+@task
+async def part(values: Object) -> View:
+    return values[1:]
+
+
+@task
+async def pass_on() -> object:
+    return take_list(await create_object_from_value([1, 2]))
+
+
+@task
+def fan_out() -> list[object]:
+    return [take_int(number) for number in range(3)]
+
+
+async def count_tables() -> int:
+    async with OrchContext() as context, context.connection() as connection:
+        return await connection.fetchval("SELECT count(*) FROM table_refcounts WHERE refcount > 0")
+
+
+def run(graph) -> None:
+    assert run_job_test(graph).status is JobStatus.COMPLETED
+
+
+async def test_small_results_leave_no_table():
+    @job
+    def flow() -> None:
+        number = take_int(give(41))
+        take_list(give(["a", None]))
+        take_dict(give({"a": 1, "b": "x"}))
+        take_rows(give([{"a": 1}, {"b": [2]}]))
+        take_frame(give_frame())
+        take_object(number)
+
+    run(await flow())
+    assert seen.pop("frame")["x"].tolist() == [1, 2, 3]
+    assert seen == {
+        "int": 41,
+        "list": ["a", None],
+        "dict": {"a": 1, "b": "x"},
+        "rows": [{"a": 1}, {"b": [2]}],
+        "object": 42,
+    }
+    assert await count_tables() == 0
+
+
+async def test_many_results_reach_one_task():
+    @job
+    def flow() -> None:
+        take_numbers([give(number) for number in range(50)])
+
+    run(await flow())
+    assert seen["list"] == list(range(50))
+    assert await count_tables() == 0
+
+
+async def test_returned_tasks_are_lists_of_small_results():
+    @job
+    def flow() -> None:
+        take_numbers(fan_out())
+
+    run(await flow())
+    assert seen["list"] == [1, 2, 3]
+
+
+async def test_appended_rows_are_seen_by_later_readers():
+    @job
+    def flow() -> None:
+        values = give([1, 2])
+        read_after(values, append(values))
+
+    run(await flow())
+    assert seen["after"] == [1, 2, 99]
+    assert await count_tables() == 1
+
+
+async def test_several_tasks_append_to_one_literal():
+    @job
+    def flow() -> None:
+        values = give([0])
+        read_after(values, [append(values) for _ in range(4)])
+
+    run(await flow())
+    assert seen["after"] == [0, 99, 99, 99, 99]
+
+
+async def test_a_view_of_a_small_result_is_a_view_of_a_table():
+    @job
+    def flow() -> None:
+        take_list(part(give([1, 2, 3])))
+
+    run(await flow())
+    assert seen["list"] == [2, 3]
+
+
+async def test_a_script_opens_a_small_result():
+    @job
+    def flow() -> object:
+        return give([1, 2, 3])
+
+    flow_job = await flow()
+    run(flow_job)
+    async with OrchContext() as context, context.connection() as connection:
+        task_id = await connection.fetchval("SELECT id FROM tasks WHERE job_id = $1", flow_job.id)
+    result = (await get_task(task_id)).result
+    async with DataContext():
+        obj = await open_reference(result)
+        assert obj.to_dict() == result
+        assert await (obj * 2).data() == [2, 4, 6]
+
+
+async def test_an_object_created_in_a_task_is_passed_on_as_a_table():
+    @job
+    def flow() -> None:
+        pass_on()
+
+    run(await flow())
+    assert seen["list"] == [1, 2]
+    assert await count_tables() == 1
+
+
+async def test_invariants_hold_for_literals():
+    @job
+    def flow() -> None:
+        take_int(give(1))
+
+    run(await flow())
+    async with OrchContext() as context, context.connection() as connection:
+        assert await check_invariants(connection) == []
