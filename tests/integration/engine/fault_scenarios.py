@@ -38,7 +38,7 @@ from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.enums import DEFAULT_ORG_ID
-from aaiclick.store.tables import table_references
+from aaiclick.store.tables import literals, table_references
 from aaiclick.store.task_options import TaskOptions
 from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.orgs import ClaimLimits
@@ -347,6 +347,15 @@ async def reserve(db: Any, state: State) -> None:
     await table_references.reserve_tables(db, [(TABLE, state["lease"])])
 
 
+async def complete_with_literal(db: Any, state: State) -> None:
+    reference = f'{{"object_type": "object", "table_id": "{TABLE}"}}'
+    await queue.acknowledge(db, worker_id=0, successes=[Success(state["lease"], reference, literal='{"value": 1}')])
+
+
+async def reserve_literal(db: Any, _: State) -> None:
+    await literals.reserve_literal_table(db, TABLE, DEFAULT_ORG_ID)
+
+
 async def release(db: Any, state: State) -> None:
     await table_references.release_tables(db, [(TABLE, state["lease"])])
 
@@ -534,6 +543,14 @@ SCENARIOS = {
         two_days_later(prepared_by(register_worker_, count)), delete_history, check_empty("queue_minutes")
     ),
     "reserve_tables": Scenario(with_claim(enqueue_item), reserve, REGISTERED),
+    "reserve_literal_table": Scenario(
+        prepared_by(with_claim(enqueue_item), complete_with_literal), reserve_literal, REGISTERED
+    ),
+    "replace_literal": Scenario(
+        prepared_by(with_claim(enqueue_item), complete_with_literal, reserve_literal),
+        lambda db, _: literals.replace_literal(db, TABLE, DEFAULT_ORG_ID),
+        check_query("SELECT count(literal) FROM tasks", is_=0),
+    ),
     "hold_tables": Scenario(
         prepared_by(with_claim(enqueue_item), read_by_another),
         lambda db, state: table_references.hold_tables(db, [(TABLE, state["lease"])]),
