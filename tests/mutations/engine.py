@@ -157,8 +157,8 @@ ENGINE_MUTATIONS = (
     ),
     Mutation(
         "claims before starts", f"{SQL}/finish_tasks.sql",
-        "greatest(t.claimed_at, coalesce($6::timestamptz, now()) - g.seconds * interval '1 second')",
-        "coalesce($6::timestamptz, now()) - g.seconds * interval '1 second'",
+        "greatest(t.claimed_at, coalesce($7::timestamptz, now()) - g.seconds * interval '1 second')",
+        "coalesce($7::timestamptz, now()) - g.seconds * interval '1 second'",
         (f"{ENGINE}/test_acknowledge.py::test_no_attempt_starts_before_it_was_claimed",),
     ),
     Mutation(

@@ -9,7 +9,8 @@ INITIAL_SQL = "aaiclick/store/migrations/versions/0001_initial.sql"
 RESOLVER = "aaiclick/orchestration/worker/entrypoints.py"
 OWN_CODE = "aaiclick/orchestration/worker/user_code.py"
 OUTAGES = "aaiclick/orchestration/worker/outages.py"
-EXECUTOR = "aaiclick/orchestration/worker/executor.py"
+FAILED_ATTEMPTS = "aaiclick/orchestration/worker/outcomes.py"
+PUBLISHING = "aaiclick/orchestration/worker/result_publishing.py"
 LOGS = "aaiclick/orchestration/worker/logs.py"
 ROUTER = "aaiclick/store/catalog/event_routing.py"
 REAPER = "aaiclick/orchestration/loops/reaper.py"
@@ -161,16 +162,16 @@ GUARD_MUTATIONS = (
         ("tests/unit/worker/test_outages.py",),
     ),
     Mutation(
-        "outages: attempts that end in one are not charged", EXECUTOR,
+        "outages: attempts that end in one are not charged", FAILED_ATTEMPTS,
         'replace(released, charged=False, outcome="RELEASED"', 'replace(released, outcome="RELEASED"',
         ("tests/integration/worker/test_outages.py::test_an_outage_in_the_code_of_a_task_is_not_charged",),
     ),
     Mutation(
-        "outages: a generator is published once", EXECUTOR, "if outage is None or not _is_repeatable(value):",
+        "outages: a generator is published once", PUBLISHING, "if outage is None or not _is_repeatable(value):",
         "if outage is None:", ("tests/integration/worker/test_outages.py::test_a_generator_is_not_published_twice",),
     ),
     Mutation(
-        "exceptions: CancelledError is charged", EXECUTOR,
+        "exceptions: CancelledError is charged", FAILED_ATTEMPTS,
         '    """Outcome of an attempt that raised an exception."""\n', RELEASE_CANCELLED,
         ("tests/integration/worker/test_exceptions.py::test_a_cancelled_error_is_charged_and_retried_within_limits",),
     ),

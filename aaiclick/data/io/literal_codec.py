@@ -106,14 +106,14 @@ def decode_rows(text: str) -> ArrowRows:
 
 def _has_simple_type(value: object) -> bool:
     """Whether a value is a scalar, a list of scalars of one type, or a dict of scalars, all of which fit a column."""
-    kind = type(value)
-    if kind in _SCALAR_TYPES:
+    value_type = type(value)
+    if value_type in _SCALAR_TYPES:
         return _is_simple_scalar(value)
-    if kind is list:
+    if value_type is list:
         items = cast("list[object]", value)
-        kinds = frozenset(map(type, items)) - {_NONE_TYPE}
-        return len(kinds) == 1 and kinds <= _SCALAR_TYPES and _fits_column(items, kinds)
-    if kind is dict and value:
+        value_types = frozenset(map(type, items)) - {_NONE_TYPE}
+        return len(value_types) == 1 and value_types <= _SCALAR_TYPES and _fits_column(items, value_types)
+    if value_type is dict and value:
         fields = cast("dict[object, object]", value)
         if not all(_is_simple_scalar(item) for item in fields.values()):
             return False
@@ -126,28 +126,28 @@ def _has_simple_type(value: object) -> bool:
 
 
 def _is_simple_scalar(value: object) -> bool:
-    kind = type(value)
-    return kind in _SCALAR_TYPES and _fits_column([value], frozenset({kind}))
+    value_type = type(value)
+    return value_type in _SCALAR_TYPES and _fits_column([value], frozenset({value_type}))
 
 
-def _fits_column(items: Sequence[Any], kinds: frozenset[type]) -> bool:
-    if kinds == _INTEGERS:
+def _fits_column(items: Sequence[Any], value_types: frozenset[type]) -> bool:
+    if value_types == _INTEGERS:
         present = [item for item in items if item is not None]
         low, high = min(present), max(present)
         return low >= -(1 << 63) and high < (1 << 63)
-    return kinds != _TEXTS or all(item is None or is_encodable(item) for item in items)
+    return value_types != _TEXTS or all(item is None or is_encodable(item) for item in items)
 
 
 def _is_plain(value: object, depth: int) -> bool:
     """Whether a value consists of JSON types only, so that it comes back unchanged."""
-    kind = type(value)
-    if value is None or kind in _SCALAR_TYPES:
+    value_type = type(value)
+    if value is None or value_type in _SCALAR_TYPES:
         return True
     if depth == 0:
         return False
-    if kind is list:
+    if value_type is list:
         return all(_is_plain(item, depth - 1) for item in cast("list[object]", value))
-    if kind is dict:
+    if value_type is dict:
         fields = cast("dict[object, object]", value)
         return all(type(key) is str and _is_plain(item, depth - 1) for key, item in fields.items())
     return False

@@ -50,14 +50,14 @@ async def test_a_literal_of_another_organisation_does_not_exist(servers):
 
 async def test_one_caller_reserves_the_table_of_a_literal(servers):
     _, table = await complete_with_literal(servers)
-    others = [await connect(servers.postgres) for _ in range(4)]
+    connections = [await connect(servers.postgres) for _ in range(4)]
     try:
         answers = await asyncio.gather(
-            *(literals.reserve_literal_table(other, table, DEFAULT_ORG_ID) for other in others)
+            *(literals.reserve_literal_table(connection, table, DEFAULT_ORG_ID) for connection in connections)
         )
     finally:
-        for other in others:
-            await other.close()
+        for connection in connections:
+            await connection.close()
     assert sorted(answers) == [Reservation.GRANTED, Reservation.TAKEN, Reservation.TAKEN, Reservation.TAKEN]
     assert await servers.counts() == {table: 1}
     assert await servers.owners(table) == {"RESULT"}

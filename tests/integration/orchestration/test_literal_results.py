@@ -10,14 +10,14 @@ from aaiclick.orchestration import JobStatus, OrchContext, get_task, job, run_jo
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.invariants import check_invariants
 
-seen: dict[str, object] = {}
+received: dict[str, object] = {}
 
 
 @pytest.fixture(autouse=True)
 def _literals(aaiclick_env, monkeypatch):
     monkeypatch.setenv("AAICLICK_MAX_LITERAL_BYTES", "65536")
     get_settings.cache_clear()
-    seen.clear()
+    received.clear()
 
 
 @task
@@ -32,38 +32,38 @@ def give_frame() -> pd.DataFrame:
 
 @task
 def take_int(value: int) -> int:
-    seen["int"] = value
+    received["int"] = value
     return value + 1
 
 
 @task
 def take_list(values: list[object]) -> None:
-    seen["list"] = values
+    received["list"] = values
 
 
 @task
 def take_numbers(values: list[int]) -> None:
-    seen["list"] = values
+    received["list"] = values
 
 
 @task
 def take_dict(values: dict[str, object]) -> None:
-    seen["dict"] = values
+    received["dict"] = values
 
 
 @task
 def take_rows(rows: list[dict[str, object]]) -> None:
-    seen["rows"] = rows
+    received["rows"] = rows
 
 
 @task
 def take_frame(frame: pd.DataFrame) -> None:
-    seen["frame"] = frame
+    received["frame"] = frame
 
 
 @task
 async def take_object(values: Object) -> Object:
-    seen["object"] = await values.data()
+    received["object"] = await values.data()
     return values
 
 
@@ -74,7 +74,7 @@ async def append(values: Object) -> None:
 
 @task
 async def read_after(values: list[int], _after: object) -> None:
-    seen["after"] = values
+    received["after"] = values
 
 
 @task
@@ -112,8 +112,8 @@ async def test_small_results_leave_no_table():
         take_object(number)
 
     run(await flow())
-    assert seen.pop("frame")["x"].tolist() == [1, 2, 3]
-    assert seen == {
+    assert received.pop("frame")["x"].tolist() == [1, 2, 3]
+    assert received == {
         "int": 41,
         "list": ["a", None],
         "dict": {"a": 1, "b": "x"},
@@ -129,7 +129,7 @@ async def test_many_results_reach_one_task():
         take_numbers([give(number) for number in range(50)])
 
     run(await flow())
-    assert seen["list"] == list(range(50))
+    assert received["list"] == list(range(50))
     assert await count_tables() == 0
 
 
@@ -139,7 +139,7 @@ async def test_returned_tasks_are_lists_of_small_results():
         take_numbers(fan_out())
 
     run(await flow())
-    assert seen["list"] == [1, 2, 3]
+    assert received["list"] == [1, 2, 3]
 
 
 async def test_appended_rows_are_seen_by_later_readers():
@@ -149,7 +149,7 @@ async def test_appended_rows_are_seen_by_later_readers():
         read_after(values, append(values))
 
     run(await flow())
-    assert seen["after"] == [1, 2, 99]
+    assert received["after"] == [1, 2, 99]
     assert await count_tables() == 1
 
 
@@ -160,7 +160,7 @@ async def test_several_tasks_append_to_one_literal():
         read_after(values, [append(values) for _ in range(4)])
 
     run(await flow())
-    assert seen["after"] == [0, 99, 99, 99, 99]
+    assert received["after"] == [0, 99, 99, 99, 99]
 
 
 async def test_a_view_of_a_small_result_is_a_view_of_a_table():
@@ -169,7 +169,7 @@ async def test_a_view_of_a_small_result_is_a_view_of_a_table():
         take_list(part(give([1, 2, 3])))
 
     run(await flow())
-    assert seen["list"] == [2, 3]
+    assert received["list"] == [2, 3]
 
 
 async def test_a_script_opens_a_small_result():
@@ -194,7 +194,7 @@ async def test_an_object_created_in_a_task_is_passed_on_as_a_table():
         pass_on()
 
     run(await flow())
-    assert seen["list"] == [1, 2]
+    assert received["list"] == [1, 2]
     assert await count_tables() == 1
 
 

@@ -43,6 +43,7 @@ COMPARED_ELSEWHERE = {
     "Object.correlation": "test_summaries",
 }
 NO_OPERATIONS = {
+    "Object.store_literal",
     "ExpressionMethods.__bool__", "ExpressionMethods.__iter__", "Object.to_dict", "Object.sql", "Object.explain",
     "Object.tables", "View.to_dict", "ReaderMethods.export", "ReaderMethods.show", "ReaderMethods.rich",
     "ReaderMethods.html", "Object.__await__",
