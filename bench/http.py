@@ -30,7 +30,7 @@ import psutil
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import StackConnection
-from aaiclick.server.pagination import write_cursor
+from aaiclick.operations.pagination import write_cursor
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks

@@ -10,7 +10,7 @@ from aaiclick.cli.main import run_command
 from aaiclick.data import DataContext, open_reference
 from aaiclick.local import close_stack_connections, find_both, stop_stack
 from aaiclick.orchestration import OrchContext, get_task, list_jobs
-from aaiclick.store.engine.queries import list_tasks
+from aaiclick.store.engine.queries import list_tasks_of_job
 
 
 async def show_result() -> None:
@@ -18,7 +18,7 @@ async def show_result() -> None:
     async with OrchContext() as context, DataContext():
         newest = (await list_jobs(limit=1))[0]
         async with context.connection() as connection:
-            last = (await list_tasks(connection, newest.id))[-1]
+            last = (await list_tasks_of_job(connection, newest.org_id, newest.id))[-1]
         result = await open_reference((await get_task(last["id"])).result)
         for row in (await result.to_arrow()).to_pylist():
             print(f"  {row['city']:6} {row['mean_fare']:7.2f}")
