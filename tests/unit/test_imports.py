@@ -1,0 +1,34 @@
+"""Imports of examples and benchmarks, which no other test runs."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*(ROOT / "bench").glob("*.py"), *(ROOT / "examples").rglob("*.py")])
+
+
+def list_imports(path: Path) -> list[tuple[str, str]]:
+    """Modules of aaiclick that a file imports, and the names that it takes from them."""
+    return [
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "aaiclick"
+        for alias in node.names
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_imported_from_aaiclick_exist(path):
+    missing: list[str] = []
+    for module, name in list_imports(path):
+        if not hasattr(import_module(module), name):
+            try:
+                import_module(f"{module}.{name}")
+            except ModuleNotFoundError:
+                missing.append(f"{module}.{name}")
+    assert missing == []
