@@ -23,6 +23,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `local`: embedded PostgreSQL and ClickHouse servers
 - `settings`: settings from the environment, validated once
 - `endpoints`: addresses and credentials of servers
+- `cron`: nominal times of cron schedules
 - `errors`: base classes of all errors
 - `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query

@@ -18,9 +18,9 @@ from uuid import UUID
 from aaiclick.catalog.execution import table_storage
 from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
 from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks, is_memoized
+from aaiclick.cron import Schedule, parse_schedule
 from aaiclick.data.runtime.clickhouse_client import Client
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
-from aaiclick.orchestration.cron import Schedule, parse_schedule
 from aaiclick.store.catalog import backfill as store
 from aaiclick.store.catalog import runs as catalog_runs
 from aaiclick.store.catalog.datasets import VersionRange

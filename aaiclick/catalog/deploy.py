@@ -26,8 +26,8 @@ from aaiclick.catalog.dags.hashing import config_hash, dataset_hashes, find_outp
 from aaiclick.catalog.dags.model import AlwaysOnSource, CronSource, Dag, DefinitionSpec, Output
 from aaiclick.catalog.dags.runtime_check import LOCAL_RUNTIMES, find_foreign_prefixes, find_unknown_runtimes
 from aaiclick.catalog.errors import DagError, DeployError
+from aaiclick.cron import parse_schedule
 from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.cron import parse_schedule
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import dag_versions as store
 from aaiclick.store.catalog.events import UNLIMITED_SECONDS

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from aaiclick.catalog import analysis
 from aaiclick.catalog.errors import DagError
 from aaiclick.store.catalog import datasets as store
 from aaiclick.store.engine import queries
@@ -53,6 +52,8 @@ async def may_read_yaml(connection: Connection, reader: Reader, version: Version
     """Return whether the reader may read every dataset that the YAML of a version names; True without a version."""
     if version is None or reader.roles is None:
         return True
+    from aaiclick.catalog import analysis  # slow import: sqlglot and the schema of DAG files
+
     try:
         dag = await analysis.load_dag(version.yaml)
     except DagError:

@@ -19,7 +19,6 @@ from aaiclick.cli.job_request import build_job_graph
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import output_option, print_message, print_record
 from aaiclick.cli.watch import describe_unwatched, watch_job
-from aaiclick.data.io.annotations import annotations_of
 from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor
@@ -186,6 +185,8 @@ PLAIN_TYPES: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), st
 
 def _check_types(function: object, arguments: dict[str, object], entrypoint: str) -> None:
     """Check arguments against annotations of plain types before anything runs."""
+    from aaiclick.data.io.annotations import annotations_of  # slow import: the ClickHouse client
+
     annotations = annotations_of(function)
     for name, value in arguments.items():
         expected_types = PLAIN_TYPES.get(annotations.get(name))

@@ -9,7 +9,6 @@ from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobSta
 from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
-from aaiclick.data.preview import preview_result
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases
 from aaiclick.operations.lookups import changed_ids, find_job
@@ -130,6 +129,8 @@ async def get_job_results(databases: Databases, actor: Actor, job_id: int) -> li
         result_rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
         rows = await redact_tasks(connection, await dataset_reader(connection, actor), result_rows)
         literals = await load_result_literals(connection, (row["result"] for row in rows), actor.org_id)
+    from aaiclick.data.preview import preview_result  # slow import: the ClickHouse client
+
     endpoint = await databases.clickhouse()
     return [
         JobResult(

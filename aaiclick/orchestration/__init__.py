@@ -39,7 +39,6 @@ Claim, execute and complete:
 Around tasks:
 
 - `loops`: background loops: leases, schedules, events, retention, cleanup
-- `cron`: nominal times of cron schedules
 - `background_coroutines`: background coroutines that restart on unexpected errors
 - `health`: `health_check()`: PostgreSQL, ClickHouse, workers and the queue
 - `table_audit`: compares tables in ClickHouse with references in PostgreSQL
@@ -76,7 +75,6 @@ from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.emit_event import emit_event
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
-from aaiclick.orchestration.health import Health, health_check
 from aaiclick.orchestration.literals import ContextLiterals
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
@@ -84,6 +82,7 @@ from aaiclick.orchestration.secrets import get_secret
 from aaiclick.orchestration.testing import run_job_test
 
 if TYPE_CHECKING:
+    from aaiclick.orchestration.health import Health, health_check
     from aaiclick.store.models import Dependency
 
 register_literal_store(ContextLiterals())
@@ -129,7 +128,14 @@ __all__ = [
 ]
 
 
+_LAZY = {
+    "Dependency": "aaiclick.store.models",  # imports SQLAlchemy
+    "Health": "aaiclick.orchestration.health",  # imports the ClickHouse client
+    "health_check": "aaiclick.orchestration.health",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name != "Dependency":  # a mapped class: SQLAlchemy is imported with it, and only then
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("aaiclick.store.models").Dependency
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,8 +1,10 @@
-"""Imports of examples and benchmarks, which no other test runs."""
+"""Imports: names that examples and benchmarks use exist, and programs that start often import no slow library."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -32,3 +34,17 @@ def test_names_imported_from_aaiclick_exist(path):
             except ModuleNotFoundError:
                 missing.append(f"{module}.{name}")
     assert missing == []
+
+
+CLICKHOUSE = ("clickhouse_connect", "pyarrow", "sqlglot")
+SLOW_LIBRARIES = {
+    "aaiclick.cli.run, aaiclick.cli.worker, aaiclick.orchestration": (*CLICKHOUSE, "sqlalchemy", "fastapi"),
+    "aaiclick.server.analysis_process": ("aaiclick.orchestration", "asyncpg", "pyarrow"),
+}
+
+
+@pytest.mark.parametrize("modules", SLOW_LIBRARIES)
+def test_modules_import_no_slow_library(modules):
+    program = f"import sys, {modules}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert set(SLOW_LIBRARIES[modules]) & set(loaded) == set()

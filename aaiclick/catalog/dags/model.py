@@ -18,8 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from aaiclick.cron import MissedPolicy, parse_expression, parse_zone
 from aaiclick.errors import ScheduleError
-from aaiclick.orchestration.cron import MissedPolicy, parse_expression, parse_zone
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 DATASET_NAME = r"^[a-z][a-z0-9_]{0,62}$"

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import pyarrow as pa
-from pyarrow import compute
 from sqlglot import exp
 
 from aaiclick.catalog.errors import LineageError
@@ -535,6 +533,9 @@ def _unique_name(name: str, taken: Mapping[str, Refs], numbers: dict[str, int]) 
 
 def _match_names(pattern: str, names: list[str]) -> list[bool]:
     """Match names with RE2 as ClickHouse does: linear time for every pattern."""
+    import pyarrow as pa  # slow import, and few queries have a pattern
+    from pyarrow import compute
+
     try:
         return compute.match_substring_regex(pa.array(names, pa.string()), pattern).to_pylist()
     except pa.ArrowInvalid:

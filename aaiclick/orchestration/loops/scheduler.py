@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from aaiclick import failpoints
-from aaiclick.orchestration.cron import find_due_runs, may_start, parse_schedule
+from aaiclick.cron import find_due_runs, may_start, parse_schedule
 from aaiclick.store.catalog import events, sources
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from aaiclick.catalog.backfill import MAX_RUNS, filter_partitions, list_times_between
+from aaiclick.cron import parse_schedule
 from aaiclick.errors import LimitError, RequestError
-from aaiclick.orchestration.cron import parse_schedule
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 

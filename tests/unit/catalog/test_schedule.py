@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aaiclick.cron import find_due_runs, may_start, parse_schedule
 from aaiclick.errors import ScheduleError
-from aaiclick.orchestration.cron import find_due_runs, may_start, parse_schedule
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
 FIXED = [
