@@ -25,6 +25,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `endpoints`: addresses and credentials of servers
 - `cron`: nominal times of cron schedules
 - `errors`: base classes of all errors
+- `tracebacks`: tracebacks trimmed to user code
 - `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query
 - `tempdirs`: temporary directories that are removed even after a kill

@@ -11,8 +11,11 @@
     ├── UnsupportedServerError a database is too old, or is not PostgreSQL or ClickHouse
     ├── SchemaError            the PostgreSQL schema does not match this version
     ├── EntrypointError        a task names code that does not exist or may not be run
+    ├── UserCodeError          code of the user raised an exception; the message has its file, line and text
     ├── NotFoundError          there is no job, task, group or worker with this id
     ├── SubmitError            the submitted job is invalid; nothing was inserted
+    │   ├── PlaceholderError   code of a job needs the value of a task that has not run
+    │   │   └── PlaceholderAttributeError   the same for an attribute of the value
     │   ├── CycleError         tasks or groups depend on each other in a cycle
     │   ├── UnknownTableError  an Object argument is released, unknown, or another organisation's
     │   └── LimitError         the job exceeds the limit of tasks or depth
@@ -134,6 +137,10 @@ class EntrypointError(AaiclickError):
     exit_code = EXIT_USAGE
 
 
+class UserCodeError(AaiclickError):
+    """Code of the user raised an exception; the message has its file, line and text."""
+
+
 class NotFoundError(AaiclickError):
     """There is no job, task, group or worker with this id."""
 
@@ -144,6 +151,14 @@ class SubmitError(AaiclickError):
     """The submitted job is invalid; nothing was inserted."""
 
     exit_code = EXIT_USAGE
+
+
+class PlaceholderError(SubmitError, TypeError):
+    """Code of a job needs the value of a task that has not run."""
+
+
+class PlaceholderAttributeError(PlaceholderError, AttributeError):
+    """Code of a job needs an attribute of the value of a task that has not run."""
 
 
 class CycleError(SubmitError):

@@ -157,6 +157,11 @@ def _report_os_error(error: OSError) -> int:
 
 def _report_unexpected(error: Exception) -> int:
     _print_traceback(error)
+    tracebacks = importlib.import_module("aaiclick.tracebacks")
+    if tracebacks.is_user_error(error):
+        location = tracebacks.format_location(error, below=Path.cwd())
+        named = traceback.format_exception_only(error)[-1].rstrip()
+        return _print_error(f"{named}\n\n{location}\n", "The error is in the code above.", EXIT_FAILED)
     return _print_error(
         f"Unexpected {type(error).__name__}: {error}",
         "This is a bug in aaiclick. Set AAICLICK_DEBUG=1 to see a traceback, and please report it.",

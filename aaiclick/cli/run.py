@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import importlib
 import inspect
 import json
 import sys
@@ -15,11 +14,13 @@ import click
 
 from aaiclick.api.jobs import Job as JobModel
 from aaiclick.cli import remote
+from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.job_request import build_job_graph
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import output_option, print_message, print_record
+from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
 from aaiclick.cli.watch import describe_unwatched, watch_job
-from aaiclick.errors import EXIT_FAILED, AaiclickError, EntrypointError, SubmitError
+from aaiclick.errors import EXIT_FAILED, AaiclickError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
@@ -29,6 +30,7 @@ from aaiclick.orchestration.graph import Node
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
 from aaiclick.store.tables.literals import load_result_literals
+from aaiclick.tracebacks import report_user_errors
 
 if TYPE_CHECKING:
     from aaiclick.client import Client
@@ -54,15 +56,16 @@ def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, o
     return _print_result(job, results, output)
 
 
-def _print_result(job: JobModel, results: dict[str, str], output: str) -> int:
+def _print_result(job: JobModel, results: list[tuple[str, str]], output: str) -> int:
     """Print the job and its results; return the exit code."""
     if output == "json":
-        values = {function: _parse_result(text) for function, text in results.items()}
+        values = [{"name": function, "value": _parse_result(text)} for function, text in results]
         print_record(job_json(job) | {"results": values}, output)
     else:
         print_record(job_row(job), output)
-        for function, text in results.items():
+        for function, text in results:
             click.echo(f"{function}: {text}")
+    report_failure(job)
     return EXIT_FAILED if job.status in ("FAILED", "CANCELLED") else 0
 
 
@@ -78,21 +81,21 @@ def _parse_result(text: str) -> object:
 
 def _run_remote(entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool, output: str) -> int:
     """Submit a locally importable @job as the graph it builds, anything else by its entry point."""
-    module, attribute = _split_entrypoint(entrypoint)
+    module, attribute = split_entrypoint(entrypoint)
     try:
-        target = getattr(importlib.import_module(module), attribute, None)
-    except ImportError:  # the module is only on the workers
+        target = getattr(import_user_module(module), attribute, None)
+    except ModuleNotFoundError:  # the module is only on the workers
         target = None
     with remote.open_client() as client:
         if isinstance(target, JobFunction):
             job_function = target  # pyright: ignore[reportUnknownVariableType]
-            graph = build_job_graph(_build_tasks(job_function, arguments, entrypoint))
+            graph = build_job_graph(asyncio.run(_build_tasks(job_function, arguments, entrypoint)))
             job_id = client.create_job(name or job_function.name, **graph).id
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments).id
         print_message(f"Job {job_id} submitted to {get_settings().server}.")
         job = _watch_remote(client, job_id) if wait else client.get_job(job_id)
-        results = {result.name.rpartition(".")[2]: result.value for result in client.get_job_results(job_id)}
+        results = [(result.name.rpartition(".")[2], result.value) for result in client.get_job_results(job_id)]
     return _print_result(job, results, output)
 
 
@@ -116,7 +119,7 @@ def _lacks_worker(client: Client, job_id: int) -> bool:
 
 async def _run_local(
     entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool
-) -> tuple[JobModel, dict[str, str]]:
+) -> tuple[JobModel, list[tuple[str, str]]]:
     async with OrchContext() as context:
         job = await _submit_job(entrypoint, arguments, name)
         print_message(f"Job {job.id} ({job.name}) submitted.")
@@ -124,50 +127,36 @@ async def _run_local(
             await watch_job(context, job.id)
         async with context.connection() as connection:
             ended = await get_job(connection, local_actor(), job.id)
-        return ended, await _load_results(context, job.id) if wait else {}
+        return ended, await _load_results(context, job.id) if wait else []
 
 
-async def _load_results(context: OrchContext, job_id: int) -> dict[str, str]:
+async def _load_results(context: OrchContext, job_id: int) -> list[tuple[str, str]]:
     """Load the results of the job's final tasks, by function name."""
     async with context.connection() as connection:
         rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
         literals = await load_result_literals(connection, (row["result"] for row in rows))
     if not rows:
-        return {}
+        return []
     from aaiclick.data.preview import preview_result  # slow import, only needed for results
 
     endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
-    return {
-        row["name"].rpartition(".")[2]: await preview_result(json.loads(row["result"]), endpoint, literals)
+    return [
+        (row["name"].rpartition(".")[2], await preview_result(json.loads(row["result"]), endpoint, literals))
         for row in rows
-    }
+    ]
 
 
 async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None) -> Job:
-    module, attribute = _split_entrypoint(entrypoint)
-    try:
-        target = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise EntrypointError(
-            f"{entrypoint!r} cannot be imported: {error}.",
-            remedy="Run the command in the directory of the module, or install it.",
-        ) from None
+    module, attribute = split_entrypoint(entrypoint)
+    target = load_target(entrypoint)
     if isinstance(target, JobFunction):
         job_function = target  # pyright: ignore[reportUnknownVariableType]
-        return await create_job(name or job_function.name, _build_tasks(job_function, arguments, entrypoint))
+        nodes = await _build_tasks(job_function, arguments, entrypoint)
+        return await create_job(name or job_function.name, nodes)
     return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
 
 
-def _split_entrypoint(entrypoint: str) -> tuple[str, str]:
-    module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
-    if not module:
-        raise EntrypointError(
-            f"{entrypoint!r} has no function name.", remedy=f"Add the function: {entrypoint}.FUNCTION"
-        )
-    return module, attribute
-
-
-def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], entrypoint: str) -> list[Node]:
+async def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], entrypoint: str) -> list[Node]:
     """Build the tasks of a @job; raises SubmitError if the arguments do not match its signature."""
     try:
         inspect.signature(job_function.function).bind(**arguments)
@@ -177,7 +166,8 @@ def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], e
             remedy=f"Signature: {job_function.name}{inspect.signature(job_function.function)}; use --arg NAME=VALUE.",
         ) from None
     _check_types(job_function.function, arguments, entrypoint)
-    return job_function.build(**arguments)
+    with report_user_errors(f"@job {job_function.name}()", "Nothing was submitted. Correct the line and run it again."):
+        return await job_function.build_async(**arguments)
 
 
 PLAIN_TYPES: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}

@@ -46,7 +46,7 @@ class Handle(Task):
         task = await get_task(self.id)
         if task.status is not TaskStatus.COMPLETED:
             raise SubmitError(
-                f"{self} is {task.status.value}: it has no result yet.", remedy="Wait for its job to end."
+                f"{self!r} is {task.status.value}: it has no result yet.", remedy="Wait for its job to end."
             )
         return await open_reference(task.result)
 

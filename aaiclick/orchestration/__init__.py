@@ -9,6 +9,8 @@ job = await create_job("nightly", load)
 Submit:
 
 - `decorators`: `@task` and `@job`: functions as steps and workflows
+- `function_check`: functions and options that decorators refuse
+- `placeholder`: uses of a task that need its value
 - `handlers`: registry of handlers by task type
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried

@@ -133,7 +133,7 @@ async def _find_submitted_job(node: Node, name: str, idempotency_key: str | None
             row = await queries.get_job(connection, node.job_id)
         if row is not None and (row["name"], row["idempotency_key"]) == (name, idempotency_key):
             return Job.from_row(row)
-    raise SubmitError(f"{node} belongs to job {node.job_id} already.", remedy="Create a new task for each job.")
+    raise SubmitError(f"{node!r} belongs to job {node.job_id} already.", remedy="Create a new task for each job.")
 
 
 def _entry_nodes(entry: object) -> Sequence[Node]:
@@ -333,7 +333,7 @@ def make_items(
         kwargs, required_tasks = serialise_arguments(payload, what)
         if required_tasks:
             raise SubmitError(
-                f"An {what} needs the result of {required_tasks[0]}.", remedy="Results pass within a job only."
+                f"An {what} needs the result of {required_tasks[0]!r}.", remedy="Results pass within a job only."
             )
         items.append(NewTask(task_id, type, kwargs=kwargs, idempotency_key=key, options=options))
     return items

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.graph import Node, Task
@@ -132,6 +132,9 @@ def _encode_reference(value: object, where: str) -> object:
     reference = to_dict() if callable(to_dict) and hasattr(value, "table_id") else None
     if isinstance(reference, dict) and cast("dict[str, object]", reference).get("object_type") in REFERENCES:
         return cast("dict[str, object]", reference)
+    if hasattr(value, "function") and hasattr(value, "task"):
+        name = cast("Any", value).function.__name__
+        raise SubmitError(f"{where} is the function {name} itself.", remedy=f"Call it to pass its result: {name}(…)")
     raise _argument_error(where, f"is of type {type(value).__name__}")
 
 

@@ -19,9 +19,11 @@ the same call with the type Task, for use with `>>`. The function itself is `loa
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -29,6 +31,7 @@ from aaiclick.errors import SubmitError
 from aaiclick.orchestration.api import create_job, entrypoint_of
 from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.function_check import check_function, check_keywords, describe_call_error, describe_function
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
@@ -53,6 +56,8 @@ class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
     def __init__(self, function: Callable[P, object], options: TaskOptions) -> None:
+        check_function(function, "@task")
+        options.check(f"The task {function.__name__}")
         functools.update_wrapper(self, function)
         self.function = function
         self._options = options
@@ -67,7 +72,7 @@ class TaskFunction(Generic[P, R]):
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise SubmitError(f"{self.function.__qualname__}() has wrong arguments: {error}.") from None
+            raise describe_call_error(self.function, error) from None
         arguments = self._named_arguments(bound)
         task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self._options)
         add_to_built_job(task)
@@ -75,6 +80,7 @@ class TaskFunction(Generic[P, R]):
 
     def options(self, **changes: Unpack[TaskKeywords]) -> TaskFunction[P, R]:
         """The same function with some other options, for some calls."""
+        check_keywords(changes, TaskKeywords.__annotations__, f"{self.function.__name__}.options()")
         return TaskFunction(self.function, self._options.change(changes))
 
     def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, object]:
@@ -100,6 +106,7 @@ def task(function: Callable[..., object] | None = None, /, **options: Unpack[Tas
     """Decorator: calls of the function return Tasks with these options."""
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
+    check_keywords(options, TaskKeywords.__annotations__, "@task")
     return _Decorator(DEFAULT_OPTIONS.change(options))
 
 
@@ -121,6 +128,7 @@ class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
     def __init__(self, function: Callable[P, object], name: str | None, timeout_seconds: float | None) -> None:
+        check_function(function, "@job", is_local_allowed=True)
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
@@ -128,27 +136,70 @@ class JobFunction(Generic[P]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Build and submit the job."""
-        return await create_job(self.name, self.build(*args, **kwargs), timeout_seconds=self._timeout_seconds)
+        nodes = await self.build_async(*args, **kwargs)
+        return await create_job(self.name, nodes, timeout_seconds=self._timeout_seconds)
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
+        """Tasks and groups of the job, without submitting them; an `async` function runs on a new event loop."""
+        if inspect.iscoroutinefunction(self.function):
+            return asyncio.run(self.build_async(*args, **kwargs))
+        with _collect_nodes() as nodes:
+            returned = self._call_function(*args, **kwargs)
+        return self._combine_nodes(nodes, returned)
+
+    async def build_async(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         """Tasks and groups of the job, without submitting them."""
-        nodes: list[Node] = []
-        token = _built_nodes.set(nodes)
-        try:
-            returned = self.function(*args, **kwargs)
-        finally:
-            _built_nodes.reset(token)
-        extra: list[object] = cast("list[object]", returned) if isinstance(returned, list) else [returned]
-        return [*nodes, *(node for node in extra if isinstance(node, Task | Group))]
+        with _collect_nodes() as nodes:
+            returned = self._call_function(*args, **kwargs)
+            if inspect.isawaitable(returned) and not isinstance(returned, Task):
+                returned = await returned
+        return self._combine_nodes(nodes, returned)
 
     def as_task(self) -> Callable[P, Coroutine[None, None, object]]:
         """Function for a job that has this function as its entrypoint: builds the tasks and adds them to that job."""
+        if inspect.iscoroutinefunction(self.function):
+
+            @functools.wraps(self.function)
+            async def build_and_add(*args: P.args, **kwargs: P.kwargs) -> object:
+                return await _add_to_running_job(await self.build_async(*args, **kwargs))
+
+            return build_and_add
 
         @functools.wraps(self.function)
-        def build_and_add(*args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, object]:
+        def build_then_add(*args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, object]:
             return _add_to_running_job(self.build(*args, **kwargs))
 
-        return build_and_add
+        return build_then_add
+
+    def _call_function(self, *args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            inspect.signature(self.function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise describe_call_error(self.function, error) from None
+        return self.function(*args, **kwargs)
+
+    def _combine_nodes(self, nodes: list[Node], returned: object) -> list[Node]:
+        items = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else [returned]
+        combined = [*nodes, *(item for item in items if isinstance(item, Task | Group))]
+        if not combined and returned is not None:
+            type_name = type(cast("object", returned)).__name__
+            raise SubmitError(
+                f"@job {self.name}() returned a value of type {type_name} and created no task.\n\n"
+                f"{describe_function(self.function)}\n",
+                remedy="A @job calls @task functions, which compute the values; its own code only connects them.",
+            )
+        return combined
+
+
+@contextmanager
+def _collect_nodes() -> Generator[list[Node]]:
+    """Collect the tasks that are created inside the block."""
+    nodes: list[Node] = []
+    token = _built_nodes.set(nodes)
+    try:
+        yield nodes
+    finally:
+        _built_nodes.reset(token)
 
 
 async def _add_to_running_job(nodes: Sequence[Node]) -> Task | list[Task] | None:
@@ -173,13 +224,19 @@ def job(
     *, name: str | None = None, timeout_seconds: float | None = None
 ) -> Callable[[Callable[P, object]], JobFunction[P]]: ...
 def job(
-    function: Callable[..., object] | None = None, /, *, name: str | None = None, timeout_seconds: float | None = None
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout_seconds: float | None = None,
+    **unknown: object,
 ) -> Any:
     """Decorator: calls of the function submit the tasks that it creates as a job."""
-    if function is not None:
-        return JobFunction[Any](function, name, timeout_seconds)
+    for option in unknown:
+        elsewhere = f"{option!r} is an option of @task." if option in TaskKeywords.__annotations__ else ""
+        check_keywords(unknown, ("name", "timeout_seconds"), "@job", elsewhere)
 
     def decorate(function: Callable[..., object]) -> JobFunction[Any]:
         return JobFunction[Any](function, name, timeout_seconds)
 
-    return decorate
+    return decorate if function is None else decorate(function)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
 from aaiclick.errors import SubmitError
+from aaiclick.orchestration.placeholder import Placeholder
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
@@ -43,11 +44,11 @@ class Node(metaclass=Selectable):
         for other in predecessors:
             if not isinstance(other, Node):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise SubmitError(
-                    f"{self} cannot wait for {other!r}.", remedy="Tasks and Groups wait for Tasks and Groups."
+                    f"{self!r} cannot wait for {other!r}.", remedy="Tasks and Groups wait for Tasks and Groups."
                 )
             if self.submitted:
                 raise SubmitError(
-                    f"{self} is submitted already and cannot be made to wait for more.",
+                    f"{self!r} is submitted already and cannot be made to wait for more.",
                     remedy="Declare dependencies before submitting what waits.",
                 )
             self.predecessors.append(other)
@@ -114,7 +115,7 @@ class Group(Node):
         for node in nodes:
             holder = node.group if isinstance(node, Task) else node.parent if isinstance(node, Group) else None
             if holder is not None and holder is not self:
-                raise SubmitError(f"{node} is in {holder} already.", remedy="A task or group lies in one group.")
+                raise SubmitError(f"{node!r} is in {holder!r} already.", remedy="A task or group lies in one group.")
             if isinstance(node, Task):
                 node.group, node.group_id = self, self.id
             elif isinstance(node, Group):
@@ -123,7 +124,7 @@ class Group(Node):
         return self
 
 
-class Task(Node):
+class Task(Placeholder, Node):
     """One call of a function, executed by a worker."""
 
     __slots__ = (

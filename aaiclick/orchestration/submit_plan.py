@@ -43,7 +43,7 @@ def _argument_tasks(task: Task) -> list[Task]:
         return list(iter_instances(task.kwargs, Task))
     except RecursionError:
         raise SubmitError(
-            f"The arguments of {task} are nested too deeply, or contain themselves.", remedy="Flatten them."
+            f"The arguments of {task!r} are nested too deeply, or contain themselves.", remedy="Flatten them."
         ) from None
 
 
@@ -74,7 +74,7 @@ def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
         elif isinstance(node, Task):
             if node.options is not checked_options:
                 checked_options = node.options
-                checked_options.check(node)
+                checked_options.check(repr(node))
             new_task, required_tasks = _make_new_task(node)
             tasks.append(new_task)
             for upstream in required_tasks:
@@ -93,6 +93,6 @@ def table_arguments(plan: Plan, nodes: Iterable[Node]) -> list[tuple[int, object
 
 
 def _make_new_task(task: Task) -> tuple[NewTask, list[Task]]:
-    kwargs, required_tasks = serialise_arguments(task.kwargs, str(task))
+    kwargs, required_tasks = serialise_arguments(task.kwargs, f"{task.name}()")
     new_task = NewTask(task.id, task.type, task.entrypoint, kwargs, task.group_id, task.idempotency_key, task.options)
     return new_task, required_tasks

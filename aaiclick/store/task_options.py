@@ -57,6 +57,8 @@ class TaskOptions:
         """These options with others from keyword arguments; raises TypeError for unknown ones."""
         if not keywords:
             return self
+        for name, value in keywords.items():
+            _check_type(name, value)
         changes: dict[str, Any] = dict(keywords)
         if (retries := changes.pop("retries", None)) is not None:
             if "max_attempts" in changes:
@@ -99,6 +101,29 @@ class TaskOptions:
         if self.run_at is not None:
             values["run_at"] = self.run_at.isoformat()
         return values
+
+
+OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "retries": ((int,), "a whole number"),
+    "max_attempts": ((int,), "a whole number"),
+    "queue": ((str,), "the name of a queue"),
+    "priority": ((int,), "a whole number"),
+    "timeout_seconds": ((int, float), "a number of seconds"),
+    "retry_policy": ((Mapping,), '{"base_seconds": 1, "cap_seconds": 3600}'),
+    "run_at": ((datetime,), "a datetime with a time zone"),
+    "concurrency_key": ((str,), "text"),
+    "concurrency_limit": ((int,), "a whole number"),
+    "critical": ((bool,), "True or False"),
+}
+"""Types of the values of TaskKeywords, and their description."""
+
+
+def _check_type(name: str, value: object) -> None:
+    """Raise SubmitError for a value of the wrong type; names are checked by the caller."""
+    types, description = OPTION_TYPES.get(name, ((object,), ""))
+    is_valid = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    if value is not None and not is_valid and types != (object,):
+        raise SubmitError(f"The option {name} has the value {value!r:.60}.", remedy=f"Give {description}.")
 
 
 DEFAULT_OPTIONS = TaskOptions()

@@ -72,7 +72,8 @@ def test_run_waits_for_the_job(project):
     assert (shown["total_tasks"], shown["open_tasks"], shown["paused_at"]) == (2, 0, None)
     begun, ended = (datetime.fromisoformat(shown[name]) for name in ("started_at", "completed_at"))
     assert shown["took_seconds"] == (ended - begun).total_seconds()
-    assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"say": "world"}}
+    results = [{"name": "say", "value": "hello"}, {"name": "say", "value": "world"}]
+    assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": results}
     [group] = shown["groups"]
     assert (group["group"], group["total"], group["completed"], group["rows"]) == ("", 2, 2, None)
 
@@ -180,7 +181,7 @@ def test_waiting_task_is_explained(project):
         (["jobs", "show", "x"], 2, "is not a valid integer"),
         (["jobs", "ls", "--status", "WRONG"], 2, "is not one of"),
         (["run", "no_such_module.job"], 2, "cannot be imported"),
-        (["run", "project.no_such_job"], 2, "cannot be imported"),
+        (["run", "project.no_such_job"], 2, "Its jobs and tasks: say, fragile, greet, careful"),
         (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
         (["run", "project.greet", "--arg", "wrods=[]"], 2, "Signature: greet(words: list[str])"),
         (["run", "project"], 2, "Add the function"),

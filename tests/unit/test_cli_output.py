@@ -58,15 +58,15 @@ def test_job_results_are_json_values_or_text(words: str, value, capsys) -> None:
         id=1, name="j", status="COMPLETED", created_at=datetime(2026, 1, 1, tzinfo=UTC),
         total_tasks=4, open_tasks=0, failed_tasks=0, cancelled_tasks=0,
     )  # fmt: skip
-    assert _print_result(job, {"report": words}, "json") == 0
+    assert _print_result(job, [("report", words)], "json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["total_tasks"], printed["created_at"], printed["took_seconds"]) == (
         4,
         "2026-01-01T00:00:00Z",
         None,
     )
-    assert printed["results"] == {"report": value}
-    assert _print_result(job, {"report": words}, "table") == 0
+    assert printed["results"] == [{"name": "report", "value": value}]
+    assert _print_result(job, [("report", words)], "table") == 0
     printed = capsys.readouterr().out
     assert "4/4" in printed
     assert f"report: {words}" in printed

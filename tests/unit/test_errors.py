@@ -12,8 +12,9 @@ from aaiclick.errors import AaiclickError
 EXIT_CODES = {
     1: """AaiclickError SchemaError ConflictError SecretError LeaseLost DeployError DataError StaleObjectError
         ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
-        IngestError QueryError""",
-    2: """SettingsError HomeError EntrypointError SubmitError CycleError LimitError ScheduleError RequestError
+        IngestError QueryError UserCodeError""",
+    2: """SettingsError HomeError EntrypointError SubmitError PlaceholderError PlaceholderAttributeError
+        CycleError LimitError ScheduleError RequestError
         CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError
         NoContextError WhereError ForbiddenAddressError""",
     3: "NotFoundError UnknownTableError ObjectNotFoundError",

@@ -27,7 +27,7 @@ from aaiclick.orchestration.worker.argument_binding import bind_arguments
 from aaiclick.orchestration.worker.attempt_telemetry import AttemptTelemetry
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.logs import set_log
-from aaiclick.orchestration.worker.outcomes import Outcome, failure_outcome
+from aaiclick.orchestration.worker.outcomes import Outcome, failure_outcome, make_call_error
 from aaiclick.orchestration.worker.result_publishing import ResultPublisher
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason
 from aaiclick.orchestration.worker.task_data import ClickHouseClients, TaskData
@@ -109,7 +109,7 @@ class Executor:
         self, running: RunningTask, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
         if _is_asynchronous(function):
-            value = await function(**arguments)
+            value = await _start_call(function, arguments)
             return await value if inspect.iscoroutine(value) else value
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._pool, functools.partial(_call_and_capture, running, function, arguments))
@@ -156,7 +156,17 @@ def _call_in_thread(running: RunningTask, function: Callable[..., object], argum
     with running.lock:
         running.thread = threading.get_ident()
     try:
-        return function(**arguments)
+        return _start_call(function, arguments)
     finally:
         with running.lock:
             running.thread = None
+
+
+def _start_call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call a function; arguments that do not match its signature are a permanent error."""
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # raised by the call itself
+            raise make_call_error(function, error) from None
+        raise

@@ -15,6 +15,7 @@ from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.process_config import Setup
 from aaiclick.settings import get_settings
+from aaiclick.tracebacks import report_user_errors
 
 
 async def make_executor(setup: Setup, threads: int, *, in_process: bool = False) -> Executor:
@@ -28,13 +29,7 @@ async def make_executor(setup: Setup, threads: int, *, in_process: bool = False)
     if setup.directory and setup.directory not in sys.path:
         sys.path.insert(0, setup.directory)
     for module in setup.imports:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise EntrypointError(
-                f"The module {module!r} cannot be imported: {error}.",
-                remedy="Correct --import, or run the worker where the module is.",
-            ) from error
+        _import_module(module)
     gateway = make_gateway(setup.work, setup.clickhouse, sends_logs=setup.sends_logs)
     tables = PgLifecycleHandler(gateway)
     await tables.start()
@@ -46,6 +41,19 @@ async def make_executor(setup: Setup, threads: int, *, in_process: bool = False)
         max_literal_bytes=get_settings().max_literal_bytes,
         telemetry=make_attempt_telemetry(),
     )
+
+
+def _import_module(name: str) -> None:
+    with report_user_errors(f"The import of {name}", "Correct the file and start the worker again."):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise EntrypointError(
+                f"The module {name!r} cannot be imported: {error}.",
+                remedy="Correct --import, or run the worker where the module is.",
+            ) from None
 
 
 def _make_entrypoints(setup: Setup, in_process: bool) -> Entrypoints:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 LIMIT_BYTES = 10_000_000
 CHUNK_CHARACTERS = 1_000_000
 
-_HEADING = re.compile(r"=== attempt (\d+), ")
+ATTEMPT_HEADING = re.compile(r"^=== attempt (\d+), .*===\n", re.MULTILINE)
 
 _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaiclick_task_log", default=None)
 
@@ -281,6 +281,6 @@ class LogExcerpt:
         return self._unfinished if self._is_included(self._unfinished) else ""
 
     def _is_included(self, line: str) -> bool:
-        if heading := _HEADING.match(line):
+        if heading := ATTEMPT_HEADING.match(line):
             self._current = int(heading[1])
         return self._current == self._attempt

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import uvloop
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.errors import EntrypointError, SettingsError
+from aaiclick.errors import EntrypointError, SettingsError, UserCodeError
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
 from aaiclick.orchestration.worker.executor_factory import make_executor
@@ -99,7 +99,7 @@ def main() -> None:
     with captured_output():
         try:
             code = uvloop.run(run_process(fork_server))
-        except (EntrypointError, SettingsError) as error:
+        except (EntrypointError, SettingsError, UserCodeError) as error:
             os.write(2, f"error: {error}\n".encode())
             code = EXIT_MISCONFIGURED
     _exit_process(code)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.function_check import describe_call_error
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.redaction import MASK
-from aaiclick.orchestration.retry_policy import RetryPolicy, error_fingerprint, is_permanent
+from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy, error_fingerprint, is_permanent
 from aaiclick.orchestration.worker.outages import RELEASE_SECONDS, find_outage
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason
 from aaiclick.store.engine.leases import Failure, Lease, Success
+from aaiclick.tracebacks import format_error
 
 ERROR_CHARACTERS = 20_000
 
@@ -73,6 +74,12 @@ def make_failure(running: RunningTask, error: str, fingerprint_text: str, *, per
     )
 
 
+def make_call_error(function: Callable[..., object], error: TypeError) -> PermanentError:
+    """Error for arguments that do not match the signature of a task's function."""
+    described = describe_call_error(function, error)
+    return PermanentError(described.what, remedy=described.remedy)
+
+
 def make_rejected_failure(outcome: Outcome, error: BaseException) -> Failure:
     """Failure for an outcome that the queue rejected: a value too large, or with characters it cannot store."""
     return Failure(
@@ -88,19 +95,7 @@ def _escape_text(text: str) -> str:
     return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()
 
 
-OWN_MODULES = ("aaiclick.orchestration.worker.executor", "concurrent.futures.thread")
-"""Modules that are left out of tracebacks of tasks."""
-
-
 def _format_error(error: BaseException) -> str:
     if isinstance(error, EntrypointError):  # another worker may have the module
         return f"{error}\nIt ran on {socket.gethostname()}, process {os.getpid()}, in {Path.cwd()}."
-    return "".join(traceback.format_exception(type(error), error, _strip_own_frames(error))).rstrip()
-
-
-def _strip_own_frames(error: BaseException) -> TracebackType | None:
-    """Traceback without the frames of the executor, unless there are no others."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__") in OWN_MODULES:
-        trace = trace.tb_next
-    return trace or error.__traceback__
+    return format_error(error)

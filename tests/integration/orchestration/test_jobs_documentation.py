@@ -16,7 +16,7 @@ from aaiclick.store.task_options import TaskKeywords
 
 PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-NOT_OPTIONS = {"callback", "kwargs", "type", "payload", "payloads", "function", "entry"}
+NOT_OPTIONS = {"unknown", "callback", "kwargs", "type", "payload", "payloads", "function", "entry"}
 
 
 @pytest.fixture

@@ -163,14 +163,21 @@ def test_jobs_dags_and_datasets_end_to_end(command, code_directory) -> None:
         return json.loads(result.stdout)
 
     ran = run_json("run far_tasks.both --arg n=1")
-    assert (ran["status"], ran["total_tasks"], ran["results"]) == ("COMPLETED", 2, {"one": 3})
+    results = [{"name": "one", "value": 3}]
+    assert (ran["status"], ran["total_tasks"], ran["results"]) == ("COMPLETED", 2, results)
     shown = run_json(f"jobs show {ran['id']}")
-    assert ran == {name: value for name, value in shown.items() if name != "groups"} | {"results": {"one": 3}}
+    assert ran == {name: value for name, value in shown.items() if name != "groups"} | {
+        "results": [{"name": "one", "value": 3}]
+    }
     assert command("run", "far_tasks.broken", "--name", "b").return_value == 1
     before = len(run_json("jobs ls"))
     with code_not_importable():
         by_name = run_json("run far_tasks.both --arg n=2")
-        assert (by_name["status"], by_name["total_tasks"], by_name["results"]) == ("COMPLETED", 3, {"both": 4})
+        assert (by_name["status"], by_name["total_tasks"], by_name["results"]) == (
+            "COMPLETED",
+            3,
+            [{"name": "both", "value": 4}],
+        )
         pair = run_json("run far_tasks.pair --arg n=2")
         assert (pair["status"], pair["total_tasks"]) == ("COMPLETED", 3)
     assert len(run_json("jobs ls")) == before + 2

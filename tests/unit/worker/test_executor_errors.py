@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 
 from aaiclick.orchestration.worker.executor import _call_in_thread
 from aaiclick.orchestration.worker.outcomes import _format_error
+from aaiclick.tracebacks import owner_of
 
 
 def error_text(function: Callable[..., Any], **arguments: Any) -> str:
@@ -46,13 +48,25 @@ def test_traceback_starts_in_the_task_and_has_causes() -> None:
     assert text.endswith("KeyError: 'y'")
 
 
-def test_traceback_has_all_frames_below_the_task() -> None:
+def test_frames_of_the_thread_pool_are_left_out() -> None:
     frames = frame_names(error_text(in_threads_of_its_own))
-    assert frames[:2] == ["broken", "in_threads_of_its_own"]
-    assert (frames[-2], frames[-1]) == ("run", "broken")
+    assert frames == ["broken", "in_threads_of_its_own", "broken"]
+
+
+def test_wrong_arguments_show_the_signature() -> None:
+    text = error_text(broken, odd=1)
+    assert text == (
+        "PermanentError: broken() has wrong arguments: got an unexpected keyword argument 'odd'.\n"
+        "Its signature is broken() -> None."
+    )
 
 
 def test_traceback_of_an_own_error_keeps_all_frames() -> None:
-    text = error_text(broken, odd=1)
-    assert frame_names(text)[-1] == "_call_in_thread"
-    assert "unexpected keyword argument 'odd'" in text
+    text = error_text(owner_of, filename=None)
+    assert "tracebacks.py" in text
+    assert text.endswith("has no attribute 'startswith'")
+
+
+def test_libraries_that_user_code_calls_stay_in_the_traceback() -> None:
+    frames = frame_names(error_text(json.loads, s="{"))
+    assert frames[-1] == "raw_decode"

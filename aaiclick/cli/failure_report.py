@@ -1,0 +1,61 @@
+"""Report of a failed job: its failed tasks with traceback, last output and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from aaiclick.api.jobs import Job
+from aaiclick.api.tasks import Task
+from aaiclick.cli.operations import open_operations
+from aaiclick.cli.output import print_message
+from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.worker.logs import ATTEMPT_HEADING
+
+if TYPE_CHECKING:
+    from aaiclick.client.endpoints import SyncEndpoints
+
+MAX_TASKS = 3
+LOG_BYTES = 64_000
+LOG_LINES = 10
+
+
+def report_failure(job: Job) -> None:
+    """Print the failed tasks of a job that has ended without success; nothing for other jobs."""
+    if job.status != "FAILED":
+        return
+    with open_operations() as operations:
+        failed = list(islice(_iter_failed(operations, job), MAX_TASKS))
+        for task in failed:
+            print_message(_describe_task(operations, task))
+    if job.failed_tasks > len(failed):
+        print_message(f"\n{job.failed_tasks - len(failed)} more tasks failed: aaiclick tasks ls {job.id}")
+    if failed:
+        print_message(f"\nThe whole log:             aaiclick logs {failed[0].id}")
+        print_message(f"Retry after a correction:  aaiclick jobs retry {job.id}")
+
+
+def _iter_failed(operations: SyncEndpoints, job: Job) -> Iterator[Task]:
+    for status in ("FAILED", "DEAD_LETTER"):
+        yield from operations.list_tasks(job.id, status=status, limit=MAX_TASKS)
+
+
+def _describe_task(operations: SyncEndpoints, task: Task) -> str:
+    attempts = f"attempt {task.attempt}" + (f" of {task.max_attempts}" if task.status == "DEAD_LETTER" else "")
+    description = f"\n{task.type} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
+    lines = _last_lines(operations, task)
+    if not lines:
+        return description
+    return f"{description}\n\nIts last output:\n\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _last_lines(operations: SyncEndpoints, task: Task) -> list[str]:
+    """Last lines that the last attempt printed, without the traceback at the end of its log."""
+    try:
+        text = operations.read_task_log(task.id, offset=-LOG_BYTES, limit=LOG_BYTES).text
+    except AaiclickError:  # not readable for this user, or on another machine
+        return []
+    headings = list(ATTEMPT_HEADING.finditer(text))
+    printed = text[headings[-1].end() :] if headings else text
+    return printed.rstrip().removesuffix((task.error or "").rstrip()).splitlines()[-LOG_LINES:]

@@ -1,0 +1,90 @@
+"""Import of the module that an entry point names, with the errors of the user's own code."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+from aaiclick.errors import EntrypointError
+from aaiclick.orchestration.decorators import JobFunction, TaskFunction
+from aaiclick.tracebacks import report_user_errors
+
+MAX_NAMES = 8
+
+
+def split_entrypoint(entrypoint: str) -> tuple[str, str]:
+    """Module and function of `package.module.function`."""
+    path = entrypoint.replace(":", ".")
+    module, _, attribute = path.rpartition(".")
+    if attribute == "py" or "/" in path:
+        raise EntrypointError(
+            f"{entrypoint!r} is a file name.",
+            remedy=f"Name a function: {module.replace('/', '.') or 'MODULE'}.FUNCTION",
+        )
+    if not module or not all(part.isidentifier() for part in path.split(".")):
+        raise EntrypointError(
+            f"{entrypoint!r} has no function name."
+            if path.isidentifier()
+            else f"{entrypoint!r} is not the name of a function.",
+            remedy=f"Add the function: {path}.FUNCTION" if path.isidentifier() else "Write package.module.function.",
+        )
+    return module, attribute
+
+
+def is_missing(error: ImportError, module_name: str) -> bool:
+    """Whether the module itself does not exist, and not one that it imports."""
+    missing = error.name or ""
+    return isinstance(error, ModuleNotFoundError) and (module_name == missing or module_name.startswith(f"{missing}."))
+
+
+def import_user_module(module_name: str) -> ModuleType:
+    """Import a module; raises ModuleNotFoundError only if it does not exist, else errors with the user's line."""
+    with report_user_errors(f"The import of {module_name}", "Correct the file and run the command again."):
+        try:
+            return importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if not is_missing(error, module_name):
+                error.msg = f"{error.msg} (is it installed? pip install {(error.name or '').partition('.')[0]})"
+                raise
+        except ImportError as error:
+            error.msg = _describe_import_error(error)
+            raise
+    raise ModuleNotFoundError(f"There is no module {module_name!r}.", name=module_name)
+
+
+def _describe_import_error(error: ImportError) -> str:
+    """Message of an import error; for names of aaiclick with the one that was probably meant."""
+    match = re.match(r"cannot import name '(\w+)' from '(aaiclick[\w.]*)'", error.msg)
+    if match is None:
+        return error.msg
+    close = difflib.get_close_matches(match[1], getattr(sys.modules.get(match[2]), "__all__", ()), 1)
+    return match[0] + (f"; did you mean {close[0]!r}?" if close else "")
+
+
+def load_target(entrypoint: str) -> Any:
+    """The object that an entry point names; raises EntrypointError with a remedy if there is none."""
+    module_name, attribute = split_entrypoint(entrypoint)
+    try:
+        module = import_user_module(module_name)
+    except ModuleNotFoundError:
+        raise EntrypointError(
+            f"{entrypoint!r} cannot be imported: there is no module {module_name!r} here.",
+            remedy="Run the command in the directory of the module, or install it.",
+        ) from None
+    if not hasattr(module, attribute):
+        raise EntrypointError(f"The module {module_name!r} has no {attribute!r}.", remedy=_suggest(module, attribute))
+    return getattr(module, attribute)
+
+
+def _suggest(module: ModuleType, attribute: str) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, JobFunction | TaskFunction)]
+    close = difflib.get_close_matches(attribute, names, 1)
+    if close:
+        return f"Did you mean {module.__name__}.{close[0]}?"
+    if not names:
+        return f"{module.__name__} has no @job and no @task: decorate a function."
+    return f"Its jobs and tasks: {', '.join(names[:MAX_NAMES])}."
