@@ -65,7 +65,7 @@ Id = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$"), Field(exam
 Arguments = dict[str, Any]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
 JobState = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
-TaskState = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED"]
+TaskState = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED"]
 
 
 class RequestModel(BaseModel):

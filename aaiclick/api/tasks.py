@@ -20,7 +20,7 @@ from aaiclick.api.field_types import (
     TaskState,
 )
 from aaiclick.store.enums import Cancellation
-from aaiclick.store.task_options import TaskOptions
+from aaiclick.store.task_options import TaskOptions, When
 
 
 class TaskOptionFields(RequestModel):
@@ -38,10 +38,18 @@ class TaskOptionFields(RequestModel):
         default=True, description="Whether its final failure fails its job; if not, its dependents run"
     )
 
+    when: When | None = Field(
+        default=None,
+        description="Runs when its predecessors have all completed (all, the default), when at least one has completed "
+        "and the others were skipped (any), or when all have ended (ended) and one has failed (failed)",
+    )
+
     def to_options(self) -> TaskOptions:
         values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
         if self.retry_policy is not None:
             values["retry_policy"] = self.retry_policy.model_dump_json()
+        if self.when == "all":
+            values["when"] = None
         return TaskOptions(**values)
 
 

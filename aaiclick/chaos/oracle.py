@@ -9,7 +9,7 @@ from aaiclick.chaos.history import AttemptEvent
 from aaiclick.chaos.load_clients import POISON_ATTEMPTS
 from aaiclick.chaos.result import CheckResult
 
-ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER")
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER", "SKIPPED")
 
 
 def check_items(result: CheckResult, records: list[dict[str, Any]], rows: dict[int, Any]) -> None:

@@ -10,8 +10,8 @@ from aaiclick.data.io.to_arrow import parse_schema
 from aaiclick.errors import SubmitError
 from aaiclick.operators.callbacks import chunk_parameters
 from aaiclick.orchestration import Task, get_current_context, get_task
-from aaiclick.orchestration.api import entrypoint_of
 from aaiclick.orchestration.decorators import add_to_built_job
+from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.store.enums import DEFAULT_QUEUE, TaskStatus
 from aaiclick.store.task_options import TaskKeywords, TaskOptions
 

@@ -12,6 +12,7 @@ Submit:
 - `function_check`: functions and options that decorators refuse
 - `placeholder`: uses of a task that need its value
 - `handlers`: registry of handlers by task type
+- `failure_paths`: branches, failure handlers and final tasks
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
@@ -75,6 +76,7 @@ from aaiclick.orchestration.api import (
 from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.emit_event import emit_event
+from aaiclick.orchestration.failure_paths import Branch, TaskFailure
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.literals import ContextLiterals
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
 register_literal_store(ContextLiterals())
 
 __all__ = [
+    "Branch",
     "Context",
     "Dependency",
     "Group",
@@ -100,6 +103,7 @@ __all__ = [
     "PermanentError",
     "RetryPolicy",
     "Task",
+    "TaskFailure",
     "TaskStatus",
     "Worker",
     "WorkerStatus",

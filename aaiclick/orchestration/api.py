@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
 from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
+from aaiclick.orchestration.failure_paths import Handler, make_job_handlers
 from aaiclick.orchestration.graph import Group, Job, Node, Task
-from aaiclick.orchestration.handlers import register_local_function
+from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
@@ -51,54 +51,37 @@ def create_task(
     return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
 
 
-def entrypoint_of(function: Callable[..., object]) -> str:
-    """Import path of a function; raises SubmitError if another process could not import it."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    if not module or not name or "<" in name:
-        raise SubmitError(
-            f"{function!r} cannot be run by another process.",
-            remedy="Use a function defined at the top of a module, or its import path.",
-        )
-    entrypoint = f"{_module_name(module)}.{name}"
-    register_local_function(entrypoint, function)
-    return entrypoint
-
-
-def _module_name(module: str) -> str:
-    """Name by which another process imports a module; for a script, the name of its file.
-
-    Without one (a notebook, or a file name that is no identifier) it stays `__main__`: only `run_job_test` of this
-    process can run such a function.
-    """
-    if module != "__main__":
-        return module
-    main = sys.modules["__main__"]
-    if main.__spec__ is not None:
-        return main.__spec__.name  # python -m
-    stem = Path(getattr(main, "__file__", None) or "").stem
-    return stem if stem.isidentifier() else module
-
-
 async def create_job(
     name: str,
     entry: Node | str | Callable[..., object] | Sequence[Node] | Iterator[Node],
     *,
     timeout_seconds: float | None = None,
     idempotency_key: str | None = None,
+    finally_: Handler | None = None,
+    on_failure: Handler | None = None,
 ) -> Job:
     """Submit a job: its entry (a task, several, a group, a function or its path) with all predecessors.
 
     An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
-    earlier ones, and groups may grow across slices.
+    earlier ones, and groups may grow across slices. `finally_` runs when all tasks have ended in any way, `on_failure`
+    if one of them has failed.
     """
     _check_name(name)
     check_timeout(f"The job {name!r}", timeout_seconds)
+    has_handlers = finally_ is not None or on_failure is not None
     if isinstance(entry, Iterator):
+        if has_handlers:
+            raise SubmitError(
+                f"The job {name!r} is read from an iterator and has finally_ or on_failure.",
+                remedy="Give its tasks as a list: the handlers depend on all of them.",
+            )
         return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
     nodes = _entry_nodes(entry)
     submitted = next((node for node in nodes if node.submitted), None)
     if submitted is not None:
         return await _find_submitted_job(submitted, name, idempotency_key)
+    if has_handlers:
+        nodes = [*nodes, *make_job_handlers(nodes, finally_, on_failure)]
     collected = collect_unsubmitted(nodes)
     plan, names = make_plan(collected)
     timeout = timeout_seconds or get_settings().job_default_timeout_seconds

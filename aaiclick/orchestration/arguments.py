@@ -19,6 +19,15 @@ T = TypeVar("T")
 REFERENCES = ("object", "view")
 MAX_BYTES = 64 << 20
 
+FAILURE = "failure"
+
+
+class FailureArgument:
+    """Stands for the failure that a handler runs after; the engine replaces it when the handler starts."""
+
+
+FAILURE_ARGUMENT = FailureArgument()
+
 
 def serialise_arguments(kwargs: Mapping[str, object], where: str) -> tuple[str, list[Task]]:
     """JSON text of `kwargs`, and the tasks that provide results for it; raises SubmitError with the key."""
@@ -86,6 +95,8 @@ def _encode_value(value: object, where: str, required_tasks: list[Task]) -> obje
         case Task():
             required_tasks.append(value)
             return {"object_type": TASK_RESULT, "task_id": str(value.id)}
+        case FailureArgument():
+            return {"object_type": FAILURE}
         case Node():
             raise _argument_error(where, f"is {value!r}: a group has no result")
         case list() | tuple():

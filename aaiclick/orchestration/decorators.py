@@ -28,11 +28,13 @@ from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.api import create_job, entrypoint_of
+from aaiclick.orchestration.api import create_job
 from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.failure_paths import Handler, add_handler, is_handler, make_job_handlers
 from aaiclick.orchestration.function_check import check_function, check_keywords, describe_call_error, describe_function
 from aaiclick.orchestration.graph import Group, Job, Node, Task
+from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
@@ -55,12 +57,13 @@ def add_to_built_job(node: Node) -> None:
 class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
-    def __init__(self, function: Callable[P, object], options: TaskOptions) -> None:
+    def __init__(self, function: Callable[P, object], options: TaskOptions, on_failure: Handler | None = None) -> None:
         check_function(function, "@task")
         options.check(f"The task {function.__name__}")
         functools.update_wrapper(self, function)
         self.function = function
-        self._options = options
+        self.task_options = options
+        self._on_failure = on_failure
         self._signature = inspect.signature(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -74,14 +77,16 @@ class TaskFunction(Generic[P, R]):
         except TypeError as error:
             raise describe_call_error(self.function, error) from None
         arguments = self._named_arguments(bound)
-        task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self._options)
+        task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self.task_options)
+        if self._on_failure is not None:
+            add_handler(task, self._on_failure, "failed")
         add_to_built_job(task)
         return task
 
     def options(self, **changes: Unpack[TaskKeywords]) -> TaskFunction[P, R]:
         """The same function with some other options, for some calls."""
         check_keywords(changes, TaskKeywords.__annotations__, f"{self.function.__name__}.options()")
-        return TaskFunction(self.function, self._options.change(changes))
+        return TaskFunction(self.function, self.task_options.change(changes), self._on_failure)
 
     def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, object]:
         arguments = dict(bound.arguments)
@@ -101,38 +106,56 @@ def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
-def task(**options: Unpack[TaskKeywords]) -> _Decorator: ...
-def task(function: Callable[..., object] | None = None, /, **options: Unpack[TaskKeywords]) -> Any:
-    """Decorator: calls of the function return Tasks with these options."""
+def task(*, on_failure: Handler | None = None, **options: Unpack[TaskKeywords]) -> _Decorator: ...
+def task(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    on_failure: Handler | None = None,
+    **options: Unpack[TaskKeywords],
+) -> Any:
+    """Decorator: calls of the function return Tasks with these options.
+
+    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure.
+    """
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
     check_keywords(options, TaskKeywords.__annotations__, "@task")
-    return _Decorator(DEFAULT_OPTIONS.change(options))
+    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure)
 
 
 class _Decorator:
     """Decorator returned by `@task(...)`."""
 
-    def __init__(self, options: TaskOptions) -> None:
+    def __init__(self, options: TaskOptions, on_failure: Handler | None) -> None:
         self._options = options
+        self._on_failure = on_failure
 
     @overload
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     def __call__(self, function: Callable[..., object], /) -> Any:
-        return TaskFunction[Any, Any](function, self._options)
+        return TaskFunction[Any, Any](function, self._options, self._on_failure)
 
 
 class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
-    def __init__(self, function: Callable[P, object], name: str | None, timeout_seconds: float | None) -> None:
+    def __init__(
+        self,
+        function: Callable[P, object],
+        name: str | None,
+        timeout_seconds: float | None,
+        finally_: Handler | None = None,
+        on_failure: Handler | None = None,
+    ) -> None:
         check_function(function, "@job", is_local_allowed=True)
         functools.update_wrapper(self, function)
         self.function = function
         self.name = name or function.__name__
         self._timeout_seconds = timeout_seconds
+        self._finally, self._on_failure = finally_, on_failure
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Build and submit the job."""
@@ -145,7 +168,7 @@ class JobFunction(Generic[P]):
             return asyncio.run(self.build_async(*args, **kwargs))
         with _collect_nodes() as nodes:
             returned = self._call_function(*args, **kwargs)
-        return self._combine_nodes(nodes, returned)
+        return self._add_handlers(self._combine_nodes(nodes, returned), *args, **kwargs)
 
     async def build_async(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         """Tasks and groups of the job, without submitting them."""
@@ -153,7 +176,7 @@ class JobFunction(Generic[P]):
             returned = self._call_function(*args, **kwargs)
             if inspect.isawaitable(returned) and not isinstance(returned, Task):
                 returned = await returned
-        return self._combine_nodes(nodes, returned)
+        return self._add_handlers(self._combine_nodes(nodes, returned), *args, **kwargs)
 
     def as_task(self) -> Callable[P, Coroutine[None, None, object]]:
         """Function for a job that has this function as its entrypoint: builds the tasks and adds them to that job."""
@@ -177,6 +200,12 @@ class JobFunction(Generic[P]):
         except TypeError as error:
             raise describe_call_error(self.function, error) from None
         return self.function(*args, **kwargs)
+
+    def _add_handlers(self, nodes: list[Node], *args: P.args, **kwargs: P.kwargs) -> list[Node]:
+        if self._finally is None and self._on_failure is None:
+            return nodes
+        arguments = inspect.signature(self.function).bind(*args, **kwargs).arguments
+        return [*nodes, *make_job_handlers(nodes, self._finally, self._on_failure, arguments)]
 
     def _combine_nodes(self, nodes: list[Node], returned: object) -> list[Node]:
         items = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else [returned]
@@ -205,13 +234,16 @@ def _collect_nodes() -> Generator[list[Node]]:
 async def _add_to_running_job(nodes: Sequence[Node]) -> Task | list[Task] | None:
     """Add nodes to the running job; returns the tasks without dependents: their results are its result."""
     collected = collect_unsubmitted(nodes)
-    required_ids = {upstream.id for node in collected for upstream in node.predecessors}
     tasks = [node for node in collected if isinstance(node, Task)]
+    dependents = [node for node in collected if not isinstance(node, Task) or not is_handler(node)]
+    required_ids = {upstream.id for node in dependents for upstream in node.predecessors}
     required_ids |= {upstream.id for task in tasks for upstream in iter_instances(task.kwargs, Task)}
     last_tasks = [
         task
         for task in tasks
-        if task.id not in required_ids and (task.group is None or task.group.id not in required_ids)
+        if task.id not in required_ids
+        and (task.group is None or task.group.id not in required_ids)
+        and not is_handler(task)
     ]
     await get_current_context().apply(nodes)
     return last_tasks[0] if len(last_tasks) == 1 else last_tasks[:MAX_RESULTS] or None
@@ -221,7 +253,11 @@ async def _add_to_running_job(nodes: Sequence[Node]) -> Task | list[Task] | None
 def job(function: Callable[P, object], /) -> JobFunction[P]: ...
 @overload
 def job(
-    *, name: str | None = None, timeout_seconds: float | None = None
+    *,
+    name: str | None = None,
+    timeout_seconds: float | None = None,
+    finally_: Handler | None = None,
+    on_failure: Handler | None = None,
 ) -> Callable[[Callable[P, object]], JobFunction[P]]: ...
 def job(
     function: Callable[..., object] | None = None,
@@ -229,14 +265,20 @@ def job(
     *,
     name: str | None = None,
     timeout_seconds: float | None = None,
+    finally_: Handler | None = None,
+    on_failure: Handler | None = None,
     **unknown: object,
 ) -> Any:
-    """Decorator: calls of the function submit the tasks that it creates as a job."""
+    """Decorator: calls of the function submit the tasks that it creates as a job.
+
+    `finally_` runs when all tasks have ended in any way, `on_failure` if one of them has failed: functions with
+    parameters that are named like those of the job, and one for the TaskFailure.
+    """
     for option in unknown:
         elsewhere = f"{option!r} is an option of @task." if option in TaskKeywords.__annotations__ else ""
-        check_keywords(unknown, ("name", "timeout_seconds"), "@job", elsewhere)
+        check_keywords(unknown, ("name", "timeout_seconds", "finally_", "on_failure"), "@job", elsewhere)
 
     def decorate(function: Callable[..., object]) -> JobFunction[Any]:
-        return JobFunction[Any](function, name, timeout_seconds)
+        return JobFunction[Any](function, name, timeout_seconds, finally_, on_failure)
 
     return decorate if function is None else decorate(function)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
@@ -29,7 +29,7 @@ Nodes = Sequence["Node"]
 class Node(metaclass=Selectable):
     """Base of Task and Group: a node of a job's dependency graph."""
 
-    __slots__ = ("id", "job_id", "name", "predecessors", "submitted")
+    __slots__ = ("handlers", "id", "job_id", "name", "predecessors", "submitted")
     kind: ClassVar[str] = "node"
 
     def __init__(self, name: str, id: int | None = None) -> None:  # noqa: A002  (the column's name)
@@ -37,6 +37,8 @@ class Node(metaclass=Selectable):
         self.name = name
         self.job_id: int | None = None
         self.predecessors: list[Node] = []
+        self.handlers: list[Task] = []
+        """Tasks that run after its end."""
         self.submitted = False
 
     def depends_on(self, *predecessors: Node) -> Node:
@@ -100,8 +102,10 @@ class Group(Node):
         members: Sequence[Node] = (),
         *,
         parent: Group | None = None,
+        finally_: Task | None = None,
         id: int | None = None,  # noqa: A002
     ) -> None:
+        """`finally_` runs when all members have ended in any way."""
         super().__init__(name, id)
         self.members: list[Node] = []
         self.parent: Group | None = None
@@ -109,6 +113,10 @@ class Group(Node):
         if parent is not None:
             parent.add(self)
         self.add(*members)
+        if finally_ is not None:
+            finally_.options = replace(finally_.options, when="ended")
+            finally_.depends_on(self)
+            self.handlers.append(finally_)
 
     def add(self, *nodes: Node) -> Group:
         """Put tasks or groups into this one; returns itself."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
-from aaiclick.errors import EntrypointError
+from aaiclick.errors import EntrypointError, SubmitError
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -44,6 +46,34 @@ def find_handler(task_type: str) -> Function:
             remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
         )
     return _handlers[task_type]
+
+
+def entrypoint_of(function: Callable[..., object]) -> str:
+    """Import path of a function; raises SubmitError if another process could not import it."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not module or not name or "<" in name:
+        raise SubmitError(
+            f"{function!r} cannot be run by another process.",
+            remedy="Use a function defined at the top of a module, or its import path.",
+        )
+    entrypoint = f"{_module_name(module)}.{name}"
+    register_local_function(entrypoint, function)
+    return entrypoint
+
+
+def _module_name(module: str) -> str:
+    """Name by which another process imports a module; for a script, the name of its file.
+
+    Without one (a notebook, or a file name that is no identifier) it stays `__main__`: only `run_job_test` of this
+    process can run such a function.
+    """
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return main.__spec__.name  # python -m
+    stem = Path(getattr(main, "__file__", None) or "").stem
+    return stem if stem.isidentifier() else module
 
 
 def register_local_function(entrypoint: str, function: Function) -> None:

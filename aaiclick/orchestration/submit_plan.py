@@ -17,7 +17,7 @@ SLICE_SIZE = 10_000
 
 
 def collect_unsubmitted(items: Iterable[Node]) -> list[Node]:
-    """`items` and all unsubmitted nodes that they need: predecessors, enclosing groups, members."""
+    """`items` and all unsubmitted nodes that belong to them: predecessors, handlers, enclosing groups, members."""
     nodes_by_id: dict[int, Node] = {}
     pending = list(items)
     while pending:
@@ -26,6 +26,7 @@ def collect_unsubmitted(items: Iterable[Node]) -> list[Node]:
             continue
         nodes_by_id[node.id] = node
         pending.extend(node.predecessors)
+        pending.extend(node.handlers)
         if isinstance(node, Group):
             pending.extend(node.members)
             if node.parent is not None:

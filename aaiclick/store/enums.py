@@ -38,6 +38,15 @@ class TaskStatus(StrEnum):
     FAILED = "FAILED"
     DEAD_LETTER = "DEAD_LETTER"
     CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"  # not chosen by a branch, or a failure handler without a failure
+
+
+class TriggerRule(StrEnum):
+    """When a task runs; NULL: when all predecessors have completed. The last two are rules of handlers."""
+
+    ANY = "any"  # when all predecessors have completed or were skipped, and at least one has completed
+    FAILED = "failed"  # when all predecessors have ended and one has failed; else it is skipped
+    ENDED = "ended"  # when all predecessors have ended, whatever their outcome
 
 
 class TaskReadiness(StrEnum):
@@ -80,6 +89,7 @@ class NodeType(StrEnum):
 
     TASK = "task"
     GROUP = "group"
+    HANDLER = "handler"  # a dependent task that waits for the end of its predecessors, not for their success
 
 
 class OutboxStatus(StrEnum):

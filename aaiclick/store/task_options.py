@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from aaiclick.errors import SubmitError
 from aaiclick.settings import get_settings
@@ -15,6 +15,13 @@ from aaiclick.store.enums import DEFAULT_QUEUE
 
 SMALLINT_MAX = 32767
 """The largest smallint of PostgreSQL."""
+
+
+When = Literal["all", "any", "failed", "ended"]
+"""Which ends of its predecessors start a task (`TriggerRule`); "all": when they have completed."""
+
+HANDLER_RULES = ("failed", "ended")
+"""Rules of tasks that wait for the end of their predecessors, not for their success."""
 
 
 class TaskKeywords(TypedDict, total=False):
@@ -30,6 +37,7 @@ class TaskKeywords(TypedDict, total=False):
     concurrency_key: str | None
     concurrency_limit: int | None
     critical: bool
+    when: When | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ class TaskOptions:
     concurrency_key: str | None = None
     concurrency_limit: int | None = None
     critical: bool = True
+    when: When | None = None
+    """None: "all"."""
 
     def change(self, keywords: TaskKeywords) -> TaskOptions:
         """These options with others from keyword arguments; raises TypeError for unknown ones."""
@@ -66,6 +76,8 @@ class TaskOptions:
             changes["max_attempts"] = retries + 1
         if (policy := changes.get("retry_policy")) is not None:
             changes["retry_policy"] = json.dumps(dict(policy))
+        if changes.get("when") == "all":
+            changes["when"] = None
         return replace(self, **changes)
 
     def check(self, what: object) -> None:
@@ -80,6 +92,8 @@ class TaskOptions:
                 f"{what} would be tried {self.max_attempts} times.",
                 remedy=f"max_attempts is 1 to {SMALLINT_MAX} (retries + 1).",
             )
+        if self.when not in (None, *get_args(When)):
+            raise SubmitError(f"{what} has when={self.when!r}.", remedy=f"It is one of {', '.join(get_args(When))}.")
         check_timeout(what, self.timeout_seconds)
         if self.concurrency_limit is not None and not 1 <= self.concurrency_limit < 1 << 31:
             raise SubmitError(f"{what} has concurrency_limit {self.concurrency_limit}.", remedy="It is 1 or more.")
@@ -131,8 +145,10 @@ DEFAULT_OPTIONS = TaskOptions()
 _names = tuple(field.name for field in fields(TaskOptions))
 _other_values = attrgetter(*_names[1:])
 
-OPTION_COLUMNS = tuple("available_at" if name == "run_at" else name for name in _names)
-"""Columns of `tasks` that hold the options; the time of the first run becomes that of the next one."""
+OPTION_COLUMNS = tuple({"run_at": "available_at", "when": "trigger_rule"}.get(name, name) for name in _names)
+"""Columns of `tasks` that hold the options; the time of the first run becomes that of the next one, and `when` is a
+reserved word of SQL.
+"""
 
 
 def check_timeout(what: object, seconds: float | None) -> None:

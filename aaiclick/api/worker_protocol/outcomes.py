@@ -82,6 +82,9 @@ class CompleteRequest(LeaseRequest):
         default=None, description="Encoded value of a small result: an Object that has no table"
     )
     effects: TaskEffects | None = Field(default=None, description="What a task of a DAG writes")
+    branch: Annotated[list[ShortText], Field(max_length=1_000)] | None = Field(
+        default=None, description="Names of the dependents that run; the others are skipped"
+    )
 
     @staticmethod
     def from_success(success: Success) -> CompleteRequest:
@@ -93,6 +96,7 @@ class CompleteRequest(LeaseRequest):
             tables=None if success.tables is None else list(success.tables),
             literal=success.literal,
             effects=None if success.effects is None else TaskEffects.model_validate_json(success.effects),
+            branch=None if success.branch is None else list(success.branch),
         )
 
 

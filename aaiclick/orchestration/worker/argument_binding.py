@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from aaiclick.data import is_reference, open_reference
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.io.annotations import annotations_of, convert_argument
 from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
-from aaiclick.orchestration.arguments import is_plain
+from aaiclick.orchestration.arguments import FAILURE, is_plain
+from aaiclick.orchestration.failure_paths import TaskFailure
 from aaiclick.orchestration.lifecycle import AttemptTables
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import TaskScope
@@ -33,6 +34,8 @@ async def bind_arguments(
         results = await scope.gateway.task_results(sorted(needed))
         leaves = {task_id: _result_leaf(result) for task_id, result in results.items()}
         arguments = resolve_placeholders(arguments, leaves)
+    if f'"{FAILURE}"' in claim.kwargs or any(result.failure is not None for result in results.values()):
+        arguments = _bind_failures(function, arguments)
     if TABLE_ID_KEY not in claim.kwargs and not any(
         result.result is not None and TABLE_ID_KEY in result.result for result in results.values()
     ):
@@ -61,8 +64,32 @@ async def _open_references(scope: TaskScope, arguments: object, tables: AttemptT
     return await map_leaves(arguments, is_reference, open_leaf)
 
 
+def _bind_failures(function: Callable[..., object], arguments: dict[str, object]) -> dict[str, object]:
+    """Replace failures by TaskFailure where the annotation of a parameter has it, else by None."""
+    annotations = annotations_of(function)
+    return {name: _bind_failure(value, annotations.get(name, Any)) for name, value in arguments.items()}
+
+
+def _bind_failure(value: object, annotation: object) -> object:
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        if fields.get("object_type") == FAILURE:
+            return TaskFailure.from_json(fields) if _accepts_failure(annotation) else None
+        return {name: _bind_failure(item, annotation) for name, item in fields.items()}
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return items if is_plain(items) else [_bind_failure(item, annotation) for item in items]
+    return value
+
+
+def _accepts_failure(annotation: object) -> bool:
+    return annotation is TaskFailure or any(_accepts_failure(part) for part in get_args(annotation))
+
+
 def _result_leaf(result: TaskResult) -> object:
     """The deserialised result of a task; a Literal if it is one."""
+    if result.failure is not None:
+        return json.loads(result.failure)
     if result.result is None:
         return None
     reference = json.loads(result.result)

@@ -15,6 +15,7 @@ from aaiclick.data.io.to_arrow import ArrowRows
 from aaiclick.data.runtime.tables import new_table_name
 from aaiclick.orchestration.arguments import iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.retry_policy import PermanentError
@@ -31,11 +32,12 @@ MAX_ENCODED_BYTES = 1 << 20
 
 
 class PublishedResult(NamedTuple):
-    """A published value: the result as JSON text, the value of a literal, and the ids of tasks that it awaits."""
+    """A published value: the result as JSON text, the value of a literal, ids of awaited tasks, chosen dependents."""
 
     result: str | None
     literal: str | None = None
     awaits: tuple[int, ...] = ()
+    branch: tuple[str, ...] | None = None
 
 
 class ResultPublisher:
@@ -49,6 +51,8 @@ class ResultPublisher:
         """Publish the value; retry while ClickHouse is unreachable. The supervisor renews the lease meanwhile."""
         if value is None:
             return PublishedResult(None)
+        if isinstance(value, Branch):
+            return PublishedResult(None, branch=value.names)
         text = encode_simple(value, self._max_literal_bytes)
         if text is not None:
             return _publish_literal(new_table_name(), text)

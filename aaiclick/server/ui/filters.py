@@ -13,7 +13,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store.engine import workers
 from aaiclick.store.enums import Cancellation
 
-TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "COMPLETED")
+TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED", "COMPLETED")
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
 
 CANCELLATIONS = {
@@ -34,6 +34,7 @@ _CSS_CLASSES = {
     "FAILED": "failed",
     "DEAD_LETTER": "dead",
     "CANCELLED": "cancelled",
+    "SKIPPED": "skipped",
     "RETRYING": "retrying",
     "PAUSED": "paused",
     "ACTIVE": "completed",

@@ -24,6 +24,7 @@ Complete:
 
 - `acknowledge`: acknowledges outcomes of attempts, fenced by their leases
 - `propagate`: propagates ended tasks to groups, dependents, slots and jobs
+- `skip`: skips tasks that a branch left out, and starts handlers
 - `maintenance`: passes of the loops: lease reaper, job timeouts, retention
 
 Requests of users:

@@ -29,6 +29,7 @@ from aaiclick.store.engine.leases import (
     to_cancelled_failure,
 )
 from aaiclick.store.engine.propagate import is_linked, propagate
+from aaiclick.store.engine.skip import choose_branches
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import table_references
 
@@ -57,7 +58,11 @@ async def acknowledge(
 ) -> set[int]:
     """Record outcomes; returns the ids of tasks with valid leases. Outcomes of lost leases change nothing."""
     accepted: set[int] = set()
-    plain = [s for s in successes if not (s.lease.linked or s.awaits or s.effects) and s.tables is None]
+    plain = [
+        s
+        for s in successes
+        if not (s.lease.linked or s.awaits or s.branch is not None or s.effects) and s.tables is None
+    ]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
         async with failpoints.statement("complete"):
@@ -166,7 +171,7 @@ async def _end_in_transaction(
 
     try:
         return await retry_on_deadlock(
-            lambda: end(exclusive=bool(failures) or any(success.awaits for success in successes))
+            lambda: end(exclusive=bool(failures) or any(s.awaits or s.branch is not None for s in successes))
         )
     except _MoreLocks:
         return await retry_on_deadlock(lambda: end(exclusive=True))
@@ -184,12 +189,11 @@ async def _end_attempts(
     locks = {row["job_id"]: row["exclusive"] for row in await connection.fetch(statement("lock_jobs"), ids, exclusive)}
     ended: list[asyncpg.Record] = []
     delta = PropagationDelta()
-    done = [success for success in successes if not success.awaits]
     failures = list(failures)
-    if done:
-        ended += await connection.fetch(statement("finish_tasks"), *_success_columns(done), now)
-        finished = {row["id"] for row in ended}
-        failures += [to_cancelled_failure(success) for success in done if success.lease.task_id not in finished]
+    if done := [success for success in successes if not success.awaits]:
+        rows, unfinished = await _finish_tasks(connection, done, delta, now)
+        ended += rows
+        failures += unfinished
     for success in successes:
         if success.awaits:
             outcome = await await_returned_tasks(connection, success, delta, now)
@@ -226,6 +230,26 @@ async def _end_attempts(
     events = await runs.write_effects(connection, ended, effects) if effects else None
     await propagate(connection, ended, now, delta, events)
     return accepted
+
+
+async def _finish_tasks(
+    connection: Connection, successes: Sequence[Success], delta: PropagationDelta, now: datetime | None
+) -> tuple[list[asyncpg.Record], list[Failure]]:
+    """Complete tasks; returns their rows, and failures of those that were cancelled or chose an unknown branch."""
+    choices = {s.lease.task_id: await choose_branches(connection, s) for s in successes if s.branch is not None}
+    failures = [choice for choice in choices.values() if isinstance(choice, Failure)]
+    refused = {failure.lease.task_id for failure in failures}
+    accepted = [success for success in successes if success.lease.task_id not in refused]
+    rows = await connection.fetch(statement("finish_tasks"), *_success_columns(accepted), now) if accepted else []
+    finished = {row["id"] for row in rows}
+    # Dependents of a task that was passed over have already run.
+    deciding = {row["id"] for row in rows if not row["passed_over"]}
+    for task_id, choice in choices.items():
+        if task_id in deciding and not isinstance(choice, Failure):
+            delta.skipped_tasks += choice.tasks
+            delta.skipped_groups += choice.groups
+    failures += [to_cancelled_failure(success) for success in accepted if success.lease.task_id not in finished]
+    return rows, failures
 
 
 async def _split_releases(

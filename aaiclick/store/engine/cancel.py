@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 from aaiclick import failpoints
 from aaiclick.errors import NotFoundError
 from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.propagate import propagate, update_jobs
+from aaiclick.store.engine.propagate import Progress, propagate, propagate_to_handlers, update_jobs
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.connections import Connection
 
 
@@ -28,7 +31,8 @@ async def cancel_job(
 ) -> Cancellation:
     """Cancel a job; with `error` it becomes FAILED with that error instead.
 
-    REQUESTED while tasks of it are leased: it ends with the last of them.
+    REQUESTED while tasks of it are leased or its handlers run: it ends with the last of them. A second request cancels
+    the handlers too.
     """
 
     async def cancel_in_transaction() -> Cancellation:
@@ -39,16 +43,34 @@ async def cancel_job(
                 raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
             if head["ended"]:
                 return Cancellation.OVER
-            waiting = await connection.fetch(statement("cancel_waiting_tasks"), job_id, [], now)
-            await connection.fetch(statement("request_task_cancellation"), job_id, [], now)
+            waiting, live = await _cancel_tasks_of_job(connection, job_id, head["cancelled"], now)
+            if not waiting and not live:  # handlers alone are left: without their cancellation it would complete
+                waiting, live = await _cancel_tasks_of_job(connection, job_id, True, now)
             await connection.execute(statement("cancel_groups"), job_id, now)
-            await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in waiting))
             if await connection.fetchrow(statement("request_job_cancellation"), job_id, error, now) is None:
                 return Cancellation.OVER
-            statuses = await update_jobs(connection, cancelled=Counter({job_id: len(waiting)}), now=now)
+            progress = Progress(
+                keys={(row["org_id"], row["concurrency_key"]) for row in waiting},
+                cancelled=Counter({job_id: len(waiting)}),
+                ended={row["id"] for row in waiting if row["has_dependents"]},
+            )
+            await propagate_to_handlers(connection, (), progress, now)
+            progress.ready |= await admit_held_tasks(connection, progress.keys)
+            await notify_ready(connection, progress.ready)
+            statuses = await update_jobs(
+                connection, completed=progress.completed, cancelled=progress.cancelled, now=now
+            )
             return Cancellation.REQUESTED if statuses[job_id] in ("PENDING", "RUNNING") else Cancellation.CANCELLED
 
     return await retry_on_deadlock(cancel_in_transaction)
+
+
+async def _cancel_tasks_of_job(
+    connection: Connection, job_id: int, with_handlers: bool, now: datetime | None
+) -> tuple[list[asyncpg.Record], list[asyncpg.Record]]:
+    """Cancel waiting tasks and request the cancellation of leased ones; returns both."""
+    waiting = await connection.fetch(statement("cancel_waiting_tasks"), job_id, [], now, with_handlers)
+    return waiting, await connection.fetch(statement("request_task_cancellation"), job_id, [], now, with_handlers)
 
 
 async def cancel_tasks(
@@ -60,8 +82,8 @@ async def cancel_tasks(
         async with failpoints.transaction(connection, "cancel_tasks"):
             for row in await connection.fetch(statement("list_jobs_of_tasks"), list(task_ids)):
                 await connection.execute(statement("lock_job"), row["job_id"])
-            ended = await connection.fetch(statement("cancel_waiting_tasks"), None, sorted(task_ids), now)
-            live = await connection.fetch(statement("request_task_cancellation"), None, sorted(task_ids), now)
+            ended = await connection.fetch(statement("cancel_waiting_tasks"), None, sorted(task_ids), now, True)
+            live = await connection.fetch(statement("request_task_cancellation"), None, sorted(task_ids), now, True)
             await propagate(connection, ended, now)
             answers = dict.fromkeys(task_ids, Cancellation.OVER)
             answers.update((row["id"], Cancellation.CANCELLED) for row in ended)

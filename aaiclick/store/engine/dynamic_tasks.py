@@ -33,14 +33,17 @@ if TYPE_CHECKING:
 class PropagationDelta:
     """Graph changes to propagate besides the ended tasks.
 
-    `tasks` and `groups` have one predecessor less; further fields are groups with `removed_members`, and `failed_tasks`
-    (task, job) that failed before they had dependents.
+    `tasks`, `groups` and `handlers` have one predecessor less; further fields are groups with `removed_members`,
+    `failed_tasks` (task, job) that failed before they had dependents, and nodes that a branch left out.
     """
 
     tasks: list[int] = field(default_factory=list[int])
     groups: list[int] = field(default_factory=list[int])
+    handlers: list[int] = field(default_factory=list[int])
     removed_members: Counter[int] = field(default_factory=Counter[int])
     failed_tasks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    skipped_tasks: list[int] = field(default_factory=list[int])
+    skipped_groups: list[int] = field(default_factory=list[int])
 
 
 async def discard_additions(connection: Connection, ended: Sequence[tuple[int, int]], delta: PropagationDelta) -> None:
@@ -58,6 +61,8 @@ async def discard_additions(connection: Connection, ended: Sequence[tuple[int, i
                 delta.removed_members[row["id"]] += row["gone"]
             case "waiting task":
                 delta.tasks.append(row["id"])
+            case "waiting handler":
+                delta.handlers.append(row["id"])
             case _:
                 delta.groups.append(row["id"])
 

@@ -158,6 +158,8 @@ def _explain_ended(status: str, facts: TaskFacts) -> Reason:
         return Reason("cancelled", f"cancelled because {cause}; retrying that one restarts this one")
     if status == "DEAD_LETTER":
         return Reason("dead_letter", f"failed {facts.failures} times and waits to be redriven")
+    if status == "SKIPPED":
+        return Reason("skipped", "a branch chose other tasks, or it handles failures and there was none")
     return Reason(status.lower(), f"has ended: {status}")
 
 

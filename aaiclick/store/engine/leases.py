@@ -100,6 +100,8 @@ class Success:
     """Value of a small result, as text: the table in `result` does not exist."""
     effects: str | None = None
     """`catalog.runs.Effects` of a task of a DAG as JSON text, written in the transaction of its completion."""
+    branch: Sequence[str] | None = None
+    """Names of the dependents that run; the others are skipped. None: all run."""
 
 
 @with_config(ConfigDict(extra="forbid"))

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from aaiclick.errors import CycleError
-from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
+from aaiclick.errors import CycleError, SubmitError
+from aaiclick.store.task_options import DEFAULT_OPTIONS, HANDLER_RULES, TaskOptions
 
 
 @dataclass(slots=True)
@@ -72,6 +72,41 @@ class Counters:
     @classmethod
     def empty(cls) -> Counters:
         return cls(Counter(), Counter(), set(), set(), set())
+
+
+def list_handlers(plan: Plan) -> set[int]:
+    """The handlers of a plan: tasks that wait for the end of their predecessors, not for their success."""
+    return {task.id for task in plan.tasks if task.options.when in HANDLER_RULES}
+
+
+def expand_handler_edges(plan: Plan, names: Mapping[int, str]) -> Plan:
+    """The plan in which handlers depend on the tasks of groups, not on the groups: those end only by success."""
+    handlers = list_handlers(plan)
+    if not handlers:
+        return plan
+    parents = {group.id: group.parent_group_id for group in plan.groups}
+    members: dict[int, list[int]] = defaultdict(list)
+    for task in plan.tasks:
+        group_id = task.group_id
+        while group_id is not None:
+            members[group_id].append(task.id)
+            group_id = parents.get(group_id)
+    edges = {edge for edge in plan.edges if edge[1] not in handlers}
+    for previous, handler in set(plan.edges) - edges:
+        inside = members[previous] if previous in parents else [previous]
+        edges.update((task_id, handler) for task_id in inside if task_id != handler)
+    for task in plan.tasks:
+        if task.id in handlers and task.group_id is not None:
+            raise SubmitError(
+                f"{names.get(task.id, task.id)} is in a group and has when={task.options.when!r}.",
+                remedy="Leave it outside: it runs after the end of tasks in the group.",
+            )
+        if task.options.when == "failed" and all(handler != task.id for _, handler in edges):
+            raise SubmitError(
+                f"{names.get(task.id, task.id)} has when='failed' and no predecessor.",
+                remedy="Make it depend on the tasks whose failure it handles.",
+            )
+    return replace(plan, edges=sorted(edges))
 
 
 def find_cycle(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -11,6 +12,7 @@ from uuid import UUID
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, resolve_returned_results
+from aaiclick.store.engine.skip import advance_handlers, skip_nodes
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
 SATISFIED = ("COMPLETED", "PASSED_OVER", "PASSED_AGAIN")
 """States that satisfy dependents: completed, or failed for good and not critical."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Effects of ended tasks: queues with ready tasks, keys that may have free slots, and counts by job."""
+
+    ready: set[str] = field(default_factory=set[str])
+    keys: set[tuple[UUID, str | None]] = field(default_factory=set[tuple[UUID, str | None]])
+    completed: Counter[int] = field(default_factory=Counter[int])
+    cancelled: Counter[int] = field(default_factory=Counter[int])
+    ended: set[int] = field(default_factory=set[int])
+    """Ended tasks that may have handlers."""
 
 
 async def propagate(
@@ -39,21 +53,29 @@ async def propagate(
     completed = [row for row in ended if row["status"] in SATISFIED]
     # Dependents of a task that was passed over before have already advanced.
     new = [row for row in completed if row["status"] == "PASSED_OVER" or not row["passed_over"]]
-    ready, keys, finished = await _advance_graph(connection, new, delta, now)
-    ready |= {row["queue"] for row in ended if row["status"] == "PENDING"}
-    cancelled: Counter[int] = Counter()
+    progress = Progress(
+        ready={row["queue"] for row in ended if row["status"] == "PENDING"},
+        keys={(row["org_id"], row["concurrency_key"]) for row in ended},
+        completed=Counter(row["job_id"] for row in completed),
+        cancelled=Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
+        ended={row["id"] for row in ended if _may_have_handlers(row)},
+    )
+    await _advance_graph(connection, new, delta, progress, now)
     failed = [row for row in ended if row["status"] in UNSUCCESSFUL and is_linked(row) and not row["passed_over"]]
     failed_ids = [(row["id"], row["job_id"]) for row in failed]
     for task_id, job_id in failed_ids + delta.failed_tasks:
-        cancelled[job_id] += await connection.fetchval(statement("cancel_downstream"), task_id, now)
-    keys.update((row["org_id"], row["concurrency_key"]) for row in ended)
-    ready |= await admit_held_tasks(connection, keys)
-    await notify_ready(connection, ready)
+        row = await connection.fetchrow(statement("cancel_downstream"), task_id, now)
+        assert row is not None  # noqa: S101  (an aggregate)
+        progress.cancelled[job_id] += row["cancelled"]
+        progress.ended.update(row["with_dependents"])
+    await propagate_to_handlers(connection, delta.handlers, progress, now)
+    progress.ready |= await admit_held_tasks(connection, progress.keys)
+    await notify_ready(connection, progress.ready)
     await update_jobs(
         connection,
-        completed=finished + Counter(row["job_id"] for row in completed),
+        completed=progress.completed,
         failed=Counter(row["job_id"] for row in ended if row["status"] in ("FAILED", "DEAD_LETTER")),
-        cancelled=cancelled + Counter(row["job_id"] for row in ended if row["status"] == "CANCELLED"),
+        cancelled=progress.cancelled,
         causes={row["job_id"]: row["cause"] for row in reversed(ended) if row["status"] in ("FAILED", "DEAD_LETTER")},
         events=events,
         now=now,
@@ -65,16 +87,44 @@ def is_linked(row: asyncpg.Record) -> bool:
     return bool(row["job_id"] is not None and (row["has_dependents"] or row["group_id"] is not None))
 
 
-async def _advance_graph(
-    connection: Connection, completed: Sequence[asyncpg.Record], delta: PropagationDelta, now: datetime | None
-) -> tuple[set[str], set[tuple[UUID, str | None]], Counter[int]]:
-    """Advance groups and tasks after completions until nothing changes: tasks that returned tasks may complete here.
+def _may_have_handlers(row: asyncpg.Record) -> bool:
+    if row["status"] in SATISFIED:
+        return row["gates"]
+    return row["status"] in UNSUCCESSFUL and row["has_dependents"]
 
-    Returns the queues with ready tasks, the keys with newly held tasks, and the number of such completions per job.
+
+async def propagate_to_handlers(
+    connection: Connection, released: Sequence[int], progress: Progress, now: datetime | None
+) -> None:
+    """Start handlers of `progress.ended`, and skip those without a failure, until nothing changes.
+
+    `released` are handlers that have one predecessor less.
     """
-    ready: set[str] = set()
-    keys: set[tuple[UUID, str | None]] = set()
-    finished: Counter[int] = Counter()
+    while progress.ended or released:
+        ended, progress.ended = progress.ended, set()
+        started = await advance_handlers(connection, ended, released, now)
+        released = ()
+        progress.ready |= started.ready
+        progress.keys |= started.keys
+        if started.skipped:
+            await _advance_graph(connection, [], PropagationDelta(skipped_tasks=started.skipped), progress, now)
+
+
+async def _advance_graph(
+    connection: Connection,
+    completed: Sequence[asyncpg.Record],
+    delta: PropagationDelta,
+    progress: Progress,
+    now: datetime | None,
+) -> None:
+    """Advance groups and tasks after completions and skips until nothing changes.
+
+    Tasks that returned tasks may complete here.
+    """
+    if delta.skipped_tasks or delta.skipped_groups:
+        skipped = await skip_nodes(connection, delta, now)
+        progress.completed.update(row["job_id"] for row in skipped)
+        progress.ended.update(row["id"] for row in skipped if row["has_dependents"])
     while True:
         done = [row["id"] for row in completed if row["has_dependents"]]
         ended_members = delta.removed_members + Counter[int](
@@ -83,14 +133,15 @@ async def _advance_graph(
         gates = [row["id"] for row in completed if row["gates"]]
         met, opened = await advance_groups(connection, gates, ended_members, [], now, delta.groups)
         if not (done or met or opened or delta.tasks):
-            return ready, keys, finished
+            return
         rows = await connection.fetch(statement("advance_tasks"), done + met, opened, now, delta.tasks)
-        ready |= {row["queue"] for row in rows if row["readiness"] == "READY"}
-        keys |= {(row["org_id"], row["concurrency_key"]) for row in rows}
+        progress.ready |= {row["queue"] for row in rows if row["readiness"] == "READY"}
+        progress.keys |= {(row["org_id"], row["concurrency_key"]) for row in rows}
         completed, delta = [row for row in rows if row["id"] is not None], PropagationDelta()
         if not completed:
-            return ready, keys, finished
-        finished.update(row["job_id"] for row in completed)
+            return
+        progress.completed.update(row["job_id"] for row in completed)
+        progress.ended.update(row["id"] for row in completed if row["gates"])
         await resolve_returned_results(connection, [row["id"] for row in completed])
 
 

@@ -69,12 +69,16 @@ class TaskResult:
     completed_at: datetime | None = None
     literal: str | None = None
     """The value of a small result, as encoded text."""
+    failure: JsonText | None = None
+    """The failure of a task that is not critical: its dependents run without a result."""
 
 
 async def load_task_results(connection: Connection, job_id: int, task_ids: Sequence[int]) -> dict[int, TaskResult]:
     """Results by task id; only of tasks of the job."""
     rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
-    return {row["id"]: TaskResult(row["id"], row["result"], literal=row["literal"]) for row in rows}
+    return {
+        row["id"]: TaskResult(row["id"], row["result"], literal=row["literal"], failure=row["failure"]) for row in rows
+    }
 
 
 async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: str) -> str:

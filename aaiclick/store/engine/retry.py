@@ -2,12 +2,13 @@
 
 Failures change no dependency counters (see `plan`), so restarted tasks find them correct. Tasks that were cancelled
 because of a restarted task restart too; if another failed predecessor remains, they are cancelled again because of it.
+Handlers of restarted tasks, and everything downstream of those, are reset: they run or are skipped again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -18,6 +19,8 @@ from aaiclick.store.clock import read_clock
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.dynamic_tasks import PropagationDelta
+from aaiclick.store.engine.skip import skip_nodes, skip_unreachable, start_handlers
 from aaiclick.store.engine.task_input_check import check_inputs
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import release_results
@@ -155,11 +158,29 @@ async def _restart_tasks(
     rows = await connection.fetch(statement("restart_tasks"), list(roots), job_id, spacing, now, first_position)
     if job_id is not None:
         await connection.execute(statement("clear_group_failures"), job_id, [*roots, job_id])
+        handlers = await connection.fetch(statement("list_handlers_of_tasks"), [row["id"] for row in rows])
+        if handlers or await connection.fetch(statement("list_unreachable_after_skips"), job_id):
+            await _reset_downstream(connection, job_id, [row["id"] for row in handlers], now)
+            return {row["id"] for row in rows}
         await _cancel_after_failures(connection, job_id, now)
     await _make_ready(connection, rows)
     if job_id is not None:
         await connection.execute(statement("recount_job"), job_id, now)
     return {row["id"] for row in rows}
+
+
+async def _reset_downstream(
+    connection: Connection, job_id: int, task_ids: Sequence[int], now: datetime | None
+) -> list[int]:
+    """Reset tasks of a job and everything downstream, and recount the job; returns the reset tasks."""
+    nodes = [row for task_id in task_ids for row in await connection.fetch(statement("list_downstream"), task_id)]
+    tasks = sorted({row["id"] for row in nodes if row["is_task"]})
+    groups = sorted({row["id"] for row in nodes if not row["is_task"]})
+    await connection.execute(statement("reset_tasks"), tasks, now)
+    await connection.execute(statement("clear_group_skips"), groups, job_id)
+    await release_results(connection, tasks)
+    await recount_job(connection, job_id, tasks, now)
+    return tasks
 
 
 async def clear_tasks(
@@ -189,39 +210,57 @@ async def clear_tasks(
             tasks = sorted({row["id"] for row in nodes if row["is_task"]})
             if job_id is not None:
                 await check_inputs(connection, job_id, cleared, tasks)
-            done = await connection.execute(statement("reset_tasks"), tasks, now)
-            if done == "UPDATE 0":
+                return set(await _reset_downstream(connection, job_id, cleared, now))
+            if await connection.execute(statement("reset_tasks"), tasks, now) == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
             await release_results(connection, tasks)
-            if job_id is None:
-                rows = await connection.fetch(statement("unblock_task"), task_id)
-                await _make_ready(connection, rows)
-            else:
-                await recount_job(connection, job_id, tasks, now)
+            await _make_ready(connection, await connection.fetch(statement("unblock_task"), task_id))
             return set(tasks)
 
     return await retry_on_deadlock(clear_in_transaction)
 
 
 async def recount_job(connection: Connection, job_id: int, tasks: Sequence[int], now: datetime | None) -> None:
-    """Recompute all counters of a job, of which `tasks` have just been reset."""
+    """Recompute all counters of a job, of which `tasks` have just been reset.
+
+    Repeated until nothing changes: tasks that are cancelled or skipped here change counters of groups and handlers.
+    """
     await connection.execute(statement("clear_group_failures"), job_id, list(tasks))
-    while await connection.fetch(statement("recount_groups"), job_id, now):
-        pass
-    rows = await connection.fetch(statement("recount_tasks"), job_id, now)
-    await _cancel_after_failures(connection, job_id, now)
-    await _make_ready(connection, rows)
+    ready: set[str] = set()
+    keys: set[tuple[UUID, str | None]] = set()
+    while True:
+        while await connection.fetch(statement("recount_groups"), job_id, now):
+            pass
+        rows = await connection.fetch(statement("recount_tasks"), job_id, now)
+        changed = await _cancel_after_failures(connection, job_id, now)
+        changed += await skip_unreachable(connection, job_id, now)
+        if changed:
+            continue
+        waiting = await connection.fetch(statement("list_waiting_handlers"), job_id)
+        started = await start_handlers(connection, [row["id"] for row in waiting], now)
+        ready |= started.ready
+        keys |= started.keys
+        if not await skip_nodes(connection, PropagationDelta(skipped_tasks=started.skipped), now):
+            break
+    await _make_ready(connection, rows, ready, keys)
     await connection.execute(statement("recount_job"), job_id, now)
 
 
-async def _cancel_after_failures(connection: Connection, job_id: int, now: datetime | None) -> None:
+async def _cancel_after_failures(connection: Connection, job_id: int, now: datetime | None) -> int:
+    count = 0
     for row in await connection.fetch(statement("list_failed_roots"), job_id):
-        await connection.fetchval(statement("cancel_downstream"), row["id"], now)
+        count += await connection.fetchval(statement("cancel_downstream"), row["id"], now)
+    return count
 
 
-async def _make_ready(connection: Connection, rows: Sequence[asyncpg.Record]) -> None:
-    ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
-    ready |= await admit_held_tasks(
-        connection, ((row["org_id"], row["concurrency_key"]) for row in rows if row["readiness"] == "HELD")
-    )
-    await notify_ready(connection, ready)
+async def _make_ready(
+    connection: Connection,
+    rows: Sequence[asyncpg.Record],
+    ready: Collection[str] = (),
+    keys: Collection[tuple[UUID, str | None]] = (),
+) -> None:
+    """Admit held tasks and notify workers: of `rows`, and of the queues `ready` and concurrency `keys`."""
+    held = {(row["org_id"], row["concurrency_key"]) for row in rows if row["readiness"] == "HELD"}
+    queues = {row["queue"] for row in rows if row["readiness"] == "READY"}
+    queues |= await admit_held_tasks(connection, held.union(keys))
+    await notify_ready(connection, queues.union(ready))

@@ -17,7 +17,17 @@ from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.leases import Lease
-from aaiclick.store.engine.plan import Counters, ExistingNodes, NewGroup, NewTask, Plan, check_acyclic, compute_counters
+from aaiclick.store.engine.plan import (
+    Counters,
+    ExistingNodes,
+    NewGroup,
+    NewTask,
+    Plan,
+    check_acyclic,
+    compute_counters,
+    expand_handler_edges,
+    list_handlers,
+)
 from aaiclick.store.engine.propagate import update_jobs
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
@@ -83,6 +93,7 @@ async def submit_job(
 ) -> int:
     """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key."""
     (limits or JobLimits()).check(f"Job {job.name!r}", len(plan.tasks))
+    plan = expand_handler_edges(plan, names or {})
     counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})
     async with failpoints.transaction(connection, "submit"):
         inserted = await connection.fetchval(
@@ -152,6 +163,7 @@ async def _add_plan(
     if head is None:
         raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
     job = f"Job {job_id} ({head['name']!r})"
+    plan = expand_handler_edges(plan, names)
     gated = plan if adder is None else _gate_on_task(plan, adder.task_id)
     existing, closed = await _load_existing_nodes(connection, job_id, gated, names, adder)
     # The adding task is running: nothing that depends on it can precede it.
@@ -159,6 +171,9 @@ async def _add_plan(
     counters = await _run_off_loop(plan, compute_counters, gated, existing)
     await _insert_plan(connection, head["org_id"], job_id, gated, counters, closed, adder, now)
     await hold_arguments(connection, job_id, plan.tables, plan.session_tables, names, head["org_id"])
+    if adder is not None:
+        new_ids = [task.id for task in plan.tasks]
+        await connection.execute(statement("add_handler_predecessors"), adder.task_id, new_ids)
     grown = {group: added for group in existing.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
@@ -224,7 +239,21 @@ async def _load_existing_nodes(
                 f"Task {row['id']} ({row['type']}) is {row['status']}: its dependents could never run.",
                 remedy=f"Retry it first: aaiclick jobs retry {job_id}",
             )
+    ended = {row["id"] for row in groups} | {row["id"] for row in tasks if row["ended"]}
+    handlers = list_handlers(plan)
+    for previous, following in plan.edges:
+        if following in handlers and previous in ended:
+            raise SubmitError(
+                f"{names.get(following, following)} runs after the end of {names.get(previous, previous)}, "
+                "which is a submitted group or has ended.",
+                remedy="Submit it together with the tasks that it depends on.",
+            )
     for row in groups:
+        if row["skipped"]:
+            raise SubmitError(
+                f"Group {row['id']} ({row['name']!r}) was skipped: its dependents and members never run.",
+                remedy="Clear the task whose branch left it out.",
+            )
         if row["completed"] and row["id"] in parents:
             raise SubmitError(
                 f"Group {row['id']} ({row['name']!r}) has completed: tasks cannot be added to it.",
@@ -309,8 +338,9 @@ async def _insert_plan(
         first = min((*nodes[0], *nodes[1]))
         await connection.execute(statement("insert_addition"), adder.task_id, adder.attempt, first, *nodes)
     if plan.edges:
+        next_types = {**dict.fromkeys(new_groups, "group"), **dict.fromkeys(list_handlers(plan), "handler")}
         edges = (
-            (a, b, "task" if a in counters.with_dependents else "group", "group" if b in new_groups else "task")
+            (a, b, "task" if a in counters.with_dependents else "group", next_types.get(b, "task"))
             for a, b in sorted(set(plan.edges))
         )
         await connection.copy_records_to_table(

@@ -11,6 +11,7 @@ from aaiclick.store.enums import (
     ReferenceOwner,
     TaskReadiness,
     TaskStatus,
+    TriggerRule,
     WorkerStatus,
 )
 from aaiclick.store.models.base import enum_type
@@ -18,6 +19,7 @@ from aaiclick.store.models.base import enum_type
 JOB_STATUS = enum_type(JobStatus, "job_status")
 TASK_STATUS = enum_type(TaskStatus, "task_status")
 TASK_READINESS = enum_type(TaskReadiness, "task_readiness")
+TRIGGER_RULE = enum_type(TriggerRule, "trigger_rule")
 WORKER_STATUS = enum_type(WorkerStatus, "worker_status")
 ATTEMPT_OUTCOME = enum_type(AttemptOutcome, "attempt_outcome")
 NODE_TYPE = enum_type(NodeType, "node_type")

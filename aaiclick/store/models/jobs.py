@@ -111,7 +111,7 @@ class Group(Row, table=True):
 
     `unmet` counts predecessors that have not completed, plus one while its parent is closed; `open` counts members
     that have not completed. A failure changes neither, so a restart has nothing to restore. `failed_at` is the time
-    when it could no longer complete, because of `cause_id`.
+    when it could no longer complete, because of `cause_id`; `skipped_at` that when a branch left it out.
     """
 
     __tablename__ = "groups"
@@ -125,6 +125,7 @@ class Group(Row, table=True):
     name: str = text_column()
     completed_at: datetime | None = timestamp_column()
     failed_at: datetime | None = timestamp_column()
+    skipped_at: datetime | None = timestamp_column()
     cause_id: int | None = snowflake_column(null=True)
     added_by: int | None = snowflake_column(null=True)
 
@@ -136,6 +137,7 @@ class Group(Row, table=True):
         CheckConstraint("unmet >= 0 AND open >= 0", name="counters"),
         CheckConstraint("completed_at IS NULL OR (unmet = 0 AND open = 0 AND failed_at IS NULL)", name="completed"),
         CheckConstraint("(failed_at IS NULL) = (cause_id IS NULL)", name="cause"),
+        CheckConstraint("num_nonnulls(completed_at, failed_at, skipped_at) < 2", name="outcome"),
         Index("groups_parent", "parent_group_id", postgresql_where=text("parent_group_id IS NOT NULL")),
         # The row is updated once per flush of its members.
         high_churn_storage(fillfactor=50),

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Boolean, CheckConstraint, Double, ForeignKeyConstraint, Index, Integer, SmallInteger, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from aaiclick.store.enums import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus
+from aaiclick.store.enums import DEFAULT_ORG_ID, DEFAULT_QUEUE, TaskReadiness, TaskStatus, TriggerRule
 from aaiclick.store.models.base import (
     Row,
     column,
@@ -23,7 +23,7 @@ from aaiclick.store.models.base import (
     timestamp_now_column,
     uuid_column,
 )
-from aaiclick.store.models.enum_types import TASK_READINESS, TASK_STATUS
+from aaiclick.store.models.enum_types import TASK_READINESS, TASK_STATUS, TRIGGER_RULE
 
 LIVE = "status IN ('CLAIMED', 'RUNNING')"
 
@@ -75,6 +75,7 @@ class Task(Row, table=True):
     lease_seconds: float | None = column(Double(), null=True)
     concurrency_limit: int | None = column(Integer(), null=True)
     depth: int | None = column(Integer(), null=True)
+    trigger_rule: TriggerRule | None = column(TRIGGER_RULE, null=True)
     queue: str = text_column(default=DEFAULT_QUEUE)
     type: str = text_column()
     entrypoint: str | None = text_column(null=True)

@@ -12,7 +12,7 @@ WITH change AS MATERIALIZED (
     ) AS parts GROUP BY id
 )
 UPDATE groups g SET unmet = g.unmet - c.met, open = g.open - c.gone,
-    completed_at = CASE WHEN g.unmet = c.met AND g.open = c.gone AND g.failed_at IS NULL
+    completed_at = CASE WHEN g.unmet = c.met AND g.open = c.gone AND num_nonnulls(g.failed_at, g.skipped_at) = 0
         THEN coalesce($5::timestamptz, now()) END
 FROM change c WHERE g.id = ANY (ARRAY(SELECT id FROM change)) AND g.id = c.id
-RETURNING g.id, g.parent_group_id, c.met > 0 AND g.unmet = 0 AS opened, g.completed_at IS NOT NULL AS completed
+RETURNING g.id, g.parent_group_id, c.met > 0 AND g.unmet = 0 AND g.skipped_at IS NULL AS opened, g.completed_at IS NOT NULL AS completed

@@ -39,5 +39,5 @@ SELECT NULL::bigint AS id, NULL::bigint AS job_id, NULL::bigint AS group_id, fal
 WHERE readiness IN ('READY', 'HELD') GROUP BY queue, org_id, concurrency_key, readiness
 UNION ALL
 SELECT id, job_id, group_id, has_dependents, has_dependents AND coalesce((
-    SELECT true FROM dependencies d WHERE d.previous_id = told.id AND d.next_type = 'group' LIMIT 1), false), queue, org_id,
+    SELECT true FROM dependencies d WHERE d.previous_id = told.id AND d.next_type > 'task' LIMIT 1), false), queue, org_id,
     concurrency_key, NULL, passed_over FROM told WHERE finished

@@ -9,7 +9,8 @@ task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at,
 -- name: task_options
 -- Columns of `TaskOptions`, in the order of its fields.
 max_attempts integer, queue text, priority smallint, timeout_seconds float8, lease_seconds float8, retry_policy jsonb,
-available_at timestamptz, concurrency_key text, concurrency_limit integer, critical boolean
+available_at timestamptz, concurrency_key text, concurrency_limit integer, critical boolean,
+trigger_rule trigger_rule
 
 -- name: tasks
 id, org_id, created_at, updated_at, status, attempt, failures, unmet, has_dependents, passed_over, readiness, job_id,

@@ -29,7 +29,7 @@ tasks_gone AS (
 ),
 groups_gone AS (
     DELETE FROM groups WHERE id = ANY (ARRAY(SELECT id FROM old_groups))
-    RETURNING id, parent_group_id, completed_at
+    RETURNING id, parent_group_id, completed_at, skipped_at
 )
 SELECT 'job' AS kind, job_id AS id, count(*)::int AS gone, count(*) FILTER (WHERE completed_at IS NULL)::int AS open,
     count(*) FILTER (WHERE completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over)::int AS failed,
@@ -37,14 +37,14 @@ SELECT 'job' AS kind, job_id AS id, count(*)::int AS gone, count(*) FILTER (WHER
 FROM tasks_gone GROUP BY job_id
 UNION ALL
 SELECT 'group', group_id, count(*)::int, 0, 0, 0 FROM (
-    SELECT group_id FROM tasks_gone WHERE status <> 'COMPLETED' AND NOT passed_over
-    UNION ALL SELECT parent_group_id FROM groups_gone WHERE completed_at IS NULL) AS lost
+    SELECT group_id FROM tasks_gone WHERE status NOT IN ('COMPLETED', 'SKIPPED') AND NOT passed_over
+    UNION ALL SELECT parent_group_id FROM groups_gone WHERE num_nonnulls(completed_at, skipped_at) = 0) AS lost
 WHERE group_id NOT IN (SELECT id FROM groups_gone) GROUP BY group_id
 UNION ALL
-SELECT CASE d.next_type WHEN 'task' THEN 'waiting task' ELSE 'waiting group' END, d.next_id, 1, 0, 0, 0
-FROM (SELECT id FROM tasks_gone WHERE status <> 'COMPLETED' AND NOT passed_over
-      UNION ALL SELECT id FROM groups_gone WHERE completed_at IS NULL) AS p
+SELECT 'waiting ' || d.next_type, d.next_id, 1, 0, 0, 0
+FROM (SELECT id, completed_at IS NOT NULL AS ended FROM tasks_gone WHERE status <> 'COMPLETED' AND NOT passed_over
+      UNION ALL SELECT id, false FROM groups_gone WHERE completed_at IS NULL) AS p
 CROSS JOIN LATERAL (
     SELECT d.next_type, d.next_id FROM dependencies d WHERE d.previous_id = p.id OFFSET 0) d
-WHERE d.next_id NOT IN (SELECT id FROM tasks_gone UNION ALL SELECT id FROM groups_gone)
+WHERE NOT (p.ended AND d.next_type = 'handler') AND d.next_id NOT IN (SELECT id FROM tasks_gone UNION ALL SELECT id FROM groups_gone)
     AND d.next_id <> ALL ($1::bigint[])

@@ -74,7 +74,7 @@ history AS (
 )
 SELECT id, org_id, job_id, group_id, has_dependents, concurrency_key, status, queue, passed_over,
     has_dependents AND coalesce((
-        SELECT true FROM dependencies d WHERE d.previous_id = ended.id AND d.next_type = 'group' LIMIT 1), false) AS gates,
+        SELECT true FROM dependencies d WHERE d.previous_id = ended.id AND d.next_type > 'task' LIMIT 1), false) AS gates,
     -- For the error of the job: the line of a traceback that names the error, else the first line.
     CASE WHEN status IN ('FAILED', 'DEAD_LETTER') AND job_id IS NOT NULL THEN
         left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,

@@ -15,7 +15,7 @@ WHERE t.id = ANY ($1::bigint[]) AND t.id = g.id AND t.attempt = g.attempt AND t.
 RETURNING t.id, t.org_id, t.job_id, t.group_id, t.has_dependents, t.concurrency_key, t.status::text, t.queue, t.passed_over,
     -- Not EXISTS, which may be planned as a hash of the whole table.
     CASE WHEN t.has_dependents THEN coalesce((
-        SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group' LIMIT 1), false)
+        SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type > 'task' LIMIT 1), false)
         ELSE false END AS gates,
     t.attempt, CASE WHEN t.has_dependents THEN coalesce((
         SELECT true FROM task_additions a WHERE a.task_id = t.id AND a.attempt <> t.attempt LIMIT 1), false)

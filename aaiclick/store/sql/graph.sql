@@ -8,7 +8,7 @@ SELECT pg_advisory_xact_lock_shared(t.job_id) FROM (SELECT job_id FROM tasks WHE
 
 -- name: lock_jobs
 -- Take the graph locks of the jobs of the tasks $1, in the order of ids; docs/internals/engine.md explains what they
--- protect. Shared where a completion touches tasks only; exclusive where it touches groups, where it may complete the
+-- protect. Shared where a completion touches tasks only; exclusive where it touches groups or handlers, where it may complete the
 -- task that returned it, or if $2. The commit is asynchronous, so that locks are released early: `flush_wal` waits for
 -- the disk.
 SELECT job_id, exclusive, set_config('synchronous_commit', 'off', true), CASE WHEN exclusive THEN pg_advisory_xact_lock(job_id) IS NULL
@@ -16,7 +16,7 @@ SELECT job_id, exclusive, set_config('synchronous_commit', 'off', true), CASE WH
 FROM (
     -- Not EXISTS, which may be planned as a hash of the whole table.
     SELECT t.job_id, bool_or($2 OR t.group_id IS NOT NULL OR coalesce((
-        SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type = 'group' LIMIT 1), false)
+        SELECT true FROM dependencies d WHERE d.previous_id = t.id AND d.next_type > 'task' LIMIT 1), false)
         OR CASE WHEN t.added_by IS NULL THEN false ELSE coalesce((
             SELECT p.readiness = 'BLOCKED' AND p.result IS NOT NULL FROM tasks p WHERE p.id = t.added_by), false) END
         ) AS exclusive
@@ -73,7 +73,8 @@ RETURNING id, CASE WHEN passed_over THEN 'COMPLETED' ELSE status::text END AS st
 
 -- name: load_groups
 -- States of the groups $1 of the job $2.
-SELECT id, name, unmet = 0 AS opened, completed_at IS NOT NULL AS completed, failed_at IS NOT NULL AS failed, added_by,
+SELECT id, name, unmet = 0 AS opened, completed_at IS NOT NULL AS completed, failed_at IS NOT NULL AS failed,
+    skipped_at IS NOT NULL AS skipped, added_by,
     CASE WHEN added_by IS NULL THEN false ELSE EXISTS (
         SELECT FROM tasks a WHERE a.id = g.added_by AND a.status <> 'COMPLETED' AND a.result IS NULL) END AS staged
 FROM groups g WHERE id = ANY ($1::bigint[]) AND job_id = $2
@@ -146,7 +147,9 @@ SELECT d.next_id, d.previous_type::text AS kind, d.previous_id AS id, coalesce(t
 FROM dependencies d
 LEFT JOIN tasks t ON d.previous_type = 'task' AND t.id = d.previous_id
 LEFT JOIN groups g ON d.previous_type = 'group' AND g.id = d.previous_id
-WHERE d.next_id = ANY ($1::bigint[]) AND ((t.status <> 'COMPLETED' AND NOT t.passed_over) OR (g.id IS NOT NULL AND g.completed_at IS NULL))
+WHERE d.next_id = ANY ($1::bigint[]) AND CASE
+    WHEN d.next_type = 'handler' THEN t.completed_at IS NULL
+    ELSE (t.status <> 'COMPLETED' AND NOT t.passed_over) OR (g.id IS NOT NULL AND g.completed_at IS NULL) END
 ORDER BY d.previous_id LIMIT $2
 
 -- name: list_job_edges

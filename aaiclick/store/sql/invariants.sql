@@ -7,11 +7,12 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     UNION ALL
     SELECT 'task', t.id, 'waits for task ' || p.id || ', which ended ' || p.status FROM tasks t
     JOIN dependencies d ON d.next_id = t.id AND d.previous_type = 'task' JOIN tasks p ON p.id = d.previous_id
-    WHERE t.readiness = 'BLOCKED' AND p.completed_at IS NOT NULL AND p.status <> 'COMPLETED' AND NOT p.passed_over
+    WHERE t.readiness = 'BLOCKED' AND d.next_type = 'task' AND p.completed_at IS NOT NULL AND p.status <> 'COMPLETED'
+      AND NOT p.passed_over AND NOT (p.status = 'SKIPPED' AND (coalesce(t.trigger_rule = 'any', false) OR coalesce(p.added_by = t.id, false)))
     UNION ALL
     SELECT 'task', t.id, 'waits for group ' || g.id || ', which cannot complete' FROM tasks t
     JOIN dependencies d ON d.next_id = t.id AND d.previous_type = 'group' JOIN groups g ON g.id = d.previous_id
-    WHERE t.readiness = 'BLOCKED' AND g.failed_at IS NOT NULL
+    WHERE t.readiness = 'BLOCKED' AND (g.failed_at IS NOT NULL OR (g.skipped_at IS NOT NULL AND t.trigger_rule IS NULL))
     UNION ALL
     SELECT 'task', t.id, 'held, though its key has a free slot and nothing is paused' FROM tasks t
     LEFT JOIN jobs j ON j.id = t.job_id
@@ -56,16 +57,25 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
 LIMIT 100
 
 -- name: check_i4_order
--- I4: nothing starts before its predecessors have completed; tasks that a task returned end after it began. claimed_at
--- is the start of the claim's transaction, slightly before its snapshot: hence a tolerance of a second.
+-- I4: nothing starts before its predecessors have completed; a handler waits for their end, and a join with the rule
+-- `any` for their completion or skip. Tasks that a task returned end after it began. claimed_at is the start of the
+-- claim's transaction, slightly before its snapshot: hence a tolerance of a second.
 SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task' AS kind, t.id, 'began before ' || d.previous_type || ' ' || d.previous_id || ' completed' AS finding
     FROM tasks t JOIN dependencies d ON d.next_id = t.id
     LEFT JOIN tasks p ON d.previous_type = 'task' AND p.id = d.previous_id
     LEFT JOIN groups q ON d.previous_type = 'group' AND q.id = d.previous_id
     WHERE t.status IN ('CLAIMED', 'RUNNING', 'COMPLETED') AND NOT coalesce(p.passed_over, false)
-      AND (CASE d.previous_type WHEN 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' ELSE q.completed_at IS NULL END
+      AND (CASE WHEN d.next_type = 'handler' THEN p.completed_at IS NULL
+               WHEN d.previous_type = 'task' THEN p.status IS DISTINCT FROM 'COMPLETED'
+                   AND NOT (p.status = 'SKIPPED' AND (coalesce(t.trigger_rule = 'any', false) OR coalesce(p.added_by = t.id, false)))
+               ELSE q.completed_at IS NULL AND NOT (q.skipped_at IS NOT NULL AND coalesce(t.trigger_rule = 'any', false)) END
            OR (t.claimed_at < coalesce(p.completed_at, q.completed_at) - interval '1 second' AND p.added_by IS DISTINCT FROM t.id))
+    UNION ALL
+    SELECT 'task', t.id, 'runs on failures, and no predecessor has failed' FROM tasks t LEFT JOIN jobs j ON j.id = t.job_id
+    WHERE t.trigger_rule = 'failed' AND t.status IN ('CLAIMED', 'RUNNING') AND j.error IS NULL AND NOT EXISTS (
+        SELECT FROM dependencies d JOIN tasks p ON p.id = d.previous_id
+        WHERE d.next_id = t.id AND p.completed_at IS NOT NULL AND p.status IN ('FAILED', 'DEAD_LETTER'))
     UNION ALL
     SELECT 'task', t.id, 'began before its group ' || g.id || ' opened' FROM tasks t JOIN groups g ON g.id = t.group_id
     WHERE t.status IN ('CLAIMED', 'RUNNING', 'COMPLETED') AND g.unmet > 0
@@ -83,9 +93,12 @@ LIMIT 100
 -- name: check_i6_counters
 -- I6: counters equal a recount, and a job's status is a function of its tasks.
 WITH met AS (
-    SELECT d.next_id, d.next_type, count(*) FILTER (WHERE CASE d.previous_type
-        WHEN 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' AND NOT coalesce(p.passed_over, false) ELSE q.completed_at IS NULL END)::int AS unmet
-    FROM dependencies d
+    SELECT d.next_id, d.next_type, count(*) FILTER (WHERE CASE
+        WHEN d.next_type = 'handler' THEN p.completed_at IS NULL
+        WHEN d.previous_type = 'task' THEN p.status IS DISTINCT FROM 'COMPLETED' AND NOT coalesce(p.passed_over, false)
+            AND NOT (p.status = 'SKIPPED' AND (coalesce(n.trigger_rule = 'any', false) OR coalesce(p.added_by = n.id, false)))
+        ELSE q.completed_at IS NULL AND NOT (q.skipped_at IS NOT NULL AND coalesce(n.trigger_rule = 'any', false)) END)::int AS unmet
+    FROM dependencies d LEFT JOIN tasks n ON d.next_type <> 'group' AND n.id = d.next_id
     LEFT JOIN tasks p ON d.previous_type = 'task' AND p.id = d.previous_id
     LEFT JOIN groups q ON d.previous_type = 'group' AND q.id = d.previous_id
     GROUP BY d.next_id, d.next_type
@@ -93,10 +106,10 @@ WITH met AS (
 member AS (
     SELECT id, sum(open)::int AS open FROM (
         SELECT group_id AS id, count(*) AS open FROM tasks
-        WHERE group_id IS NOT NULL AND status <> 'COMPLETED' AND NOT passed_over GROUP BY group_id
+        WHERE group_id IS NOT NULL AND status NOT IN ('COMPLETED', 'SKIPPED') AND NOT passed_over GROUP BY group_id
         UNION ALL
         SELECT parent_group_id, count(*) FROM groups
-        WHERE parent_group_id IS NOT NULL AND completed_at IS NULL GROUP BY parent_group_id) AS parts GROUP BY id
+        WHERE parent_group_id IS NOT NULL AND num_nonnulls(completed_at, skipped_at) = 0 GROUP BY parent_group_id) AS parts GROUP BY id
 ),
 tally AS (
     SELECT job_id, count(*) AS total, count(*) FILTER (WHERE completed_at IS NULL) AS open,
@@ -114,15 +127,18 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', t.id, t.readiness || ' in a closed group' FROM tasks t JOIN groups g ON g.id = t.group_id
     WHERE t.readiness IN ('READY', 'TIME', 'HELD') AND g.unmet > 0
     UNION ALL
-    SELECT 'group', g.id, 'unmet is ' || g.unmet || ', counted ' || coalesce(m.unmet, 0) + (coalesce(p.unmet, 0) > 0)::int
+    SELECT 'group', g.id, 'unmet is ' || g.unmet || ', counted ' || coalesce(m.unmet, 0) + (coalesce(p.unmet, 0) > 0 OR p.skipped_at IS NOT NULL)::int
     FROM groups g LEFT JOIN met m ON m.next_id = g.id LEFT JOIN groups p ON p.id = g.parent_group_id
-    WHERE g.unmet <> coalesce(m.unmet, 0) + (coalesce(p.unmet, 0) > 0)::int
+    WHERE g.unmet <> coalesce(m.unmet, 0) + (coalesce(p.unmet, 0) > 0 OR p.skipped_at IS NOT NULL)::int
     UNION ALL
     SELECT 'group', g.id, 'open is ' || g.open || ', counted ' || coalesce(m.open, 0)
     FROM groups g LEFT JOIN member m ON m.id = g.id WHERE g.open <> coalesce(m.open, 0)
     UNION ALL
     SELECT 'group', g.id, 'complete by its counters, and not so marked' FROM groups g
-    WHERE g.unmet = 0 AND g.open = 0 AND g.completed_at IS NULL AND g.failed_at IS NULL
+    WHERE g.unmet = 0 AND g.open = 0 AND num_nonnulls(g.completed_at, g.failed_at, g.skipped_at) = 0
+    UNION ALL
+    SELECT 'group', g.id, 'was skipped, and task ' || t.id || ' in it waits' FROM groups g JOIN tasks t ON t.group_id = g.id
+    WHERE g.skipped_at IS NOT NULL AND t.readiness IS NOT NULL
     UNION ALL
     SELECT 'job', j.id, 'counts ' || concat_ws('/', j.total_tasks, j.open_tasks, j.failed_tasks, j.cancelled_tasks)
         || ', counted ' || concat_ws('/', coalesce(y.total, 0), coalesce(y.open, 0), coalesce(y.failed, 0),

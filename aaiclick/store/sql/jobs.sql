@@ -60,8 +60,11 @@ SELECT id, attempt, result::text AS result, started_at, completed_at FROM tasks 
   AND ($2::bigint IS NULL OR job_id = $2) ORDER BY id
 
 -- name: load_task_results
--- Results of the tasks $1 of the job $2.
-SELECT id, status::text, result::text AS result, literal FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
+-- Results of the tasks $1 of the job $2, or the failures of those that were passed over.
+SELECT id, status::text, result::text AS result, literal, CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
+    jsonb_build_object('object_type', 'failure', 'task_id', id::text, 'type', type, 'status', status, 'attempt', attempt,
+        'error', coalesce(error, ''))::text END AS failure
+FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
 
 -- name: load_job_progress
 -- Progress of the job $1: a row for each group, and one named '' for tasks without a group. Chunks of an operator

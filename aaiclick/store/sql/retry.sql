@@ -4,7 +4,7 @@
 -- predecessors or in a closed group are blocked.
 WITH back AS MATERIALIZED (
     SELECT id, status::text AS was FROM tasks
-    WHERE id = ANY ($1::bigint[]) AND completed_at IS NOT NULL AND status <> 'COMPLETED'
+    WHERE id = ANY ($1::bigint[]) AND completed_at IS NOT NULL AND status NOT IN ('COMPLETED', 'SKIPPED')
     UNION
     SELECT id, status::text FROM tasks WHERE job_id = $2 AND cause_id = ANY ($1::bigint[])
 ),
@@ -28,7 +28,8 @@ SELECT * FROM done
 -- name: list_failed_roots
 -- Tasks of the job $1 that did not succeed by themselves: causes of cancelled dependents.
 SELECT id, status::text FROM tasks
-WHERE job_id = $1 AND completed_at IS NOT NULL AND status <> 'COMPLETED' AND cause_id IS NULL AND NOT passed_over
+WHERE job_id = $1 AND completed_at IS NOT NULL AND status NOT IN ('COMPLETED', 'SKIPPED') AND cause_id IS NULL
+  AND NOT passed_over
 
 -- name: find_dead_letters
 -- Dead letters, oldest first: of the org $1 (NULL: any), the type $2, the error fingerprint $3, the ids $4, at most $5, dead at
@@ -73,6 +74,37 @@ WHERE t.id = ANY (ARRAY(SELECT id FROM was))
 -- Clear the failure of groups of the job $1 that was caused by the tasks $2.
 UPDATE groups SET failed_at = NULL, cause_id = NULL WHERE job_id = $1 AND cause_id = ANY ($2::bigint[])
 
+-- name: clear_group_skips
+-- The groups $1 of the job $2 are no longer skipped.
+UPDATE groups SET skipped_at = NULL WHERE id = ANY ($1::bigint[]) AND job_id = $2 AND skipped_at IS NOT NULL
+
+-- name: list_handlers_of_tasks
+-- Handlers of the tasks $1.
+SELECT DISTINCT next_id AS id FROM dependencies WHERE previous_id = ANY ($1::bigint[]) AND next_type = 'handler'
+
+-- name: list_waiting_handlers
+-- Handlers of the job $1 that wait, though all their predecessors have ended.
+SELECT id FROM tasks WHERE job_id = $1 AND readiness = 'BLOCKED' AND unmet = 0 AND trigger_rule IN ('failed', 'ended')
+
+-- name: list_unreachable_after_skips
+-- Waiting tasks and groups of the job $1 that cannot run, because predecessors of them were skipped.
+SELECT t.id, true AS is_task FROM tasks t
+WHERE t.job_id = $1 AND t.readiness = 'BLOCKED' AND (t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE AND (
+    SELECT CASE WHEN t.trigger_rule = 'any' THEN bool_and(s.skipped) ELSE bool_or(s.skipped AND s.added_by IS DISTINCT FROM t.id) END
+    FROM dependencies d CROSS JOIN LATERAL (
+        SELECT p.status = 'SKIPPED' AS skipped, p.added_by FROM tasks p WHERE d.previous_type = 'task' AND p.id = d.previous_id
+        UNION ALL
+        SELECT p.skipped_at IS NOT NULL, NULL FROM groups p WHERE d.previous_type = 'group' AND p.id = d.previous_id) s
+    WHERE d.next_id = t.id)
+UNION ALL
+SELECT g.id, false FROM groups g
+WHERE g.job_id = $1 AND num_nonnulls(g.completed_at, g.failed_at, g.skipped_at) = 0 AND (
+    EXISTS (SELECT FROM groups p WHERE p.id = g.parent_group_id AND p.skipped_at IS NOT NULL)
+    OR EXISTS (
+        SELECT FROM dependencies d WHERE d.next_id = g.id AND CASE d.previous_type
+            WHEN 'task' THEN EXISTS (SELECT FROM tasks p WHERE p.id = d.previous_id AND p.status = 'SKIPPED')
+            ELSE EXISTS (SELECT FROM groups p WHERE p.id = d.previous_id AND p.skipped_at IS NOT NULL) END))
+
 -- name: recount_groups
 -- Recompute the counters of the groups of the job $1; repeated until nothing changes, since completed and opened groups
 -- change the counts of others.
@@ -81,34 +113,43 @@ WITH fresh AS MATERIALIZED (
             SELECT count(*) FROM dependencies d WHERE d.next_id = g.id AND NOT CASE d.previous_type
                 WHEN 'task' THEN EXISTS (SELECT FROM tasks t WHERE t.id = d.previous_id AND (t.status = 'COMPLETED' OR t.passed_over))
                 ELSE EXISTS (SELECT FROM groups p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL) END
-        ) + EXISTS (SELECT FROM groups p WHERE p.id = g.parent_group_id AND p.unmet > 0)::int AS unmet, (
-            SELECT count(*) FROM tasks t WHERE t.group_id = g.id AND t.status <> 'COMPLETED' AND NOT t.passed_over) + (
-            SELECT count(*) FROM groups c WHERE c.parent_group_id = g.id AND c.completed_at IS NULL) AS open
+        ) + EXISTS (SELECT FROM groups p WHERE p.id = g.parent_group_id AND (p.unmet > 0 OR p.skipped_at IS NOT NULL))::int AS unmet, (
+            SELECT count(*) FROM tasks t
+            WHERE t.group_id = g.id AND t.status NOT IN ('COMPLETED', 'SKIPPED') AND NOT t.passed_over) + (
+            SELECT count(*) FROM groups c
+            WHERE c.parent_group_id = g.id AND num_nonnulls(c.completed_at, c.skipped_at) = 0) AS open
     FROM groups g WHERE g.job_id = $1
 )
 UPDATE groups g SET unmet = f.unmet, open = f.open,
-    completed_at = CASE WHEN f.unmet = 0 AND f.open = 0
+    completed_at = CASE WHEN f.unmet = 0 AND f.open = 0 AND g.skipped_at IS NULL
         THEN coalesce(g.completed_at, $2::timestamptz, now()) END
 FROM fresh f
 WHERE g.id = f.id AND (g.unmet <> f.unmet OR g.open <> f.open
-    OR (g.completed_at IS NULL) = (f.unmet = 0 AND f.open = 0))
+    OR (g.completed_at IS NULL) = (f.unmet = 0 AND f.open = 0 AND g.skipped_at IS NULL))
 RETURNING g.id
 
 -- name: recount_tasks
--- Recompute the counters of the tasks of the job $1, and whether waiting tasks are blocked.
+-- Recompute the counters of the tasks of the job $1, and whether waiting tasks are blocked. Handlers stay blocked:
+-- `start_handlers` decides whether they run.
 WITH fresh AS MATERIALIZED (
     SELECT t.id, (
-            SELECT count(*) FROM dependencies d WHERE d.next_id = t.id AND NOT CASE d.previous_type
-                WHEN 'task' THEN EXISTS (SELECT FROM tasks p WHERE p.id = d.previous_id AND (p.status = 'COMPLETED' OR p.passed_over))
-                ELSE EXISTS (SELECT FROM groups p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL) END
+            SELECT count(*) FROM dependencies d WHERE d.next_id = t.id AND NOT CASE
+                WHEN d.next_type = 'handler' THEN EXISTS (
+                    SELECT FROM tasks p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL)
+                WHEN d.previous_type = 'task' THEN EXISTS (
+                    SELECT FROM tasks p WHERE p.id = d.previous_id AND (p.status = 'COMPLETED' OR p.passed_over
+                        OR (p.status = 'SKIPPED' AND (t.trigger_rule = 'any' OR p.added_by = t.id))))
+                ELSE EXISTS (
+                    SELECT FROM groups p WHERE p.id = d.previous_id AND (p.completed_at IS NOT NULL
+                        OR (p.skipped_at IS NOT NULL AND t.trigger_rule = 'any'))) END
         ) AS unmet,
-        EXISTS (SELECT FROM groups g WHERE g.id = t.group_id AND g.unmet > 0) AS closed
+        EXISTS (SELECT FROM groups g WHERE g.id = t.group_id AND (g.unmet > 0 OR g.skipped_at IS NOT NULL)) AS closed
     FROM tasks t WHERE t.job_id = $1
 )
 UPDATE tasks t SET unmet = f.unmet, updated_at = coalesce($2::timestamptz, now()),
     readiness = CASE WHEN t.readiness IS NULL THEN NULL
         WHEN f.unmet > 0 OR f.closed THEN 'BLOCKED'
-        WHEN t.readiness <> 'BLOCKED' THEN t.readiness
+        WHEN t.readiness <> 'BLOCKED' OR t.trigger_rule IN ('failed', 'ended') THEN t.readiness
         WHEN t.available_at > coalesce($2::timestamptz, now()) THEN 'TIME'
         WHEN t.concurrency_key IS NOT NULL THEN 'HELD'
         ELSE 'READY' END::task_readiness

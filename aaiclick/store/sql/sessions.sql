@@ -22,5 +22,5 @@ SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float
 -- The enums of the tables, by name, for which the system catalog has an index.
 SELECT t.oid, t.typname::text AS name, t.typarray, pg_backend_pid() AS pid FROM pg_type t
 WHERE t.typnamespace = 'public'::regnamespace AND t.typname = ANY ('{
-    job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
+    job_status, task_status, trigger_rule, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
     definition_status, reference_owner}'::name[])

@@ -53,7 +53,7 @@ class Engine:
         return next(name for name, key in self.ids.items() if key == task_id)
 
     def plan(self, tasks: str, groups: str = "", edges: str = "", **options: Any) -> Plan:
-        """`plan("a b:g", "g h:g", "a>g")`: task b is in group g, group h in group g, g waits for a."""
+        """`plan("a b:g c@any", "g h:g", "a>g")`: b is in group g, h in group g, g waits for a; c has when="any"."""
 
         def split(text: str) -> tuple[str, str | None]:
             name, _, parent = text.partition(":")
@@ -62,7 +62,9 @@ class Engine:
         new_tasks, new_groups = [], []
         for name, group in map(split, tasks.split()):
             group_id = None if group is None else self.id(group)
-            task = NewTask(self.id(name), name, f"m.{name}", group_id=group_id, options=TaskOptions(**options))
+            name, _, when = name.partition("@")
+            task_options = TaskOptions(**options, when=when or None)  # pyright: ignore[reportArgumentType]
+            task = NewTask(self.id(name), name, f"m.{name}", group_id=group_id, options=task_options)
             new_tasks.append(task)
         for name, parent in map(split, groups.split()):
             new_groups.append(NewGroup(self.id(name), name, None if parent is None else self.id(parent)))

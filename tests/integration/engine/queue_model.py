@@ -9,8 +9,10 @@ from datetime import timedelta
 
 
 class Node:
-    def __init__(self, key: int, job: int, group: int | None, previous: set[int], critical: bool = True) -> None:
-        self.key, self.job, self.group, self.previous = key, job, group, previous
+    def __init__(
+        self, key: int, job: int, group: int | None, previous: set[int], critical: bool = True, when: str | None = None
+    ) -> None:
+        self.key, self.job, self.group, self.previous, self.when = key, job, group, previous, when
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
         self.lease_until: timedelta | None = None
@@ -31,19 +33,67 @@ class Model:
         self.groups: dict[int, Node] = {}
         self.clock = timedelta()
 
-    def succeeded(self, key: int) -> bool:
+    def node(self, key: int) -> Node:
+        return self.tasks[key] if key in self.tasks else self.groups[key]
+
+    def succeeded(self, key: int, skip_counts: bool = False) -> bool:
+        if self.node(key).status == "SKIPPED":
+            return skip_counts
         if key in self.tasks:
             return self.tasks[key].status == "COMPLETED" or self.tasks[key].passed_over
         members = [n for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
-        return self.opened(key) and all(self.succeeded(member.key) for member in members)
+        return self.opened(key) and all(self.succeeded(member.key, skip_counts=True) for member in members)
 
     def opened(self, group: int) -> bool:
         node = self.groups[group]
-        return all(self.succeeded(p) for p in node.previous) and (node.group is None or self.opened(node.group))
+        return (
+            node.status != "SKIPPED"
+            and all(self.succeeded(p) for p in node.previous)
+            and (node.group is None or self.opened(node.group))
+        )
+
+    def ended(self, key: int) -> bool:
+        task = self.tasks[key]
+        return task.status in ("COMPLETED", "SKIPPED", "CANCELLED", "DEAD_LETTER") or self.failed(key)
+
+    def failed(self, key: int) -> bool:
+        task = self.tasks[key]
+        return task.status == "DEAD_LETTER" or (task.status == "FAILED" and task.retry_at is None)
 
     def startable(self, task: Node) -> bool:
-        """Return whether all predecessors have completed."""
-        return all(self.succeeded(p) for p in task.previous) and (task.group is None or self.opened(task.group))
+        """Return whether all predecessors have completed, or have ended if it is a handler."""
+        if task.when in ("failed", "ended"):
+            return all(self.ended(p) for p in task.previous)
+        met = all(self.succeeded(p, task.when == "any") for p in task.previous)
+        return met and (task.group is None or self.opened(task.group))
+
+    def handlers(self, keys: set[int]) -> list[Node]:
+        return [t for t in self.tasks.values() if t.when in ("failed", "ended") and t.previous & keys]
+
+    def settle(self) -> None:
+        """Apply everything that follows from the current statuses, until nothing changes."""
+        before = None
+        while before != (before := [(n.key, n.status) for n in (*self.tasks.values(), *self.groups.values())]):
+            self.finish_returned()
+            self.cancel_unreachable()
+            self.skip_unreachable()
+            for task in self.tasks.values():
+                decided = task.when == "failed" and task.status == "PENDING" and self.startable(task)
+                if decided and not any(self.failed(p) for p in task.previous):
+                    task.status = "SKIPPED"
+
+    def skip_unreachable(self) -> None:
+        """Skip tasks and groups after skipped ones."""
+        for node in (*self.groups.values(), *self.tasks.values()):
+            skipped = [self.node(p).status == "SKIPPED" for p in node.previous]
+            cause = (skipped and all(skipped)) if node.when == "any" else any(skipped)
+            cause = cause or (node.group is not None and self.groups[node.group].status == "SKIPPED")
+            if node.key in self.groups:
+                waits = node.status == "PENDING" and not self.succeeded(node.key) and not self.is_unreachable(node.key)
+            else:
+                waits = node.status == "PENDING" and node.returned is None and node.when not in ("failed", "ended")
+            if cause and (waits or (node.key in self.tasks and node.retry_at is not None)):
+                node.status, node.retry_at = "SKIPPED", None
 
     def claimable(self) -> set[int]:
         return {
@@ -70,11 +120,15 @@ class Model:
             return self.tasks[key].status in ("CANCELLED", "DEAD_LETTER") or (
                 self.tasks[key].status == "FAILED" and self.tasks[key].retry_at is None
             )
+        if self.groups[key].status == "SKIPPED":
+            return False
         members = [n.key for n in (*self.tasks.values(), *self.groups.values()) if n.group == key]
         return any(self.is_unreachable(m) for m in members) or self.is_blocked(key)
 
     def is_blocked(self, group: int) -> bool:
         node = self.groups[group]
+        if node.status == "SKIPPED":
+            return False
         return any(self.is_unreachable(p) for p in node.previous) or (
             node.group is not None and self.is_blocked(node.group)
         )
@@ -85,6 +139,8 @@ class Model:
         while changed:
             changed = False
             for task in self.tasks.values():
+                if task.when in ("failed", "ended"):
+                    continue
                 unreachable = any(self.is_unreachable(p) for p in (*task.previous, *(task.returned or ()))) or (
                     task.group is not None and self.is_blocked(task.group)
                 )
@@ -94,7 +150,7 @@ class Model:
     def finish_returned(self) -> None:
         """Complete tasks with the last of the tasks they returned."""
         waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
-        done = [t for t in waiting if all(self.succeeded(key) for key in t.returned or ())]
+        done = [t for t in waiting if all(self.succeeded(key, skip_counts=True) for key in t.returned or ())]
         for task in done:
             task.status, task.returned = "COMPLETED", None
         if done:

@@ -46,6 +46,12 @@ async def fail_a(session: Engine, claims: dict[str, Claim]) -> object:
     return await session.fail(claims["a"], permanent=True)
 
 
+async def choose_a(session: Engine, claims: dict[str, Claim]) -> object:
+    """Complete a with a branch that leaves out its dependents."""
+    success = Success(claims["a"].lease, branch=())
+    return await queue.acknowledge(session.db, worker_id=session.worker_id, successes=[success])
+
+
 async def claim(session: Engine, claims: dict[str, Claim]) -> object:
     return {claim.lease.task_id for claim in await session.claim(2)}
 
@@ -70,7 +76,7 @@ async def retry(session: Engine, claims: dict[str, Claim]) -> object:
     return await control.retry_failed_tasks(session.db, session.id("job"))
 
 
-EACH = (complete_a, complete_b, complete_both, fail_a, claim, reap, cancel, add, retry)
+EACH = (complete_a, complete_b, complete_both, choose_a, fail_a, claim, reap, cancel, add, retry)
 ACTIONS: dict[str, Action] = {action.__name__: action for action in EACH}
 PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
 TRIPLES = [
@@ -78,10 +84,16 @@ TRIPLES = [
     ("complete_a", "add", "complete_b"), ("complete_both", "complete_a", "reap"), ("fail_a", "complete_b", "add"),
     ("cancel", "reap", "claim"), ("claim", "complete_a", "reap"), ("claim", "complete_a", "cancel"),
     ("complete_a", "reap", "cancel"), ("fail_a", "retry", "complete_b"),
+    ("choose_a", "complete_b", "cancel"), ("choose_a", "fail_a", "reap"),
 ]  # fmt: skip
 SHAPES = {
     "tasks": ("a b c x", "", "a>c b>c"),
     "groups": ("a:g b:g c:h x", "g h", "g>h"),
+    "handlers": (
+        "a b c j@any x alert@failed last@ended",
+        "",
+        "a>c b>c c>j b>j a>alert b>alert c>last j>last alert>last",
+    ),
     "gate": ("a b c:g x", "g", "a>g b>c"),  # a opens the group of c, b is the predecessor of c
 }
 
@@ -169,7 +181,7 @@ async def drain_and_check(engine: Engine, sessions: list[Engine]) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shape", ["tasks", "groups"])
+@pytest.mark.parametrize("shape", ["tasks", "groups", "handlers"])
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 async def test_two_concurrent_sessions(
     engine: Engine, sessions: list[Engine], pair: tuple[str, str], shape: str
@@ -192,9 +204,14 @@ async def test_group_opens_during_completion_of_member(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("triple", TRIPLES, ids="-".join)
-async def test_three_concurrent_sessions(engine: Engine, sessions: list[Engine], triple: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize("shape", ["tasks", "handlers"])
+async def test_three_concurrent_sessions(
+    engine: Engine, sessions: list[Engine], triple: tuple[str, str, str], shape: str
+) -> None:
+    if shape == "handlers" and "reap" in triple and "claim" in triple:
+        pytest.skip("the reaper's clock is an hour ahead: handlers would begin before their predecessors ended")
     for order in orders(3):
-        await start_over(engine, sessions, "tasks")
+        await start_over(engine, sessions, shape)
         await play(engine, sessions, list(triple), order)
         await drain_and_check(engine, sessions)
 

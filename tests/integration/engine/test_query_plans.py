@@ -146,6 +146,13 @@ CASES: dict[str, list[Any]] = {
     "list_worker_leases": [7],
     "advance_groups": [live(1), [], [], [], None, []],
     "advance_tasks": [live(1), [], None, []],
+    "list_branches": [live(1)[0]],
+    "skip_tasks": [live(), [], None],
+    "list_skip_effects": [live(1)],
+    "advance_handlers": [live(1), [], None],
+    "start_handlers": [list(range(ROWS + 1, ROWS + 1 + BATCH)), None],
+    "add_handler_predecessors": [live(1)[0], live()],
+    "list_handlers_of_tasks": [live()],
     "discard_additions": [live(), [1] * BATCH],
     "mark_has_dependents": [live(), 1],
     "delete_addition_gates": [live(1)[0], 1],
@@ -155,7 +162,7 @@ CASES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-TOLD = {"advance_tasks": ROWS // 1000}
+TOLD = dict.fromkeys(("advance_tasks", "list_skip_effects"), ROWS // 1000)
 """Number of rows that a statement needs if it is not a batch: the dependents of one task."""
 
 

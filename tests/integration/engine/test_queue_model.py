@@ -34,10 +34,10 @@ from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
 from aaiclick.store.engine.leases import Claim, Failure, Success
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan, expand_handler_edges
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.enums import Cancellation
-from aaiclick.store.task_options import TaskOptions
+from aaiclick.store.task_options import HANDLER_RULES, TaskOptions
 from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
@@ -81,25 +81,34 @@ class Life(RuleBasedStateMachine):
         tasks, groups, edges, new = [], [], [], []
         for _ in range(data.draw(st.integers(0, 2), "groups")):
             parent = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "parent")
-            groups.append(NewGroup(get_snowflake_id(), "g", parent))
+            group_id = get_snowflake_id()
+            groups.append(NewGroup(group_id, f"g{group_id}", parent))
         for _ in range(data.draw(st.integers(1, 4), "tasks")):
             group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
             critical = data.draw(st.sampled_from([True, True, False]), "critical")
-            options = TaskOptions(MAX_ATTEMPTS, critical=critical)
-            tasks.append(NewTask(get_snowflake_id(), "t", group_id=group, options=options))
+            when = data.draw(st.sampled_from([None, None, "any", "failed", "ended"]), "when")
+            options = TaskOptions(MAX_ATTEMPTS, critical=critical, when=when)
+            group = None if when in HANDLER_RULES else group
+            task_id = get_snowflake_id()
+            tasks.append(NewTask(task_id, f"t{task_id}", group_id=group, options=options))
         nodes = [*groups, *tasks]
         for node in nodes:
             before = data.draw(st.lists(st.sampled_from([None, *old, *new]), max_size=2, unique=True), "waits")
             edges.extend((previous, node.id) for previous in before if previous is not None)
-            new.append(node.id)
+            if not isinstance(node, NewTask) or node.options.when not in HANDLER_RULES:
+                new.append(node.id)  # nothing depends on handlers here
         return Plan(tasks, groups, edges)
 
     def learn(self, plan: Plan, job: int) -> None:
+        plan = expand_handler_edges(plan, {})
         for model_nodes, nodes in ((self.model.groups, plan.groups), (self.model.tasks, plan.tasks)):
             for node in nodes:
                 around = node.group_id if isinstance(node, NewTask) else node.parent_group_id
                 previous = {a for a, b in plan.edges if b == node.id}
-                model_nodes[node.id] = Node(node.id, job, around, previous, getattr(node, "critical", True))
+                model_nodes[node.id] = Node(node.id, job, around, previous)
+                if isinstance(node, NewTask):
+                    model_nodes[node.id].critical = node.options.critical
+                    model_nodes[node.id].when = node.options.when
 
     @rule(target=jobs, data=st.data())
     def submit(self, data: st.DataObject) -> int:
@@ -124,7 +133,9 @@ class Life(RuleBasedStateMachine):
             impossible = any(self.model.is_unreachable(a) for a, _ in plan.edges if a in old)
             over = self.model.job_status(job) != "open" or job in self.finished_jobs
             early = any(self.model.staged(a) for a, _ in plan.edges if a in old)
-            assert impossible or over or early or len(plan.groups)
+            rules = any(task.options.when for task in plan.tasks)
+            skipped = any(self.model.node(a).status == "SKIPPED" for a, _ in plan.edges if a in old)
+            assert impossible or over or early or rules or skipped or len(plan.groups)
             return
         if job:
             assert not any(self.model.staged(a) for a, _ in plan.edges if a in old)
@@ -136,6 +147,8 @@ class Life(RuleBasedStateMachine):
         for claim in claims[:1]:
             key, job = claim.lease.task_id, claim.job_id
             assert job is not None
+            if key in self.model.tasks and self.model.tasks[key].when in HANDLER_RULES:
+                return
             old = [n.key for n in (*self.model.tasks.values(), *self.model.groups.values()) if n.job == job]
             plan = self.draw_plan(data, job, [n for n in old if n != key])
             try:
@@ -152,11 +165,16 @@ class Life(RuleBasedStateMachine):
         assert self.holds(claim)
         self.learn(plan, job)
         new = {n.id for n in (*plan.tasks, *plan.groups)}
+        inner = {b for a, b in expand_handler_edges(plan, {}).edges if a in new}
+        first = new - inner
         for node in (*self.model.tasks.values(), *self.model.groups.values()):
             if node.key in new:
                 node.added = key, claim.lease.attempt
-                if not node.previous & new and node.group not in new:
+                if not node.previous & new and node.group not in new and node.key in first:
                     node.previous.add(key)
+        for handler in self.model.handlers({key}):
+            if handler.key not in new:
+                handler.previous |= {n.id for n in plan.tasks}
 
     @rule(claims=leases, data=st.data())
     def hand_over(self, claims: list[Claim], data: st.DataObject) -> None:
@@ -183,7 +201,7 @@ class Life(RuleBasedStateMachine):
             for node in (*self.model.tasks.values(), *self.model.groups.values()):
                 if node.added == (key, claim.lease.attempt):
                     node.previous.discard(key)
-        self.model.cancel_unreachable()
+        self.model.settle()
 
     @rule(key=st.sampled_from(["k1", "k2"]))
     def enqueue_twice(self, key: str) -> None:
@@ -220,14 +238,42 @@ class Life(RuleBasedStateMachine):
         mine = {c.lease.task_id for c in claims if self.holds(c)}
         successes = [Success(c.lease, '"r"') for c in claims]
         assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
-        for key in mine:
+        self.complete_in_model(mine)
+        self.model.settle()
+
+    def complete_in_model(self, keys: set[int]) -> None:
+        for key in keys:
             cancelled = self.model.tasks[key].cancel_requested
             self.model.tasks[key].status = "CANCELLED" if cancelled else "COMPLETED"
-        for key in mine & self.model.tasks.keys():
+        for key in keys & self.model.tasks.keys():
             if self.model.tasks[key].status == "COMPLETED":
                 self.model.remove_additions(key, self.model.tasks[key].attempt)
-        self.model.finish_returned()
-        self.model.cancel_unreachable()
+
+    @rule(claims=leases, data=st.data())
+    def choose(self, claims: list[Claim], data: st.DataObject) -> None:
+        """A task chooses some of its dependents."""
+        for claim in claims[:1]:
+            key, model = claim.lease.task_id, self.model
+            nodes = [n for n in (*model.tasks.values(), *model.groups.values()) if key in n.previous]
+            nodes = [n for n in nodes if n.when not in HANDLER_RULES and (n.added is None or n.added[0] != key)]
+            chosen = data.draw(st.lists(st.sampled_from(nodes), unique=True), "chosen") if nodes else []
+            self.choose_nodes(claim, chosen, nodes)
+
+    def choose_nodes(self, claim: Claim, chosen: list[Node], nodes: list[Node]) -> None:
+        key = claim.lease.task_id
+        mine = {key} if self.holds(claim) else set()
+        names = [f"{'t' if n.key in self.model.tasks else 'g'}{n.key}" for n in chosen]
+        success = Success(claim.lease, branch=names)
+        assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=[success], now=self.now)) == mine
+        task = self.model.tasks.get(key)
+        if mine and task is not None:
+            left_out = [n for n in nodes if n not in chosen and n.status == "PENDING"]
+            left_out = [n for n in left_out if n.key in self.model.tasks or not self.model.is_unreachable(n.key)]
+            self.complete_in_model({key})
+            if task.status == "COMPLETED" and not task.passed_over:
+                for node in left_out:
+                    node.status = "SKIPPED"
+        self.model.settle()
 
     @rule(claims=leases, permanent=st.booleans(), delay=st.sampled_from([0.0, 30.0]))
     def fail(self, claims: list[Claim], permanent: bool, delay: float) -> None:
@@ -236,7 +282,7 @@ class Life(RuleBasedStateMachine):
         assert self.run(queue.acknowledge(self.db, worker_id=self.worker, failures=failures, now=self.now)) == mine
         for key in mine:
             self.failed(self.model.tasks[key], permanent, delay)
-        self.model.cancel_unreachable()
+        self.model.settle()
 
     def failed(self, task: Node, permanent: bool, delay: float) -> None:
         task.failures += 1
@@ -252,7 +298,6 @@ class Life(RuleBasedStateMachine):
             if not task.passed_over:
                 self.model.remove_additions(task.key, 0)
             task.passed_over = True
-            self.model.finish_returned()
 
     @rule(claims=leases)
     def release(self, claims: list[Claim]) -> None:
@@ -262,7 +307,7 @@ class Life(RuleBasedStateMachine):
         for key in mine:
             task = self.model.tasks[key]
             task.status = "CANCELLED" if task.cancel_requested else "PENDING"
-        self.model.cancel_unreachable()
+        self.model.settle()
 
     @rule(claims=leases)
     def heartbeat(self, claims: list[Claim]) -> None:
@@ -292,7 +337,7 @@ class Life(RuleBasedStateMachine):
             if task.retry_at is not None:
                 row = self.run(self.db.fetchval("SELECT next_retry_at FROM tasks WHERE id = $1", task.key))
                 task.retry_at = row - self.zero
-        self.model.cancel_unreachable()
+        self.model.settle()
 
     @rule(job=jobs)
     def cancel(self, job: int) -> None:
@@ -301,16 +346,18 @@ class Life(RuleBasedStateMachine):
         was_open = self.model.job_status(job) == "open"
         outcome = self.run(control.cancel_job(self.db, job, now=self.now))
         assert (outcome is not Cancellation.OVER) == was_open
-        held = any(t.job == job and t.status == "CLAIMED" for t in self.model.tasks.values())
-        assert (outcome is Cancellation.REQUESTED) == held
         if not was_open:
             return
-        self.finished_jobs.add(job)
-        for task in self.model.tasks.values():
-            if task.job == job and (task.status == "PENDING" or task.retry_at is not None):
-                task.status, task.retry_at = "CANCELLED", None
-            elif task.job == job and task.status == "CLAIMED":
+        unfinished = [t for t in self.model.tasks.values() if t.job == job and not self.model.ended(t.key)]
+        ordinary = [t for t in unfinished if t.when not in HANDLER_RULES]
+        for task in ordinary if ordinary and job not in self.finished_jobs else unfinished:
+            if task.status == "CLAIMED":
                 task.cancel_requested = True
+            else:
+                task.status, task.retry_at = "CANCELLED", None
+        self.finished_jobs.add(job)
+        self.model.settle()
+        assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
 
     @rule(job=jobs)
     def retry(self, job: int) -> None:
@@ -332,14 +379,21 @@ class Life(RuleBasedStateMachine):
         """Failed tasks and those cancelled because of them are retried, unless they still cannot run."""
         if not roots:
             return
+        restarted: set[int] = set()
         for task in self.model.tasks.values():
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
+                restarted.add(task.key)
                 task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
                 task.cancel_requested = False
-                if task.returned is not None and all(self.model.succeeded(returned) for returned in task.returned):
+                if task.returned is not None and all(
+                    self.model.succeeded(returned, skip_counts=True) for returned in task.returned
+                ):
                     task.returned = None  # no returned task is left: it runs again
+        for handler in self.model.handlers(restarted):
+            handler.status, handler.cause, handler.retry_at, handler.failures = "PENDING", None, None, 0
+            handler.cancel_requested = handler.passed_over = False
         self.finished_jobs.discard(job)
-        self.model.cancel_unreachable()
+        self.model.settle()
 
     @rule(who=st.booleans())
     def elect(self, who: bool) -> None:
@@ -353,7 +407,7 @@ class Life(RuleBasedStateMachine):
     def the_database_agrees(self) -> None:
         if not hasattr(self, "db"):
             return
-        rows = self.run(self.db.fetch("SELECT id, status::text FROM tasks WHERE type = 't'"))
+        rows = self.run(self.db.fetch("SELECT id, status::text FROM tasks WHERE type LIKE 't%'"))
         assert {row["id"]: row["status"] for row in rows} == {t.key: t.status for t in self.model.tasks.values()}
         for row in self.run(self.db.fetch("SELECT id, status::text, completed_at FROM jobs")):
             expected = self.model.job_status(row["id"])
@@ -376,7 +430,9 @@ def life(aaiclick_postgres: PostgresEndpoint) -> Iterator[Life]:
 
 
 def tasks(count: int, group: int | None = None) -> list[NewTask]:
-    return [NewTask(get_snowflake_id(), "t", group_id=group, options=TaskOptions(MAX_ATTEMPTS)) for _ in range(count)]
+    return [
+        NewTask(get_snowflake_id(), "task", group_id=group, options=TaskOptions(MAX_ATTEMPTS)) for _ in range(count)
+    ]
 
 
 def test_completion_after_cancel_then_retry_keeps_the_groups_right(life: Life) -> None:

@@ -38,11 +38,11 @@ def test_two_tasks_do_not_share_their_arguments() -> None:
     ("column", "labels"),
     [
         (enum_types.JOB_STATUS, "PENDING RUNNING COMPLETED FAILED CANCELLED"),
-        (enum_types.TASK_STATUS, "PENDING CLAIMED RUNNING COMPLETED FAILED DEAD_LETTER CANCELLED"),
+        (enum_types.TASK_STATUS, "PENDING CLAIMED RUNNING COMPLETED FAILED DEAD_LETTER CANCELLED SKIPPED"),
         (enum_types.WORKER_STATUS, "ACTIVE IDLE STOPPED"),
         (enum_types.TASK_READINESS, "READY TIME BLOCKED HELD"),
         (enum_types.OUTBOX_STATUS, "Pending Processing Done Failed"),
-        (enum_types.NODE_TYPE, "task group"),
+        (enum_types.NODE_TYPE, "task group handler"),
     ],
 )
 def test_enum_labels_match_the_requirements(column: Enum, labels: str) -> None:

@@ -28,7 +28,8 @@ FILES = {
     "store/catalog/events.py",  # sets it from a DAG file
 }
 EVERYTHING = TaskOptions(
-    3, "q", 2, 1.5, None, '{"base_seconds":2.0,"cap_seconds":9.0}', datetime(2026, 1, 1, tzinfo=UTC), "k", 4, False
+    3, "q", 2, 1.5, None, '{"base_seconds":2.0,"cap_seconds":9.0}', datetime(2026, 1, 1, tzinfo=UTC), "k", 4, False,
+    "any",
 )  # fmt: skip
 
 

@@ -409,6 +409,7 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
         result_tables,
         body.literal,
         effects,
+        body.branch,
     )
 
 

@@ -46,7 +46,7 @@ pages = Pages()
 
 VIEWS = ("graph", "timeline", "tasks", "log", "events")
 MAX_TASKS = 100
-COMMON_STATES = ("PENDING", "CANCELLED", "COMPLETED")
+COMMON_STATES = ("PENDING", "CANCELLED", "SKIPPED", "COMPLETED")
 COUNT_TIMEOUT_SECONDS = 0.08
 MAX_LOGS = 12
 TAIL_BYTES = 4_000
@@ -187,7 +187,7 @@ def _may_have(job: Any, status: str) -> bool:
             return bool(job["failed_tasks"])
         case "CANCELLED":
             return bool(job["cancelled_tasks"])
-        case "COMPLETED":
+        case "COMPLETED" | "SKIPPED":
             return bool(finished["completed"])
         case _:
             return bool(job["open_tasks"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-PARTS: tuple[str, ...] = ("completed", "running", "retrying", "failed", "dead", "cancelled", "pending")
+PARTS: tuple[str, ...] = ("completed", "running", "retrying", "failed", "dead", "cancelled", "skipped", "pending")
 NO_COUNTS = dict.fromkeys(PARTS, 0)
 PART_NAMES = {"CLAIMED": "running", "DEAD_LETTER": "dead"}
 MAX_SEPARATE = 3
@@ -44,7 +44,9 @@ class GraphUnit:
                 return part
         if self.counts["pending"]:
             return "running" if self.counts["completed"] else "pending"
-        return "cancelled" if self.counts["cancelled"] else "completed"
+        if self.counts["cancelled"]:
+            return "cancelled"
+        return "skipped" if self.counts["skipped"] and not self.counts["completed"] else "completed"
 
     @property
     def bad(self) -> int:

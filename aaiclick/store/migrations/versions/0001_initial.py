@@ -27,7 +27,7 @@ TABLES = """
     users, task_types, queue_minutes, queues, orgs
 """
 TYPES = """
-    job_status, task_status, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
+    job_status, task_status, trigger_rule, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
     definition_status, reference_owner
 """
 

@@ -2,7 +2,9 @@
 
 CREATE TYPE job_status AS ENUM ('PENDING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED');
 
-CREATE TYPE task_status AS ENUM ('PENDING', 'CLAIMED', 'RUNNING', 'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED');
+CREATE TYPE task_status AS ENUM ('PENDING', 'CLAIMED', 'RUNNING', 'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SKIPPED');
+
+CREATE TYPE trigger_rule AS ENUM ('any', 'failed', 'ended');
 
 CREATE TYPE task_readiness AS ENUM ('READY', 'TIME', 'BLOCKED', 'HELD');
 
@@ -10,7 +12,7 @@ CREATE TYPE worker_status AS ENUM ('ACTIVE', 'IDLE', 'STOPPED');
 
 CREATE TYPE attempt_outcome AS ENUM ('FAILED', 'TIMED_OUT', 'LOST', 'RELEASED', 'CANCELLED');
 
-CREATE TYPE node_type AS ENUM ('task', 'group');
+CREATE TYPE node_type AS ENUM ('task', 'group', 'handler');
 
 CREATE TYPE outbox_status AS ENUM ('Pending', 'Processing', 'Done', 'Failed');
 
@@ -456,6 +458,7 @@ CREATE TABLE groups (
     name text NOT NULL,
     completed_at timestamptz,
     failed_at timestamptz,
+    skipped_at timestamptz,
     cause_id bigint,
     added_by bigint,
     CONSTRAINT groups_pkey PRIMARY KEY (id),
@@ -465,7 +468,8 @@ CREATE TABLE groups (
     CONSTRAINT groups_parent CHECK (parent_group_id <> id),
     CONSTRAINT groups_counters CHECK (unmet >= 0 AND open >= 0),
     CONSTRAINT groups_completed CHECK (completed_at IS NULL OR (unmet = 0 AND open = 0 AND failed_at IS NULL)),
-    CONSTRAINT groups_cause CHECK ((failed_at IS NULL) = (cause_id IS NULL))
+    CONSTRAINT groups_cause CHECK ((failed_at IS NULL) = (cause_id IS NULL)),
+    CONSTRAINT groups_outcome CHECK (num_nonnulls(completed_at, failed_at, skipped_at) < 2)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX groups_parent ON groups (parent_group_id) WHERE parent_group_id IS NOT NULL;
@@ -504,6 +508,7 @@ CREATE TABLE tasks (
     lease_seconds double precision,
     concurrency_limit integer,
     depth integer,
+    trigger_rule trigger_rule,
     queue text NOT NULL DEFAULT 'default',
     type text NOT NULL,
     entrypoint text,
