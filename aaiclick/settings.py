@@ -171,8 +171,8 @@ class Settings(BaseSettings):
     )
     max_literal_bytes: int = _variable(
         "AAICLICK_MAX_LITERAL_BYTES",
-        -1,
-        "Largest result that is stored with its task instead of a ClickHouse table; -1: every result is a table",
+        65_536,
+        "Largest result that is stored with its task instead of a ClickHouse table; -1 stores none",
         ge=-1,
     )
     job_max_tasks: int = _variable(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from aaiclick.api.field_types import RowModel
 
 FileFormat = Literal["arrow", "avro", "csv", "json", "jsonl", "orc", "parquet", "tsv"]
-ObjectState = Literal["named", "live", "unused", "unknown", "missing"]
+ObjectState = Literal["named", "live", "literal", "unused", "unknown", "missing"]
 
 
 class ColumnSchema(BaseModel):
@@ -21,7 +21,10 @@ class ColumnSchema(BaseModel):
 class ObjectSummary(RowModel):
     table_id: str = Field(examples=["t7265312768204800"])
     name: str | None = Field(description="The name of a named Object")
-    state: ObjectState = Field(description="unused: to be dropped; unknown: not registered; missing: without a table")
+    state: ObjectState = Field(
+        description="literal: stored with its task; unused: to be dropped; unknown: not registered; "
+        "missing: without a table"
+    )
     rows: int
     bytes: int
     references: int

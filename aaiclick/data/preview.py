@@ -44,10 +44,19 @@ def _format_literal(form: object, literals: Mapping[str, str]) -> str | None:
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     if fields.get("object_type") != "object" or fields.get("table_id") not in literals:
         return None
-    rows = EncodedLiteral(fields["table_id"], literals[fields["table_id"]]).rows()
+    literal = EncodedLiteral(fields["table_id"], literals[fields["table_id"]])
+    if literal.is_plain:
+        return _format_plain(literal.plain_value())
+    rows = literal.rows()
     count = rows.table.num_rows
     value = to_python(normalise(rows.table.slice(0, MAX_ROWS), rows.columns), rows.columns, rows.shape)
     return repr(value) if count <= MAX_ROWS else f"{value!r} … ({count:,} rows)"
+
+
+def _format_plain(value: object) -> str:
+    if isinstance(value, list) and len(items := cast("list[object]", value)) > MAX_ROWS:
+        return f"{items[:MAX_ROWS]!r} … ({len(items):,} rows)"
+    return repr(value)
 
 
 async def _format_result(form: object) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.objects import ColumnSchema, FileFormat, ObjectSchema, ObjectState, ObjectSummary, RowsResponse
-from aaiclick.catalog.visibility import hidden_tables
+from aaiclick.catalog.visibility import hidden_tables, hidden_task_ids
+from aaiclick.data.io.literal_codec import EncodedLiteral
+from aaiclick.data.io.literal_preview import describe_literal, export_literal, preview_literal
 from aaiclick.data.runtime import inspect
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases
@@ -15,10 +16,9 @@ from aaiclick.operations.operation import databases_operation
 from aaiclick.operations.pagination import read_cursor, write_cursor
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration import table_audit
-from aaiclick.store.tables import table_references
-
-if TYPE_CHECKING:
-    pass
+from aaiclick.orchestration.table_audit import TableEntry
+from aaiclick.store.tables import literals, table_references
+from aaiclick.store.tables.literals import StoredLiteral
 
 
 @databases_operation(Permission.READER)
@@ -35,18 +35,11 @@ async def list_objects(
 
     Tables that are missing in ClickHouse are only listed for a job or their state.
     """
-    after, endpoint = str(read_cursor(cursor) or ""), await databases.clickhouse()
+    after = str(read_cursor(cursor) or "")
     if job_id is None and state != "missing":
-        infos = await inspect.list_objects(endpoint, after=after, limit=limit + 1)
-        async with databases.connect(as_owner=True) as owner:  # row-level security hides table references
-            entries = await table_audit.describe_existing(owner, infos, actor.org_id)
+        entries = await _list_existing(databases, actor, after, limit + 1)
     else:
-        stored_after = table_audit.stored_name(after, actor.org_id)
-        async with databases.connect(as_owner=True) as owner:
-            rows = await table_references.list_tables(
-                owner, actor.org_id, job_id=job_id, after=stored_after, limit=limit + 1
-            )
-        entries = await table_audit.describe_registered(endpoint, rows, actor.org_id)
+        entries = await _list_registered(databases, actor, job_id, after, limit + 1)
     page = entries[:limit]
     hidden = await _hidden_tables(databases, actor, [entry.table_id for entry in page])
     items = [entry for entry in page if entry.table_id not in hidden and state in (None, entry.state)]
@@ -56,13 +49,47 @@ async def list_objects(
     )
 
 
+async def _list_existing(databases: Databases, actor: Actor, after: str, limit: int) -> list[TableEntry]:
+    infos = await inspect.list_objects(await databases.clickhouse(), after=after, limit=limit)
+    async with databases.connect(as_owner=True) as owner:  # row-level security hides table references
+        return await table_audit.describe_existing(owner, infos, actor.org_id)
+
+
+async def _list_registered(
+    databases: Databases, actor: Actor, job_id: int | None, after: str, limit: int
+) -> list[TableEntry]:
+    """Registered tables, and the literals of the job."""
+    found: list[StoredLiteral] = []
+    async with databases.connect(as_owner=True) as owner:
+        rows = await table_references.list_tables(
+            owner, actor.org_id, job_id=job_id, after=table_audit.stored_name(after, actor.org_id), limit=limit
+        )
+        if job_id is not None:
+            found = await literals.list_job_literals(owner, job_id, actor.org_id, after=after, limit=limit)
+    entries = {entry.table_id: entry for entry in await _describe_literals(found)}
+    tables = [row for row in rows if row.table_name not in entries]  # a literal is registered before its table exists
+    if tables:
+        registered = await table_audit.describe_registered(await databases.clickhouse(), tables, actor.org_id)
+        entries |= {entry.table_id: entry for entry in registered}
+    return [entries[name] for name in sorted(entries)][:limit]
+
+
+async def _describe_literals(found: Sequence[StoredLiteral]) -> list[TableEntry]:
+    descriptions = [await describe_literal(_encoded(literal), literal.completed_at) for literal in found]
+    return [table_audit.make_literal_entry(*pair) for pair in zip(found, descriptions, strict=True)]
+
+
 @databases_operation(Permission.READER)
 async def get_object(databases: Databases, actor: Actor, table_id: str) -> ObjectSchema:
     """Get an Object with its columns."""
-    await _require_visible(databases, actor, table_id)
-    description = await inspect.describe_object(await databases.clickhouse(), table_id)
-    async with databases.connect(as_owner=True) as owner:
-        [entry] = await table_audit.describe_existing(owner, [description.info], actor.org_id)
+    literal = await _find_visible(databases, actor, table_id)
+    if literal is not None:
+        description = await describe_literal(_encoded(literal), literal.completed_at)
+        entry = table_audit.make_literal_entry(literal, description)
+    else:
+        description = await inspect.describe_object(await databases.clickhouse(), table_id)
+        async with databases.connect(as_owner=True) as owner:
+            [entry] = await table_audit.describe_existing(owner, [description.info], actor.org_id)
     return ObjectSchema(
         **ObjectSummary.model_validate(entry).model_dump(),
         shape=description.shape,
@@ -75,7 +102,9 @@ async def preview_object(
     databases: Databases, actor: Actor, table_id: str, *, offset: int = 0, limit: int = 100
 ) -> RowsResponse:
     """Get rows of an Object in their order."""
-    await _require_visible(databases, actor, table_id)
+    literal = await _find_visible(databases, actor, table_id)
+    if literal is not None:
+        return RowsResponse(rows=await preview_literal(_encoded(literal), offset=offset, limit=limit))
     rows = await inspect.preview_object(await databases.clickhouse(), table_id, offset=offset, limit=limit)
     return RowsResponse(rows=rows)
 
@@ -88,13 +117,28 @@ async def export_object(
     format: FileFormat = "jsonl",  # noqa: A002
 ) -> AsyncGenerator[bytes]:
     """Stream all rows of an Object in their order as a file."""
-    await _require_visible(databases, actor, table_id)
+    literal = await _find_visible(databases, actor, table_id)
+    if literal is not None:
+        return export_literal(_encoded(literal), format)
     return inspect.export_object(await databases.clickhouse(), table_id, format)
 
 
-async def _require_visible(databases: Databases, actor: Actor, table_id: str) -> None:
-    if await _hidden_tables(databases, actor, [table_id]):
+async def _find_visible(databases: Databases, actor: Actor, table_id: str) -> StoredLiteral | None:
+    """The literal with this id, None if it is a table; raises ObjectNotFoundError if the actor may not see it."""
+    async with databases.connect(as_owner=True) as owner:  # row-level security hides table references
+        reader = await dataset_reader(owner, actor)
+        literal = await literals.find_literal(owner, table_id, actor.org_id)
+        if literal is None:
+            is_hidden = bool(await hidden_tables(owner, reader, [table_id]))
+        else:
+            is_hidden = bool(await hidden_task_ids(owner, reader, [literal.task_id]))
+    if is_hidden:
         raise inspect.object_not_found(table_id)
+    return literal
+
+
+def _encoded(literal: StoredLiteral) -> EncodedLiteral:
+    return EncodedLiteral(literal.table_id, literal.text)
 
 
 async def _hidden_tables(databases: Databases, actor: Actor, names: Sequence[str]) -> set[str]:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.data.runtime.clickhouse_client import Client
-from aaiclick.data.runtime.inspect import ObjectInfo, list_objects
+from aaiclick.data.runtime.inspect import ObjectDescription, ObjectInfo, list_objects
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.orchestration.loops.sweeper import created_at_ms, find_orphans, tenant_clients
 from aaiclick.orchestration.tenant_databases import tenant_endpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
+from aaiclick.store.tables.literals import StoredLiteral
 from aaiclick.store.tables.table_references import RegisteredTable
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One table; `state` is named, live, unused (to be dropped), unknown (to PostgreSQL) or missing (in ClickHouse)."""
+    """One Object.
+
+    `state` is named, live, unused (to be dropped), unknown (to PostgreSQL), missing (in ClickHouse), or literal (stored
+    with its task).
+    """
 
     table_id: str
     name: str | None
@@ -117,6 +122,22 @@ def _make_entry(table: str, record: RegisteredTable | None, info: ObjectInfo | N
         owners=tuple(_describe_owner(owner) for owner in owners),
         created_at=created_at if record is None else record.created_at,
         changed_at=None if info is None else info.changed,
+    )
+
+
+def make_literal_entry(literal: StoredLiteral, description: ObjectDescription) -> TableEntry:
+    """Entry of a result that is stored with its task; it has no table."""
+    owner = {"owner": "RESULT", "id": str(literal.task_id), "job_id": literal.job_id}
+    return TableEntry(
+        table_id=literal.table_id,
+        name=None,
+        state="literal",
+        rows=description.info.rows,
+        bytes=description.info.bytes,
+        references=1,
+        owners=(_describe_owner(owner),),
+        created_at=literal.completed_at,
+        changed_at=literal.completed_at,
     )
 
 

@@ -83,6 +83,7 @@ class OperatorRun:
             return None
         object_ = value if isinstance(value, Object) else await create_object_from_value(value)
         table = await object_.materialize()
+        await table.store_literal()
         names = ", ".join(quote_name(column) for column in table.columns)
         return OutputRows(f"SELECT {names} FROM {quote_name(table.table_id)} ORDER BY aai_id", table=table)  # noqa: S608
 

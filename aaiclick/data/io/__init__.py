@@ -19,6 +19,8 @@ In:
 Both ways:
 
 - `literal_codec`: small values as text, stored with the task that returned them
+- `foreign_arrow`: Arrow streams that an untrusted process wrote
+- `literal_preview`: columns, rows and files of literals, without ClickHouse
 - `avro`: reader and writer of Avro
 - `arrow_types`: mapping between Arrow types and ClickHouse types
 - `nested_arrays`: inner arrays of lists, structs and maps

@@ -3,6 +3,17 @@
 SELECT result ->> 'table_id' AS name, literal FROM tasks
 WHERE literal IS NOT NULL AND result ->> 'table_id' = ANY ($1::text[]) AND org_id = $2
 
+-- name: find_literal
+-- The literal $1 of the org $2.
+SELECT result ->> 'table_id' AS table_id, id AS task_id, job_id, completed_at, literal AS text FROM tasks
+WHERE literal IS NOT NULL AND result ->> 'table_id' = $1 AND org_id = $2
+
+-- name: list_job_literals
+-- At most $4 literals of the job $1 of the org $2 after the table id $3, in order.
+SELECT result ->> 'table_id' AS table_id, id AS task_id, job_id, completed_at, literal AS text FROM tasks
+WHERE literal IS NOT NULL AND job_id = $1 AND org_id = $2 AND result ->> 'table_id' > $3
+ORDER BY result ->> 'table_id' LIMIT $4
+
 -- name: reserve_literal_table
 -- Register the table of the literal $1 of the org $2 for the caller, who creates it, with a reference by its task. It is
 -- not registered twice, unless the first caller has not finished within $3 seconds.

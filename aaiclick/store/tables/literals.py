@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -15,6 +17,7 @@ from uuid import UUID
 from aaiclick import failpoints
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.rows import fetch_row, fetch_rows
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -22,6 +25,17 @@ if TYPE_CHECKING:
 
 RESERVATION_SECONDS = 60.0
 """How long a caller may take to create the table before another one takes over."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLiteral:
+    """A literal with the task that returned it."""
+
+    table_id: str
+    task_id: int
+    job_id: int | None
+    completed_at: datetime
+    text: str
 
 
 class Reservation(StrEnum):
@@ -39,6 +53,18 @@ async def load_literals(connection: Connection, table_ids: Sequence[str], org_id
     """Encoded literals of an organisation by table id; tables and unknown ids are left out."""
     rows = await connection.fetch(statement("load_literals"), list(table_ids), org_id)
     return {row["name"]: row["literal"] for row in rows}
+
+
+async def find_literal(connection: Connection, table_id: str, org_id: UUID) -> StoredLiteral | None:
+    """The literal of an organisation with this table id; None if it is a table or unknown."""
+    return await fetch_row(connection, StoredLiteral, statement("find_literal"), table_id, org_id)
+
+
+async def list_job_literals(
+    connection: Connection, job_id: int, org_id: UUID, *, after: str = "", limit: int = 100
+) -> list[StoredLiteral]:
+    """Literals of a job by table id."""
+    return await fetch_rows(connection, StoredLiteral, statement("list_job_literals"), job_id, org_id, after, limit)
 
 
 async def load_result_literals(

@@ -98,6 +98,13 @@ async def until(condition, seconds: float = 100):
         return result
 
 
+@pytest.fixture(autouse=True)
+def _no_literals(request, monkeypatch):
+    """Small results are tables too in these tests, except in those of literals."""
+    if "literals" not in request.node.path.name:
+        monkeypatch.setenv("AAICLICK_MAX_LITERAL_BYTES", "-1")
+
+
 @pytest.fixture
 async def servers(aaiclick_env, aaiclick_postgres, aaiclick_clickhouse) -> AsyncIterator[Servers]:
     db = await connect(aaiclick_postgres)

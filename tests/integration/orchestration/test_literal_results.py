@@ -7,16 +7,13 @@ import pytest
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, insert, open_reference
 from aaiclick.orchestration import JobStatus, OrchContext, get_task, job, run_job_test, task
-from aaiclick.settings import get_settings
 from aaiclick.store.engine.invariants import check_invariants
 
 received: dict[str, object] = {}
 
 
 @pytest.fixture(autouse=True)
-def _literals(aaiclick_env, monkeypatch):
-    monkeypatch.setenv("AAICLICK_MAX_LITERAL_BYTES", "65536")
-    get_settings.cache_clear()
+def _empty(aaiclick_env):
     received.clear()
 
 

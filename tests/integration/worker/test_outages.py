@@ -122,11 +122,15 @@ async def until_released(worker_env, task_id: int) -> None:
     await worker_env.wait_until(task_id, lambda row: row["next_retry_at"] is not None)
 
 
+NO_LITERALS = {"AAICLICK_MAX_LITERAL_BYTES": "-1"}
+"""Settings of a worker that stores every result as a table."""
+
+
 @pytest.mark.parametrize("value", [7, {"a": [1, 2]}, [1, "x", None], "text"], ids=repr)
 async def test_small_result_is_published_while_clickhouse_is_down(network, worker_env, value):
     go = worker_env.directory / "go"
     task_id = await worker_env.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
-    await asyncio.to_thread(worker_env.start, AAICLICK_MAX_LITERAL_BYTES="65536")
+    await asyncio.to_thread(worker_env.start)
     await until_exists(worker_env.directory / "go.began")
     network.cut()
     go.touch()
@@ -138,7 +142,7 @@ async def test_small_result_is_published_while_clickhouse_is_down(network, worke
 async def test_result_is_published_when_clickhouse_is_back(network, worker_env, value):
     go = worker_env.directory / "go"
     task_id = await worker_env.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
-    await asyncio.to_thread(worker_env.start)
+    await asyncio.to_thread(worker_env.start, **NO_LITERALS)
     await until_exists(worker_env.directory / "go.began")
     network.cut()
     go.touch()

@@ -230,7 +230,7 @@ async def test_task_without_data_does_not_wait_for_clickhouse(worker_env):
         plain = await worker_env.enqueue_many(20, "nothing")
         wants_data = await worker_env.enqueue("echo", json.dumps({"word": "x"}), max_attempts=1)
         url = f"http://user:password@127.0.0.1:{silent.getsockname()[1]}/nowhere"
-        worker = worker_env.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url)
+        worker = worker_env.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url, AAICLICK_MAX_LITERAL_BYTES="-1")
         for task_id in plain:
             assert (await worker_env.wait_until(task_id, lambda row: row["completed_at"]))["status"] == "COMPLETED"
         await worker_env.wait_until(wants_data, lambda row: row["status"] == "RUNNING")

@@ -10,8 +10,8 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
-from aaiclick.data.runtime import inspect
 from aaiclick.errors import AaiclickError
+from aaiclick.operations import objects
 from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.lookups import find_task
@@ -95,8 +95,8 @@ async def _load_preview(page: PageRequest, name: str, table: str) -> dict[str, o
     preview: dict[str, object] = {"name": name, "table": table, "rows": [], "problem": None}
     try:
         async with asyncio.timeout(PREVIEW_SECONDS):
-            endpoint = await page.app_state.clickhouse_endpoint(page.caller.org_id)
-            preview["rows"] = await inspect.preview_object(endpoint, table, limit=PREVIEW_ROWS)
+            found = await page.call.perform(objects.preview_object, table, limit=PREVIEW_ROWS)
+            preview["rows"] = found.rows
     except TimeoutError:
         preview["problem"] = "ClickHouse did not respond in time."
     except AaiclickError as error:
