@@ -1,4 +1,4 @@
-"""Reader of Arrow streams that an untrusted process wrote: invalid data and small streams of huge tables are refused."""
+"""Reader of Arrow streams that an untrusted process wrote: invalid ones and small ones of huge tables are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPRESSION_SLOT = 3
 
 
 def read_foreign_stream(data: bytes) -> pa.Table:
-    """Read an Arrow stream; raises ConversionError if it is invalid, compressed or has more rows than its bytes hold."""
+    """Read an Arrow stream; raises ConversionError if it is invalid, compressed or has more rows than bytes allow."""
     buffer = pa.py_buffer(data)
     try:
         for message in pa.ipc.MessageReader.open_stream(buffer):
