@@ -1,0 +1,150 @@
+"""Compare tasks that do what users' tasks do with tasks that do nothing: arguments, output, values, frames, chains.
+
+    python -m bench.work [--tasks 5000] [--hops 300] [--repeats 3]
+
+A real worker (`aaiclick worker start`, one process, default options) on a PostgreSQL of its own with durable defaults
+and the embedded ClickHouse. The time is measured from the submit of a job to its end, and divided by its tasks. Repeats
+are interleaved, medians are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import asyncpg
+
+from aaiclick._version import __version__
+from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.local import find_clickhouse, stop_stack
+from aaiclick.orchestration import OrchContext, Task, create_job, create_task
+from aaiclick.settings import get_settings
+from aaiclick.store.connections import connect
+from aaiclick.store.migrate import upgrade
+from bench.schema_shape import own_server
+from bench.worker import workers
+
+NOTHING = "nothing"
+SLOWER = {"return_frame": 2, "return_object": 20, "fail_first": 10}
+"""How many times fewer tasks are run of slow functions."""
+
+
+def make(function: str, arguments: dict[str, object] | None = None) -> Task:
+    return create_task(f"bench.work_tasks.{function}", arguments or {})
+
+
+def fan_out(function: str, count: int, arguments: dict[str, object] | None = None) -> list[Task]:
+    return [make(function, arguments) for _ in range(max(1, count // SLOWER.get(function, 1)))]
+
+
+def chain_of_none(hops: int) -> list[Task]:
+    tasks = [make("pass_none")]
+    while len(tasks) < hops:
+        tasks.append(make("pass_none", {"previous": tasks[-1]}))
+    return tasks
+
+
+def chain_of_ints(hops: int) -> list[Task]:
+    tasks = [make("pass_int", {"number": 0})]
+    while len(tasks) < hops:
+        tasks.append(make("pass_int", {"number": tasks[-1]}))
+    return tasks
+
+
+def fan_in(count: int) -> list[Task]:
+    numbers = [make("pass_int", {"number": number}) for number in range(count)]
+    return [*numbers, make("add_up", {"numbers": numbers})]
+
+
+async def measure(endpoint: PostgresEndpoint, tasks: list[Task]) -> float:
+    """Milliseconds per task of a job, from its submit to its end."""
+    connection = await connect(endpoint)
+    async with OrchContext(endpoint=endpoint):
+        clock = time.perf_counter()
+        job = await create_job("work", tasks)
+        while await connection.fetchval("SELECT completed_at IS NULL FROM jobs WHERE id = $1", job.id):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+        took = (time.perf_counter() - clock) * 1e3
+        status, error = await connection.fetchrow("SELECT status::text, error FROM jobs WHERE id = $1", job.id)
+    await connection.close()
+    if status != "COMPLETED":
+        raise RuntimeError(f"The job of {tasks[0].entrypoint} ended as {status}: {error}")
+    return took / len(tasks)
+
+
+def operations(arguments: argparse.Namespace) -> dict[str, Callable[[], list[Task]]]:
+    count, hops = arguments.tasks, arguments.hops
+    with_arguments: dict[str, object] = {"number": 1, "text": "abc", "items": [1, 2, 3]}
+    return {
+        NOTHING: lambda: fan_out("nothing", count),
+        "nothing, in a thread": lambda: fan_out("nothing_in_a_thread", count),
+        "takes arguments": lambda: fan_out("take_arguments", count, with_arguments),
+        "prints a line": lambda: fan_out("print_line", count),
+        "returns an int": lambda: fan_out("return_int", count),
+        "returns a dict": lambda: fan_out("return_dict", count),
+        "returns a list of 100": lambda: fan_out("return_list", count),
+        "returns a DataFrame of 100 rows": lambda: fan_out("return_frame", count),
+        "returns an Object of 1,000 rows": lambda: fan_out("return_object", count),
+        "fails once, then returns": lambda: fan_out("fail_first", count, {"marker": 1}),
+        f"fan-in of {count:,} ints, each": lambda: fan_in(count),
+        "chain of None, a hop": lambda: chain_of_none(hops),
+        "chain that passes an int, a hop": lambda: chain_of_ints(hops),
+        "job of one task": lambda: fan_out("nothing", 1),
+        "job of one task that returns an int": lambda: fan_out("return_int", 1),
+    }
+
+
+async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
+    await upgrade(endpoint)
+    connection = await asyncpg.connect(endpoint.dsn)
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python "
+        f"{platform.python_version()}, aaiclick {__version__}, PostgreSQL {connection.get_server_version().major}; "
+        f"{arguments.tasks:,} tasks, {arguments.hops:,} hops, medians of {arguments.repeats}",
+        flush=True,
+    )
+    await connection.close()
+    chosen = {
+        name: make_tasks
+        for name, make_tasks in operations(arguments).items()
+        if name == NOTHING or any(part in name for part in arguments.only)
+    }
+    samples: defaultdict[str, list[float]] = defaultdict(list)
+    async with workers(endpoint, arguments.processes):
+        for _ in range(arguments.repeats):
+            for name, make_tasks in chosen.items():
+                repeats = 30 if name.startswith("job of one") else 1
+                samples[name].append(statistics.median([await measure(endpoint, make_tasks()) for _ in range(repeats)]))
+    base = statistics.median(samples[NOTHING])
+    for name, values in samples.items():
+        median = statistics.median(values)
+        runs = ", ".join(f"{value:.3f}" for value in values)
+        print(f"{name:<40} {median:8.3f} ms  {median / base:7.2f} x nothing  (runs {runs})", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=5_000)
+    parser.add_argument("--hops", type=int, default=300)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=[""], help="Parts of the names of operations.")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (endpoint, _):
+        os.environ["AAICLICK_HOME"] = home
+        find_clickhouse(get_settings())
+        try:
+            asyncio.run(run(endpoint, arguments))
+        finally:
+            stop_stack()
+
+
+if __name__ == "__main__":
+    main()
