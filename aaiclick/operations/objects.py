@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from aaiclick.api.field_types import Page
 from aaiclick.api.objects import ColumnSchema, FileFormat, ObjectSchema, ObjectState, ObjectSummary, RowsResponse
 from aaiclick.catalog.visibility import hidden_tables, hidden_task_ids
+from aaiclick.data.errors import ConversionError
 from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.data.io.literal_preview import describe_literal, export_literal, preview_literal
 from aaiclick.data.runtime import inspect
@@ -59,14 +60,14 @@ async def _list_registered(
     databases: Databases, actor: Actor, job_id: int | None, after: str, limit: int
 ) -> list[TableEntry]:
     """Registered tables, and the literals of the job."""
-    found: list[StoredLiteral] = []
+    job_literals: list[StoredLiteral] = []
     async with databases.connect(as_owner=True) as owner:
         rows = await table_references.list_tables(
             owner, actor.org_id, job_id=job_id, after=table_audit.stored_name(after, actor.org_id), limit=limit
         )
         if job_id is not None:
-            found = await literals.list_job_literals(owner, job_id, actor.org_id, after=after, limit=limit)
-    entries = {entry.table_id: entry for entry in await _describe_literals(found)}
+            job_literals = await literals.list_job_literals(owner, job_id, actor.org_id, after=after, limit=limit)
+    entries = {entry.table_id: entry for entry in await _describe_literals(job_literals)}
     tables = [row for row in rows if row.table_name not in entries]  # a literal is registered before its table exists
     if tables:
         registered = await table_audit.describe_registered(await databases.clickhouse(), tables, actor.org_id)
@@ -74,9 +75,16 @@ async def _list_registered(
     return [entries[name] for name in sorted(entries)][:limit]
 
 
-async def _describe_literals(found: Sequence[StoredLiteral]) -> list[TableEntry]:
-    descriptions = [await describe_literal(_encoded(literal), literal.completed_at) for literal in found]
-    return [table_audit.make_literal_entry(*pair) for pair in zip(found, descriptions, strict=True)]
+async def _describe_literals(stored: Sequence[StoredLiteral]) -> list[TableEntry]:
+    return [table_audit.make_literal_entry(literal, await _count_rows(literal)) for literal in stored]
+
+
+async def _count_rows(literal: StoredLiteral) -> int:
+    """Number of rows; 0 if a worker has stored an unreadable value."""
+    try:
+        return (await describe_literal(_encoded(literal), literal.completed_at)).info.rows
+    except ConversionError:
+        return 0
 
 
 @databases_operation(Permission.READER)
@@ -85,7 +93,7 @@ async def get_object(databases: Databases, actor: Actor, table_id: str) -> Objec
     literal = await _find_visible(databases, actor, table_id)
     if literal is not None:
         description = await describe_literal(_encoded(literal), literal.completed_at)
-        entry = table_audit.make_literal_entry(literal, description)
+        entry = table_audit.make_literal_entry(literal, description.info.rows)
     else:
         description = await inspect.describe_object(await databases.clickhouse(), table_id)
         async with databases.connect(as_owner=True) as owner:

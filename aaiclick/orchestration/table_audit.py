@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.data.runtime.clickhouse_client import Client
-from aaiclick.data.runtime.inspect import ObjectDescription, ObjectInfo, list_objects
+from aaiclick.data.runtime.inspect import ObjectInfo, list_objects
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.orchestration.loops.sweeper import created_at_ms, find_orphans, tenant_clients
@@ -125,15 +125,15 @@ def _make_entry(table: str, record: RegisteredTable | None, info: ObjectInfo | N
     )
 
 
-def make_literal_entry(literal: StoredLiteral, description: ObjectDescription) -> TableEntry:
+def make_literal_entry(literal: StoredLiteral, rows: int) -> TableEntry:
     """Entry of a result that is stored with its task; it has no table."""
     owner = {"owner": "RESULT", "id": str(literal.task_id), "job_id": literal.job_id}
     return TableEntry(
         table_id=literal.table_id,
         name=None,
         state="literal",
-        rows=description.info.rows,
-        bytes=description.info.bytes,
+        rows=rows,
+        bytes=len(literal.text),
         references=1,
         owners=(_describe_owner(owner),),
         created_at=literal.completed_at,

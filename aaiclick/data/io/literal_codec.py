@@ -29,6 +29,7 @@ _BOOLEANS: Final = frozenset({bool})
 _TEXTS: Final = frozenset({str})
 _SCALAR_TYPES: Final = _INTEGERS | _FLOATS | _BOOLEANS | _TEXTS
 _NONE_TYPE: Final = type(None)
+_SHAPES: Final[dict[str, Shape]] = {"scalar": "scalar", "column": "column", "table": "table", "record": "record"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class EncodedLiteral:
         return self.text.startswith(f'{{"{VALUE_KEY}"')
 
     def plain_value(self) -> Any:
-        return json.loads(self.text)[VALUE_KEY]
+        return _load_fields(self.text)[VALUE_KEY]
 
     def rows(self) -> ArrowRows:
         return decode_rows(self.text)
@@ -95,11 +96,34 @@ def encode_rows(rows: ArrowRows, max_bytes: int) -> str | None:
 
 def decode_rows(text: str) -> ArrowRows:
     """Decode a literal to rows with their column types."""
-    fields: dict[str, Any] = json.loads(text)
+    fields = _load_fields(text)
     if VALUE_KEY in fields:
         return convert_value(fields[VALUE_KEY])
-    columns = tuple((name, replace(parse_type(dtype), logical=logical)) for name, dtype, logical in fields["columns"])
-    return ArrowRows(read_foreign_stream(b64decode(fields[ARROW_KEY])), columns, cast("Shape", fields["shape"]))
+    try:
+        columns = tuple(
+            (str(name), replace(parse_type(dtype), logical=logical)) for name, dtype, logical in fields["columns"]
+        )
+        rows = read_foreign_stream(b64decode(fields[ARROW_KEY], validate=True))
+        shape = _SHAPES[fields["shape"]]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise _unreadable_error() from error
+    if len(columns) != rows.num_columns:
+        raise _unreadable_error()
+    return ArrowRows(rows, columns, shape)
+
+
+def _load_fields(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable_error() from error
+    if not isinstance(fields, dict):
+        raise _unreadable_error()
+    return cast("dict[str, Any]", fields)
+
+
+def _unreadable_error() -> ConversionError:
+    return ConversionError("The stored value is not readable.", remedy="Run the task again that returned it.")
 
 
 def _has_simple_type(value: object) -> bool:

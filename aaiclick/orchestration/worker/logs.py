@@ -42,10 +42,10 @@ _current: contextvars.ContextVar[TaskLog | None] = contextvars.ContextVar("aaicl
 class TaskLog:
     """The log of one attempt; thread-safe. Writes are unbuffered, so that a crash loses nothing."""
 
-    __slots__ = ("_attempt", "_dropped", "_handle", "_has_failed", "_lock", "_written", "closed", "path", "redactor")
+    __slots__ = ("_attempt", "_dropped", "_file", "_handle", "_has_failed", "_lock", "_written", "closed", "redactor")
 
-    def __init__(self, path: Path, attempt: int) -> None:
-        self.path = path
+    def __init__(self, file: str | Path, attempt: int) -> None:
+        self._file = file  # a Path is built only if it is needed: most tasks print nothing
         self.closed = False
         """Whether the attempt is over; later output does not belong to it."""
         self._attempt = attempt
@@ -55,6 +55,10 @@ class TaskLog:
         self._dropped = 0
         self._has_failed = False
         self.redactor = Redactor()
+
+    @property
+    def path(self) -> Path:
+        return Path(self._file)
 
     @property
     def is_complete(self) -> bool:
@@ -105,10 +109,10 @@ class TaskLog:
     def _open_file(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         try:
-            return os.open(self.path, flags, 0o600)
+            return os.open(self._file, flags, 0o600)
         except FileNotFoundError:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self.path, flags, 0o600)
+            return os.open(self._file, flags, 0o600)
 
     def _make_heading(self, handle: int) -> bytes:
         """First line of an attempt; starts a new line if the previous attempt did not end its last one."""

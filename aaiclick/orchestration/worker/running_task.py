@@ -74,6 +74,6 @@ def make_running_task(
 ) -> RunningTask:
     """Make a RunningTask of a claim. A spooled log has a file per attempt, which is sent to the server."""
     seconds = claim.timeout_seconds or default_timeout_seconds
-    path = spool_path(log_directory, claim.lease) if spooled else log_directory / f"{claim.lease.task_id}.log"
-    log = TaskLog(path, claim.lease.attempt)
+    file = spool_path(log_directory, claim.lease) if spooled else f"{log_directory}/{claim.lease.task_id}.log"
+    log = TaskLog(file, claim.lease.attempt)
     return RunningTask(claim, log, seconds, time.monotonic() + seconds)

@@ -15,8 +15,9 @@ def say(text: str = "hello") -> str:
     return text
 
 
-def add(left: object = None, right: object = None) -> int:
-    return 3
+def add(left: object = None, right: object = None) -> list[int]:
+    """Return more than a literal may have, so that the result is a table."""
+    return list(range(20_000))
 
 
 def wait_for(path: str, text: str = "waiting") -> str:

@@ -134,6 +134,8 @@ CASES: dict[str, list[Any]] = {
     "list_tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
     "complete_tasks": [*lease(), NOTHING, NOTHING, NOTHING, None],
     "finish_tasks": [*lease(), NOTHING, NOTHING, NOTHING, None],
+    "load_literals": [["t1", "t2"], DEFAULT_ORG_ID],
+    "find_literal": ["t1", DEFAULT_ORG_ID],
     "renew_leases": [*lease(), 60.0, None],
     "start_tasks": [*lease(), None],
     "release_tasks": [*lease(), None, 3, 300.0],

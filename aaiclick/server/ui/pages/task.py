@@ -95,8 +95,8 @@ async def _load_preview(page: PageRequest, name: str, table: str) -> dict[str, o
     preview: dict[str, object] = {"name": name, "table": table, "rows": [], "problem": None}
     try:
         async with asyncio.timeout(PREVIEW_SECONDS):
-            found = await page.call.perform(objects.preview_object, table, limit=PREVIEW_ROWS)
-            preview["rows"] = found.rows
+            response = await page.call.perform(objects.preview_object, table, limit=PREVIEW_ROWS)
+            preview["rows"] = response.rows
     except TimeoutError:
         preview["problem"] = "ClickHouse did not respond in time."
     except AaiclickError as error:
