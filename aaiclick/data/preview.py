@@ -54,9 +54,8 @@ def _format_literal(form: object, literals: Mapping[str, str]) -> str | None:
 
 
 def _format_plain(value: object) -> str:
-    if isinstance(value, list) and len(items := cast("list[object]", value)) > MAX_ROWS:
-        return f"{items[:MAX_ROWS]!r} … ({len(items):,} rows)"
-    return repr(value)
+    items: list[object] = cast("list[object]", value) if isinstance(value, list) else []
+    return f"{value!r}" if len(items) <= MAX_ROWS else f"{items[:MAX_ROWS]!r} … ({len(items):,} rows)"
 
 
 async def _format_result(form: object) -> str:

@@ -7,6 +7,17 @@ from typing import Self
 
 from . import Buffer, BufferOutputStream, NativeFile, RecordBatch, Schema, Table
 
+class Message:
+    @property
+    def type(self) -> str: ...
+    @property
+    def metadata(self) -> Buffer: ...
+
+class MessageReader:
+    @staticmethod
+    def open_stream(source: Buffer | NativeFile) -> MessageReader: ...
+    def __iter__(self) -> Iterator[Message]: ...
+
 class RecordBatchStreamReader:
     @property
     def schema(self) -> Schema: ...

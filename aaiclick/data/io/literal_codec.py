@@ -107,7 +107,7 @@ def decode_rows(text: str) -> ArrowRows:
         shape = _SHAPES[fields["shape"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise _unreadable_error() from error
-    if len(columns) != rows.num_columns:
+    if len(columns) != len(rows.columns):
         raise _unreadable_error()
     return ArrowRows(rows, columns, shape)
 

@@ -330,7 +330,7 @@ def things(site) -> Iterator[Things]:
         {"key": "enrich", "entrypoint": "say", "depends_on": ["load"]},
         *({"key": f"c{n}", "name": "chunk", "entrypoint": "say", "group": "chunks"} for n in range(12)),
         {"key": "left", "entrypoint": "add", "depends_on": ["chunks", "enrich"]},
-        {"key": "publish", "entrypoint": "say", "depends_on": ["left", "clean"]},
+        {"key": "publish", "entrypoint": "add", "depends_on": ["left", "clean"]},
         groups=[{"key": "chunks", "depends_on": ["clean"]}],
     )
     failed = site.job(
