@@ -16,8 +16,12 @@ From a value to a result:
 - `object`: Object: lazy rows in ClickHouse
 - `view`: View: a range or filtered part of a table's rows, without a copy
 - `expressions`: expressions over columns
-- `table_methods`: methods of Object: select, filter, sort, group, join
+- `table_methods`: methods of Object: select, filter, sort, group
+- `join_methods`: methods of Object: joins
+- `reshape_methods`: methods of Object: pivot, nested values, rows of several Objects
+- `table_base`: arguments of these methods
 - `grouping`: GroupBy: rows grouped by keys, before aggregation
+- `time_groups`: TimeGroupBy: rows grouped by intervals of time
 - `stats`: summary statistics of an Object
 - `compile`: compiles a relation to a SELECT statement
 - `runtime`: ClickHouse client, execution of statements, tables of Objects
@@ -47,13 +51,17 @@ if TYPE_CHECKING:
     )
     from aaiclick.data.expressions.column import (
         Column,
+        all_columns,
         array,
         case,
         coalesce,
         col,
+        duration,
+        exclude,
         if_else,
         length,
         lit,
+        of_type,
         row_index,
         row_number,
     )
@@ -68,13 +76,17 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "expressions.column": (
         "Column",
+        "all_columns",
         "array",
         "case",
         "coalesce",
         "col",
+        "duration",
+        "exclude",
         "if_else",
         "length",
         "lit",
+        "of_type",
         "row_index",
         "row_number",
     ),
@@ -108,6 +120,7 @@ __all__ = [
     "Object",
     "S3Access",
     "View",
+    "all_columns",
     "array",
     "case",
     "coalesce",
@@ -116,6 +129,8 @@ __all__ = [
     "create_object_from_query",
     "create_object_from_value",
     "delete_object",
+    "duration",
+    "exclude",
     "get_data_context",
     "if_else",
     "insert",
@@ -123,6 +138,7 @@ __all__ = [
     "length",
     "list_objects",
     "lit",
+    "of_type",
     "open_object",
     "open_reference",
     "preview_file",

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from aaiclick.data.compile.relation_nodes import Aggregate, Project, Relation, Scan, iter_scans
+from aaiclick.data.compile.relation_nodes import Aggregate, Filter, Project, Relation, Scan, iter_scans
 from aaiclick.data.compile.row_alignment import align_rows
 from aaiclick.data.compile.statements import compile_query, is_arrow_type
 from aaiclick.data.context import DataContext, current_context_or
-from aaiclick.data.errors import DataError, DataTypeError, column_not_found
-from aaiclick.data.expressions.column import Column
+from aaiclick.data.errors import DataError, DataTypeError, check_integer, column_not_found
+from aaiclick.data.expressions.column import Column, relation_of
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind
 from aaiclick.data.expressions.literals import literal_type
 from aaiclick.data.expressions.nodes import (
     ExpressionNode,
     FunctionCall,
+    ListLambda,
     Literal,
+    Membership,
     Over,
     Ref,
     RowIndex,
@@ -30,6 +32,8 @@ from aaiclick.data.expressions.nodes import (
 )
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
+from aaiclick.data.join_methods import JoinMethods
+from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
 from aaiclick.data.runtime.literal_rows import LiteralRows
 from aaiclick.data.runtime.tables import VALUE, Shape, Table, check_columns
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 250
 
 
-class Object(TableMethods, ReaderMethods, ExpressionMethods):
+class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, ExpressionMethods):
     """Rows in ClickHouse, created by the `create_object_from_…` functions and by operations on other Objects.
 
     An Object of one unnamed column (from a list), or one column selected with `obj["x"]`, can be used in expressions:
@@ -218,8 +222,7 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
                     f"The tables have different columns: {self.columns} and {other.columns}.",
                     remedy="Select the same columns.",
                 )
-        numeric = function in ("sum", "mean", "std", "var", "quantile")
-        names = [name for name, dtype in self.schema.items() if not numeric or dtype.is_numeric or dtype.is_bool]
+        names = [name for name, dtype in self.schema.items() if _accepts_type(function, dtype)]
         parts = [
             self[name]._apply_function(
                 function, *(a[name] if any(a is t for t in tables) else a for a in args), params=params
@@ -281,14 +284,37 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
         order: tuple[Any, ...] = (),
         natural: bool = True,
         frame: tuple[str, str] | None = None,
+        reverse: bool = False,
     ) -> Self:
         base, (node, *arg_nodes) = self._align_operands([self, *args])
         own = () if FUNCTIONS[function].kind is FunctionKind.WINDOW and function == "row_number" else (node,)
         call = FunctionCall(function, (*own, *arg_nodes), params)
         keys = tuple(SortKey(node, bool(descending)) for _, descending in order)
-        over = Over(call, (), keys, natural, frame)
+        over = Over(call, (), keys, natural, frame, reverse)
         _ = over.type
         return self._derive_object(Project(base, ((self._output_name(()), over),)), "column")
+
+    def _apply_range_window(self, function: str, by: object, width: int, params: tuple[object, ...]) -> Self:  # noqa: ARG002
+        raise DataTypeError(
+            "rolling(…, by=) needs a col(…) expression.",
+            remedy='Use obj.with_columns(x=col("x").rolling("sum", "1h", by="t")).',
+        )
+
+    def _apply_lambda(self, function: str, body: ExpressionNode, label: str) -> Self:
+        base, (node,) = self._align_operands([self])
+        change = ListLambda(function, node, body, label).with_children((node, body))
+        _ = change.type
+        return self._derive_object(Project(base, ((self._output_name(()), change),)), self._shape)
+
+    def isin(self, values: Any) -> Self:
+        """Whether it is one of these values, or one of the values of an Object with one column."""
+        relation = relation_of(values)
+        if relation is None:
+            return super().isin(values)
+        base, (node,) = self._align_operands([self])
+        member = Membership(node, relation)
+        _ = member.type
+        return self._derive_object(Project(base, ((self._output_name(()), member),)), self._shape)
 
     def _apply_positional(self, function: str) -> Self:
         if self._is_wide:
@@ -317,18 +343,37 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
         )
 
     def _slice_rows(self, key: slice) -> Any:
-        start, stop = key.start or 0, key.stop
-        if key.step not in (None, 1) or start < 0 or (stop is not None and stop < 0):
-            raise DataTypeError(
-                "A slice of rows must not have a negative bound or a step.",
-                remedy="Use obj[10:20], or sort(…, descending=True).",
-            )
-        return self.slice(start, None if stop is None else max(0, stop - start))
+        """Return rows as Python slices a list: negative bounds count from the end, a negative step reverses."""
+        step = 1 if key.step is None else check_integer(key.step, "The step of a slice")
+        if step == 0 or (step < 0 and (step, key.start, key.stop) != (-1, None, None)):
+            raise DataTypeError("A slice with a negative step is obj[::-1].", remedy="Slice first, then reverse.")
+        if step < 0:
+            return self.reverse()
+        start = 0 if key.start is None else check_integer(key.start, "The start of a slice")
+        stop = None if key.stop is None else check_integer(key.stop, "The end of a slice")
+        rows: Any = self
+        if start < 0 and stop is not None and stop >= 0:
+            number, count = FunctionCall("_position", (RowIndex(),)), Over(FunctionCall("len"))
+            distance = FunctionCall("sub", (count, _integer_node(-start)))
+            within = FunctionCall("lt", (number, _integer_node(stop)))
+            wanted = FunctionCall("and", (FunctionCall("ge", (number, distance)), within))
+            rows = self._derive_object(Filter(self.relation, wanted), self._shape)
+        elif start < 0:
+            rows = self.tail(-start) if stop is None else self.tail(-start).head(stop)
+        elif stop is not None and stop < 0:
+            rows = self.slice(start).head(stop)
+        else:
+            rows = self.slice(start, None if stop is None else max(0, stop - start))
+        if step == 1:
+            return rows
+        every = FunctionCall("mod_by", (FunctionCall("_position", (RowIndex(),)),), (step,))
+        return self._derive_object(Filter(rows.relation, FunctionCall("eq", (every, _integer_node(0)))), self._shape)
 
     def slice(self, offset: int, length: int | None = None) -> Object:
-        """Return `length` rows from `offset` on; a View if the Object is a table."""
+        """Return `length` rows from `offset` on, from the end if it is negative; a View if the Object is a table."""
         relation = strip_identity(self.relation)
-        if type(self) is Object and self._shape != "scalar" and is_table(relation) and isinstance(relation, Scan):
+        is_view = type(self) is Object and self._shape != "scalar" and isinstance(relation, Scan) and is_table(relation)
+        if is_view and check_integer(offset, "The offset") >= 0:
             from aaiclick.data.view import View  # subclass of Object: circular at module level
 
             return View(relation.table, offset, length)
@@ -377,3 +422,14 @@ class Object(TableMethods, ReaderMethods, ExpressionMethods):
         relation = strip_identity(self.relation)
         location = relation.table.name if isinstance(relation, Scan) and is_table(relation) else "lazy"
         return f"<{type(self).__name__} {location} ({columns})>"
+
+
+def _integer_node(value: int) -> Literal:
+    return Literal(value, literal_type(value))
+
+
+def _accepts_type(function: str, dtype: DataType) -> bool:
+    """Whether a function of all columns includes those of a type."""
+    if function in ("std", "var"):
+        return dtype.is_numeric or dtype.is_bool
+    return function not in ("sum", "mean", "quantile") or dtype.is_summable

@@ -24,7 +24,21 @@ from typing import Any, Self, TypeVar, cast
 import pyarrow as pa
 
 from aaiclick import data as _async
-from aaiclick.data import array, case, coalesce, col, if_else, length, lit, row_index, row_number
+from aaiclick.data import (
+    all_columns,
+    array,
+    case,
+    coalesce,
+    col,
+    duration,
+    exclude,
+    if_else,
+    length,
+    lit,
+    of_type,
+    row_index,
+    row_number,
+)
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.io.from_arrow import column_values
 from aaiclick.data.object import Object as _Object
@@ -246,7 +260,8 @@ open_reference = _make_sync(_async.open_reference)
 preview_file = _make_sync(_async.preview_file)
 
 __all__ = [
-    "DataContext", "Wrapped", "WrappedObject", "array", "case", "coalesce", "col", "create_object_from_file",
-    "create_object_from_query", "create_object_from_value", "delete_object", "if_else", "insert", "length",
-    "list_objects", "lit", "open_object", "open_reference", "preview_file", "row_index", "row_number",
+    "DataContext", "Wrapped", "WrappedObject", "all_columns", "array", "case", "coalesce", "col",
+    "create_object_from_file", "create_object_from_query", "create_object_from_value", "delete_object", "duration",
+    "exclude", "if_else", "insert", "length", "list_objects", "lit", "of_type", "open_object", "open_reference",
+    "preview_file", "row_index", "row_number",
 ]  # fmt: skip

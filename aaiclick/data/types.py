@@ -3,6 +3,8 @@
 `logical` is the Python type of a String: "" for `str`, "bytes" for `bytes`, "json" for the value of its JSON text.
 LowCardinality is a storage option and is dropped when a type is parsed.
 
+`Duration` is a type of aaiclick: a number of microseconds, stored as Int64.
+
 ClickHouse has no NULL for arrays and maps (and older servers none for tuples). A nullable structure is stored in an
 array of at most one element: `Nullable(Array(Int64))` is stored as `Array(Array(Int64))`, and NULL as `[]`.
 """
@@ -73,6 +75,14 @@ class DataType:
         return self.name in ("Date", "Date32", "DateTime", "DateTime64")
 
     @property
+    def is_duration(self) -> bool:
+        return self.name == "Duration"
+
+    @property
+    def is_summable(self) -> bool:
+        return self.is_numeric or self.is_bool or self.is_duration
+
+    @property
     def is_date(self) -> bool:
         return self.name in ("Date", "Date32")
 
@@ -141,6 +151,7 @@ FLOAT64 = DataType("Float64")
 STRING = DataType("String")
 BYTES = DataType("String", logical="bytes")
 DATE = DataType("Date32")
+DURATION = DataType("Duration")
 UUID_TYPE = DataType("UUID")
 NOTHING = DataType("Nothing", nullable=True)
 
@@ -181,7 +192,9 @@ def iter_types(dtype: DataType) -> Iterator[DataType]:
 
 
 def storage_type(dtype: DataType) -> DataType:
-    """Return the ClickHouse type of a column in which structures may be NULL."""
+    """Return the ClickHouse type of a column of durations, or of structures that may be NULL."""
+    if dtype.is_duration:
+        return INT64.as_nullable(dtype.nullable)
     inner = map_inner_types(dtype, storage_type)
     return array_of(replace(inner, nullable=False)) if dtype.is_nullable_structure else inner
 
@@ -196,7 +209,10 @@ def declared_text(dtype: DataType) -> str:
 
 def needs_declaration(dtype: DataType) -> bool:
     """Whether ClickHouse's type of the column does not tell the whole type."""
-    return any(part.is_nullable_structure or (part.logical and part is not dtype) for part in iter_types(dtype))
+    return any(
+        part.is_nullable_structure or part.is_duration or (part.logical and part is not dtype)
+        for part in iter_types(dtype)
+    )
 
 
 # --- parsing -----------------------------------------------------------------------------------------------------
@@ -205,13 +221,13 @@ _TOKEN = re.compile(r"\s*(`(?:\\.|``|[^`\\])*`|'(?:\\.|''|[^'\\])*'|\"(?:\\.|[^\
 _DECIMAL_ALIASES = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 _ALIASES = {
     "int": "Int64", "float": "Float64", "str": "String", "string": "String", "bool": "Bool", "Boolean": "Bool",
-    "bytes": "String", "date": "Date32", "uuid": "UUID", "TEXT": "String", "Double": "Float64",
+    "bytes": "String", "date": "Date32", "timedelta": "Duration", "uuid": "UUID", "TEXT": "String", "Double": "Float64",
 }  # fmt: skip
 TYPE_NAMES = frozenset(
     {
         *INTEGER_BITS, *FLOATS, "Decimal", "Bool", "String", "FixedString", "Date", "Date32", "DateTime", "DateTime64",
-        "UUID", "IPv4", "IPv6", "Array", "Tuple", "Map", "Nullable", "LowCardinality", "Enum8", "Enum16", "JSON",
-        "Nothing",
+        "UUID", "IPv4", "IPv6", "Duration", "Array", "Tuple", "Map", "Nullable", "LowCardinality", "Enum8", "Enum16",
+        "JSON", "Nothing",
         *_DECIMAL_ALIASES,
     }
 )  # fmt: skip

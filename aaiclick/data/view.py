@@ -6,13 +6,14 @@ from typing import Any, cast
 
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.context import get_data_context
-from aaiclick.data.errors import ConversionError, DataError, WhereError
+from aaiclick.data.errors import ConversionError, DataError, WhereError, check_integer
 from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, bind_columns
 from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
 from aaiclick.data.runtime.execute import is_table, strip_identity
 from aaiclick.data.runtime.tables import Table
+from aaiclick.data.table_methods import TableMethods
 
 REFERENCE_KEYS = {"object_type", "table_id", "offset", "limit", "where"}
 
@@ -65,8 +66,11 @@ class View(Object):
             "where": self._where,
         }
 
-    def slice(self, offset: int, length: int | None = None) -> View:
-        """Return a View of a part of this View."""
+    def slice(self, offset: int, length: int | None = None) -> Object:
+        """Return a View of a part of this View; from the end, if the offset is negative, an Object."""
+        offset = check_integer(offset, "The offset")
+        if offset < 0:
+            return TableMethods.slice(self, offset, length)
         own = self._scan.limit
         rest = None if own is None else max(0, own - offset)
         limit = rest if length is None else length if rest is None else min(length, rest)

@@ -5,6 +5,7 @@
 - `join_columns`: columns of joins, concatenations and inserts
 - `statements`: compiled statements: SELECT to read a relation, INSERT … SELECT to store it
 - `compiler`: a relation becomes one SELECT
+- `value_compiler`: an expression becomes one SQL expression
 - `select_builder`: the clauses of a SELECT under construction
 - `sql`: builders of sqlglot trees, and the generator of ClickHouse SQL
 

@@ -7,7 +7,7 @@ WHERE x > 1` to the alias and not to the column.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
@@ -21,6 +21,7 @@ from aaiclick.data.compile.relation_nodes import (
     Explode,
     Filter,
     Join,
+    LimitBy,
     Project,
     Relation,
     Scan,
@@ -37,8 +38,7 @@ from aaiclick.data.compile.select_builder import (
     resolve_positions,
 )
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.nullable_structures import build_tree
-from aaiclick.data.expressions.literals import bind_value
+from aaiclick.data.compile.value_compiler import ValueCompiler, canonical_key, comparable_keys
 from aaiclick.data.expressions.nodes import (
     ExpressionNode,
     FunctionCall,
@@ -46,13 +46,12 @@ from aaiclick.data.expressions.nodes import (
     Over,
     Ref,
     RowIndex,
-    Scalar,
     SortKey,
     has_window,
     rewrite_node,
     substitute_columns,
 )
-from aaiclick.data.types import INT64, STRING, UINT8, UINT64, DataType
+from aaiclick.data.types import STRING, UINT8, UINT64, DataType
 
 if TYPE_CHECKING:
     from aaiclick.data.runtime.tables import Table
@@ -67,103 +66,14 @@ PRESENT = "aai_m"
 LENGTH_MISMATCH = "aai_length"
 """Message of `throwIf` when Objects combined row by row differ in length."""
 
-SHOWS_BOOLEANS = frozenset(
-    {"to_json", "concat", "array", "collect", "first", "last", "hash", "list_contains", "min", "max"}
-)
-TEXT_PIECE = 15_000
-LIST_PIECE = 4_000
 JOIN_KEYWORDS = {
     "inner": "INNER", "left": "LEFT", "right": "RIGHT", "full": "FULL", "cross": "CROSS", "semi": "LEFT SEMI",
     "anti": "LEFT ANTI", "asof": "ASOF LEFT",
 }  # fmt: skip
 
 
-@dataclass
-class Compiler:
+class Compiler(ValueCompiler):
     """Compiles one query; aliases and parameters are numbered across its subqueries."""
-
-    parameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    _bound_literals: dict[Literal, str] = field(default_factory=dict[Literal, str])
-    _alias_count: int = 0
-
-    # --- values --------------------------------------------------------------------------------------------------
-
-    def compile_value(self, node: ExpressionNode) -> Expression:
-        if isinstance(node, Ref):
-            return sql.column(node.alias, node.name)
-        if isinstance(node, Literal):
-            return self._compile_literal(node)
-        if isinstance(node, FunctionCall):
-            return self._compile_call(node, lambda tree: tree)
-        if isinstance(node, Over):
-            return self._compile_window(node)
-        if isinstance(node, Scalar):
-            return exp.Paren(this=self.build_select(self.compile_relation(node.relation), ordered=False))
-        raise TypeError(node)
-
-    def _compile_literal(self, node: Literal) -> Expression:
-        if node.value is None:
-            return sql.null()
-        if node.dtype.name == "Array" and node.dtype.element.is_unknown and not node.value:
-            return sql.call("array")
-        pieces = split_literal(node)
-        if len(pieces) > 1:
-            joined = "arrayConcat" if node.dtype.name == "Array" else "concat"
-            return sql.call(joined, *(self._bind_parameter(piece) for piece in pieces))
-        return self._bind_parameter(node)
-
-    def _bind_parameter(self, node: Literal) -> Expression:
-        if node not in self._bound_literals:
-            parameter = f"p{len(self._bound_literals)}"
-            self._bound_literals[node] = parameter
-            self.parameters[parameter] = bind_value(node.value, node.dtype)
-        return sql.placeholder(self._bound_literals[node], node.dtype)
-
-    def _compile_call(self, node: FunctionCall, over: Callable[[Expression], Expression]) -> Expression:
-        args = [self._compile_argument(arg, node.function) for arg in node.args]
-        return build_tree(node.function, args, tuple(arg.type for arg in node.args), node.params, over)
-
-    def _compile_argument(self, node: ExpressionNode, function: str) -> Expression:
-        """Compile an argument; a computed boolean is UInt8 in ClickHouse, which some functions would show as 1."""
-        tree = self.compile_value(node)
-        if function in SHOWS_BOOLEANS and node.type.is_bool and not isinstance(node, Ref | Literal):
-            return sql.cast(tree, node.type)
-        return tree
-
-    def _compile_window(self, node: Over) -> Expression:
-        # ClickHouse rewrites count(x) to x.null, and does not find that column in a window.
-        self.settings["optimize_functions_to_subcolumns"] = 0
-        partition = [self.compile_value(_canonical_key(key)) for key in node.partition]
-        order = self.compile_sort_keys(node.order)
-        frame = node.frame or (
-            ("UNBOUNDED PRECEDING", "UNBOUNDED FOLLOWING") if order and node.call.function == "shift" else None
-        )
-
-        def add_window(tree: Expression) -> Expression:
-            return sql.window(tree, [p.copy() for p in partition], [o.copy() for o in order], frame)
-
-        return self._compile_call(node.call, add_window)
-
-    def compile_sort_keys(self, keys: Sequence[SortKey]) -> list[Expression]:
-        """Compile ORDER BY terms. NaN is greater than every number; ClickHouse sorts it to the side of the NULLs."""
-        terms: list[Expression] = []
-        for key in keys:
-            tree = self.compile_value(key.node)
-            if key.node.type.is_nullable_structure:  # stored in an array, which is empty for NULL: sort NULL last
-                is_null = sql.call("empty" if key.descending == key.nulls_first else "notEmpty", tree.copy())
-                tree = sql.call("tuple", is_null, tree)
-            if not key.node.type.is_float or key.descending == key.nulls_first:
-                terms.append(sql.order_term(tree, key.descending, key.nulls_first))
-                continue
-            if key.node.type.nullable:
-                terms.append(sql.order_term(sql.call("isNull", tree.copy()), key.nulls_first, False))
-            terms.append(sql.order_term(tree, key.descending, not key.nulls_first))
-        return terms
-
-    def next_alias(self) -> str:
-        self._alias_count += 1
-        return f"t{self._alias_count}"
 
     # --- relations -----------------------------------------------------------------------------------------------
 
@@ -174,6 +84,7 @@ class Compiler:
             Filter: self._compile_filter,
             Sort: self._compile_sort,
             Slice: self._compile_slice,
+            LimitBy: self._compile_limit_by,
             Distinct: self._compile_distinct,
             Aggregate: self._compile_aggregate,
             Explode: self._compile_explode,
@@ -290,8 +201,33 @@ class Compiler:
 
     def _compile_slice(self, relation: Slice) -> SelectBuilder:
         builder = self.compile_relation(relation.input)
-        builder.apply_slice(relation.offset, relation.limit)
-        return builder
+        if builder.limit_by is not None or (relation.from_end and builder.is_sliced):
+            builder = self.wrap_as_subquery(builder)
+        if not relation.from_end:
+            builder.apply_slice(relation.offset, relation.limit)
+            return builder
+        builder.order = [key.reverse() for key in builder.order]
+        builder.offset, builder.limit, builder.key = relation.offset, relation.limit, None
+        return self._reverse_rows(builder)
+
+    def _reverse_rows(self, builder: SelectBuilder) -> SelectBuilder:
+        """Make the SELECT, which takes rows from the end, a subquery, and restore the order of its rows."""
+        outer = self.wrap_as_subquery(builder)
+        outer.order = [key.reverse() for key in outer.order]
+        return outer
+
+    def _compile_limit_by(self, relation: LimitBy) -> SelectBuilder:
+        builder = self._with_row_index(self.compile_relation(relation.input), [node for _, node in relation.keys])
+        if not builder.is_plain:
+            builder = self.wrap_as_subquery(builder)
+        nodes = self._inline_columns(builder, relation.keys)
+        builder.columns.pop(INDEX, None)
+        builder.limit_by = (relation.limit, [canonical_key(node) for node in nodes.values()])
+        builder.key = None
+        if not relation.from_end:
+            return builder
+        builder.order = [key.reverse() for key in builder.order]
+        return self._reverse_rows(builder)
 
     def _compile_aggregate(self, relation: Aggregate) -> SelectBuilder:
         builder = self.compile_relation(relation.input)
@@ -307,7 +243,7 @@ class Compiler:
             nodes = self._inline_columns(builder, columns)
         if having:
             builder.having = nodes.pop(PREDICATE)
-        nodes |= {name: _canonical_key(nodes[name]) for name, _ in relation.keys}
+        nodes |= {name: canonical_key(nodes[name]) for name, _ in relation.keys}
         keys = [nodes[name] for name, _ in relation.keys]
         builder.columns = nodes
         builder.group = keys
@@ -322,7 +258,7 @@ class Compiler:
         index = builder.columns.pop(INDEX, None) or builder.require_row_index()
         distinct_columns = set(relation.subset)
         nodes = {
-            n: _canonical_key(node) if n in distinct_columns else FunctionCall("first", (node, index))
+            n: canonical_key(node) if n in distinct_columns else FunctionCall("first", (node, index))
             for n, node in builder.columns.items()
         }
         builder.group = [nodes[name] for name in relation.subset]
@@ -357,7 +293,7 @@ class Compiler:
         left, right = (self.wrap_as_subquery(side) for side in sides)
         present = left.columns.pop(PRESENT, None)
         conditions = [
-            sql.binary("=", *map(self.compile_value, _comparable_keys(left.columns[a], right.columns[b])))
+            sql.binary("=", *map(self.compile_value, comparable_keys(left.columns[a], right.columns[b])))
             for a, b in pairs
         ]
         if relation.asof is not None:
@@ -512,6 +448,10 @@ class Compiler:
             tree.set("having", exp.Having(this=self.compile_value(builder.having)))
         if builder.order and (ordered or builder.is_sliced):
             tree.set("order", exp.Order(expressions=self.compile_sort_keys(builder.order)))
+        if builder.limit_by is not None:
+            rows, keys = builder.limit_by
+            by = [self.compile_value(key) for key in keys]
+            tree.set("limit", exp.Limit(expression=sql.number(rows), expressions=by))
         if builder.limit is not None:
             tree.set("limit", exp.Limit(expression=sql.number(builder.limit)))
         if builder.offset:
@@ -527,41 +467,8 @@ class Compiler:
         return tree if convert_output is None else convert_output(tree, node.type)
 
 
-def _canonical_key(node: ExpressionNode) -> ExpressionNode:
-    """Return a key that equals another if their values do; ClickHouse compares the bits of floats."""
-    return FunctionCall("_canonical", (node,)) if node.type.is_float and not isinstance(node, Literal) else node
-
-
-def _comparable_keys(left: ExpressionNode, right: ExpressionNode) -> tuple[ExpressionNode, ExpressionNode]:
-    """Return join keys of types that ClickHouse can compare; a value without an equal of the other type is NULL."""
-    types = [node.type.as_required() for node in (left, right)]
-    for source, target in (types, types[::-1]):
-        is_exact = target.is_integer or target.is_decimal
-        if (source.is_float and is_exact) or (source == UINT64 and target.is_integer and target.is_signed):
-            exact = INT64 if target.is_integer and target.bits <= 64 else target
-            converted = [
-                FunctionCall("try_cast", (node,), (exact,)) if node.type.as_required() == source else node
-                for node in (left, right)
-            ]
-            return converted[0], converted[1]
-    return _canonical_key(left), _canonical_key(right)
-
-
 def _may_start_with_null(order: Sequence[SortKey]) -> bool:
     return bool(order) and (order[0].nulls_first or order[0].node.type.nullable)
-
-
-def split_literal(node: Literal) -> list[Literal]:
-    """Split a literal that exceeds the server's limit of 131,072 bytes per parameter."""
-    value: Any = node.value
-    if isinstance(value, str | bytes) and len(value) > TEXT_PIECE:
-        return [Literal(value[at : at + TEXT_PIECE], node.dtype) for at in range(0, len(value), TEXT_PIECE)]
-    if node.dtype.name == "Array" and len(value) > LIST_PIECE:
-        values = list(value)
-        longest = max(len(str(element)) for element in values)
-        step = max(1, min(LIST_PIECE, TEXT_PIECE // (longest + 3)))
-        return [Literal(values[at : at + step], node.dtype) for at in range(0, len(values), step)]
-    return [node]
 
 
 def _replace_row_index(node: ExpressionNode, index: ExpressionNode | None) -> ExpressionNode:

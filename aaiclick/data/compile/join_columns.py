@@ -7,7 +7,8 @@ from typing import Any
 
 from aaiclick.data.compile.relation_nodes import Project, Relation
 from aaiclick.data.errors import DataTypeError, column_not_found
-from aaiclick.data.expressions.functions.arithmetic import are_comparable
+from aaiclick.data.expressions.column import column_node
+from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref
 from aaiclick.data.io.casting import find_lossy_cast
 from aaiclick.data.runtime.tables import check_column_names
@@ -20,9 +21,12 @@ def check_columns_exist(names: Any, schema: Mapping[str, DataType]) -> None:
             raise column_not_found(name, schema)
 
 
-def join_pairs(on: object, left_on: object, right_on: object) -> tuple[tuple[str, str], ...]:
-    def as_list(value: Any) -> list[str]:
-        return [] if value is None else [value] if isinstance(value, str) else list(value)
+def join_pairs(on: object, left_on: object, right_on: object) -> tuple[tuple[Any, Any], ...]:
+    def as_list(value: Any) -> list[Any]:
+        keys = [] if value is None else list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for key in keys:  # pyright: ignore[reportUnknownVariableType]
+            column_node(key)
+        return keys  # pyright: ignore[reportUnknownVariableType]
 
     if on is not None and (left_on is not None or right_on is not None):
         raise DataTypeError("Pass either on=, or left_on= and right_on=.")

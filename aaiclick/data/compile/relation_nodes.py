@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from aaiclick.data.expressions.nodes import ExpressionNode, Scalar, SortKey, walk_nodes
+from aaiclick.data.expressions.nodes import ExpressionNode, Membership, Scalar, SortKey, walk_nodes
 from aaiclick.data.types import DataType, supertype
 
 if TYPE_CHECKING:
@@ -95,8 +95,20 @@ class Sort(Unary):
 
 @dataclass(frozen=True)
 class Slice(Unary):
+    """`limit` rows after `offset` others, counted from the last row if `from_end`; the order of rows is kept."""
+
     offset: int
     limit: int | None
+    from_end: bool = False
+
+
+@dataclass(frozen=True)
+class LimitBy(Unary):
+    """The first rows of each combination of keys, or the last ones; the order of rows is kept."""
+
+    keys: Columns
+    limit: int
+    from_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,7 +230,7 @@ def iter_scans(relation: Relation) -> Iterator[Scan]:
         yield from iter_scans(inner)
     for node in iter_value_nodes(relation):
         for descendant in walk_nodes(node):
-            if isinstance(descendant, Scalar):
+            if isinstance(descendant, Scalar | Membership):
                 yield from iter_scans(descendant.relation)
 
 
@@ -230,6 +242,8 @@ def iter_value_nodes(relation: Relation) -> Iterator[ExpressionNode]:
         yield relation.predicate
     elif isinstance(relation, Sort):
         yield from (key.node for key in relation.keys)
+    elif isinstance(relation, LimitBy):
+        yield from (node for _, node in relation.keys)
     elif isinstance(relation, Aggregate):
         yield from (node for _, node in (*relation.keys, *relation.values))
         if relation.having is not None:

@@ -6,7 +6,7 @@ agrees with the order of the operations; otherwise the SELECT becomes a subquery
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from aaiclick.data.compile.sql import Expression
@@ -51,10 +51,12 @@ class SelectBuilder:
     having: ExpressionNode | None = None
     limit: int | None = None
     offset: int = 0
+    limit_by: tuple[int, list[ExpressionNode]] | None = None
+    """The number of first rows to keep of each combination of keys."""
 
     @property
     def is_sliced(self) -> bool:
-        return self.limit is not None or self.offset > 0
+        return self.limit is not None or self.offset > 0 or self.limit_by is not None
 
     @property
     def has_window(self) -> bool:
@@ -111,7 +113,8 @@ def resolve_positions(node: ExpressionNode, builder: SelectBuilder) -> Expressio
                 "Over",
                 candidate.with_children(tuple(rewrite_node(child, replace_node) for child in candidate.children)),
             )
-            return Over(resolved.call, resolved.partition, (*resolved.order, *builder.order), False, resolved.frame)
+            rows = [key.reverse() for key in builder.order] if resolved.reverse else builder.order
+            return replace(resolved, order=(*resolved.order, *rows), natural=False)
         return None
 
     return rewrite_node(node, replace_node)

@@ -96,7 +96,7 @@ def cast(tree: Expression, dtype: DataType) -> Expression:
 
 
 def placeholder(parameter: str, dtype: DataType) -> Expression:
-    return exp.Var(this=f"{{{parameter}:{dtype}}}")
+    return exp.Var(this=f"{{{parameter}:{storage_type(dtype)}}}")
 
 
 _BINARY_OPERATORS: dict[str, type[exp.Binary]] = {
@@ -151,13 +151,14 @@ def window(
     partition: Iterable[Expression],
     order: Iterable[Expression],
     frame: tuple[str, str] | None,
+    unit: str = "ROWS",
 ) -> Expression:
     spec: dict[str, object] = {"this": function, "partition_by": list(partition)}
     terms = list(order)
     if terms:
         spec["order"] = exp.Order(expressions=terms)
     if frame is not None:
-        spec["spec"] = exp.WindowSpec(kind="ROWS", **_frame_bound("start", frame[0]), **_frame_bound("end", frame[1]))
+        spec["spec"] = exp.WindowSpec(kind=unit, **_frame_bound("start", frame[0]), **_frame_bound("end", frame[1]))
     return exp.Window(**spec)
 
 

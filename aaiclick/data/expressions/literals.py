@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -15,6 +15,7 @@ from aaiclick.data.types import (
     BYTES,
     DATE,
     DECIMAL_CLASSES,
+    DURATION,
     FLOAT64,
     NOTHING,
     STRING,
@@ -47,14 +48,27 @@ def literal_type(value: object) -> DataType:
         return datetime_type(6, "" if value.tzinfo is None else zone_name(value))
     if isinstance(value, date):
         return DATE
+    if isinstance(value, timedelta):
+        to_micros(value)
+        return DURATION
     if isinstance(value, list | tuple | set | frozenset):
         return _array_value_type(list(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     if hasattr(value, "item"):  # a NumPy scalar
         return literal_type(value.item())  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
     raise ConversionError(
         f"A {type(value).__name__} cannot be used in an expression.",
-        remedy="Use numbers, strings, bytes, dates, datetimes, Decimals, UUIDs, None or lists of these.",
+        remedy="Use numbers, strings, bytes, dates, datetimes, timedeltas, Decimals, UUIDs, None or lists of these.",
     )
+
+
+def to_micros(value: timedelta) -> int:
+    """Return the microseconds of a duration; raise ConversionError if they do not fit 64 bits."""
+    micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise ConversionError(
+            f"{value!r} is too long for a duration.", remedy="Durations have 64 bits of microseconds."
+        )
+    return micros
 
 
 def _decimal_value_type(value: Decimal) -> DataType:
@@ -104,7 +118,7 @@ def _bind_element(value: Any, dtype: DataType) -> object:
         return bind_value(value, dtype)
     if value is None or isinstance(value, str | bytes):
         return value
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+    if isinstance(value, int | float | Decimal | timedelta):
         return _UnquotedText(_format_value(value, dtype))
     return _format_value(value, dtype)
 
@@ -128,6 +142,8 @@ def _format_value(value: Any, dtype: DataType) -> str:
         return f"{value:f}"
     if isinstance(value, datetime):
         return _format_datetime(value, dtype)
+    if isinstance(value, timedelta):
+        return str(to_micros(value))
     if isinstance(value, date):
         return value.isoformat()
     if hasattr(value, "item") and not isinstance(value, int):

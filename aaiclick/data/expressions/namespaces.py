@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aaiclick.data.errors import DataTypeError, check_integer, suggest_name
+from aaiclick.data.expressions.functions.durations import SPAN_UNITS
 from aaiclick.data.expressions.functions.nested import JSON_TYPES
 from aaiclick.data.expressions.functions.temporal import UNITS
 from aaiclick.data.expressions.functions.time_formats import plan_parse, split_format
+from aaiclick.data.expressions.intervals import parse_interval
+from aaiclick.data.expressions.nodes import Element
+from aaiclick.data.types import user_type
 
 if TYPE_CHECKING:
     from aaiclick.data.expressions.operators import ExpressionMethods
 
 E = TypeVar("E", bound="ExpressionMethods")
+_LABELS = count()
 
 
 class _MethodGroup(Generic[E]):
@@ -181,9 +189,9 @@ class DateMethods(_MethodGroup[E]):
     def date(self) -> E:
         return self._apply_function("date")
 
-    def truncate(self, unit: str) -> E:
-        """Start of the year, month, … that contains it."""
-        return self._apply_function("truncate", params=(_check_unit(unit),))
+    def truncate(self, every: str | timedelta) -> E:
+        """Start of the interval that contains it: `"month"`, `"15m"`, `"1d"`, or a timedelta."""
+        return self._apply_function("truncate", params=(parse_interval(every),))
 
     def add(self, **amounts: object) -> E:
         """Add `days=1`, `hours=2`, …; amounts may be negative or expressions."""
@@ -208,6 +216,20 @@ class DateMethods(_MethodGroup[E]):
         segments = split_format(pattern)
         texts = [text for segment, text in segments if segment == "text"]
         return self._apply_function("strftime", *texts, params=tuple(segment for segment, _ in segments))
+
+    def total_seconds(self) -> E:
+        """Length of a duration in seconds, with a fraction."""
+        return self._apply_function("total_units", params=("second",))
+
+    def total_microseconds(self) -> E:
+        """Length of a duration in microseconds, an exact integer."""
+        return self._apply_function("total_units", params=("microsecond",))
+
+    def total(self, unit: str) -> E:
+        """Length of a duration in weeks, days, hours, …, with a fraction."""
+        if unit.removesuffix("s") not in SPAN_UNITS:
+            raise DataTypeError(f"A duration has no fixed number of {unit!r}.", remedy=suggest_name(unit, SPAN_UNITS))
+        return self._apply_function("total_units", params=(unit.removesuffix("s"),))
 
     def in_zone(self, zone: str) -> E:
         """Convert to another time zone."""
@@ -275,6 +297,35 @@ class ListMethods(_MethodGroup[E]):
     def concat(self, other: object) -> E:
         return self._apply_function("add", other)
 
+    def map(self, function: Callable[[Any], object]) -> E:
+        """Apply a function to every element: `.list.map(lambda x: x * 2)`; it gets and returns an expression."""
+        return self._apply_lambda("list_map", function)
+
+    def filter(self, function: Callable[[Any], object]) -> E:
+        """Keep the elements for which a function returns true: `.list.filter(lambda x: x > 0)`."""
+        return self._apply_lambda("list_filter", function)
+
+    def _apply_lambda(self, name: str, function: Callable[[Any], object]) -> E:
+        from aaiclick.data.expressions.column import Column, as_node  # uses these namespaces: circular at module level
+
+        if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
+            raise DataTypeError(f"{function!r:.60} is not a function.", remedy="For example lambda x: x * 2.")
+        label = f"e{next(_LABELS)}"
+        body = as_node(function(Column(Element(label), label)))
+        return self._owner._apply_lambda(name, body, label)  # pyright: ignore[reportPrivateUsage]
+
+    def cosine_distance(self, other: object) -> E:
+        """Cosine distance of two vectors, 0 for the same direction; NaN if one is zero. Lengths must be equal."""
+        return self._apply_function("cosine_distance", other)
+
+    def l2_distance(self, other: object) -> E:
+        """Euclidean distance of two vectors of equal length."""
+        return self._apply_function("l2_distance", other)
+
+    def dot(self, other: object) -> E:
+        """Dot product of two vectors of equal length."""
+        return self._apply_function("dot_product", other)
+
 
 class MapMethods(_MethodGroup[E]):
     def keys(self) -> E:
@@ -308,6 +359,10 @@ class JsonMethods(_MethodGroup[E]):
 
     def has(self, *path: str | int) -> E:
         return self._apply_function("json_has", *path)
+
+    def decode(self, dtype: str | type) -> E:
+        """Read JSON text as a type such as `"Array(Int64)"`; NULL, or an empty list or struct, if it does not fit."""
+        return self._apply_function("json_decode", params=(user_type(dtype),))
 
     def encode(self) -> E:
         """Encode the value as JSON text."""

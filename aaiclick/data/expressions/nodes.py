@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.errors import column_not_found
+from aaiclick.data.errors import DataTypeError, column_not_found
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind, NotDefinedError, unsupported_types_error
+from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.functions.nullable_structures import result_type
-from aaiclick.data.types import NOTHING, UINT64, DataType
+from aaiclick.data.types import BOOL, NOTHING, UINT64, DataType, array_of
 
 if TYPE_CHECKING:
     from aaiclick.data.compile.relation_nodes import Relation
@@ -116,13 +117,16 @@ class SortKey:
     descending: bool = False
     nulls_first: bool = False
 
+    def reverse(self) -> SortKey:
+        return SortKey(self.node, not self.descending, not self.nulls_first)
+
 
 @dataclass(frozen=True)
 class Over(ExpressionNode):
     """An aggregate or window function over a window of rows.
 
-    `natural` orders the window by the row order of the Object; `frame` is a pair of ROWS bounds, None for the whole
-    partition.
+    `natural` orders the window by the row order of the Object, backwards if `reverse`; `frame` is a pair of bounds in
+    `unit` (ROWS or RANGE), None for the whole partition.
     """
 
     call: FunctionCall
@@ -130,6 +134,8 @@ class Over(ExpressionNode):
     order: tuple[SortKey, ...] = ()
     natural: bool = False
     frame: tuple[str, str] | None = None
+    reverse: bool = False
+    unit: str = "ROWS"
 
     @cached_property
     def type(self) -> DataType:
@@ -156,6 +162,80 @@ class Scalar(ExpressionNode):
     def type(self) -> DataType:
         (dtype,) = self.relation.schema.values()
         return dtype.as_nullable()
+
+
+@dataclass(frozen=True)
+class Membership(ExpressionNode):
+    """Whether a value is among the rows of a relation with one column; NULL for NULL."""
+
+    value: ExpressionNode
+    relation: Relation
+
+    @cached_property
+    def type(self) -> DataType:
+        (dtype,) = self.relation.schema.values()
+        if not are_comparable(self.value.type, dtype) or dtype.is_structure:
+            raise unsupported_types_error(
+                "isin", [describe_node(self.value), "the Object"], (self.value.type, dtype), "they cannot be compared"
+            )
+        return BOOL.as_nullable(self.value.type.nullable)
+
+    @property
+    def children(self) -> tuple[ExpressionNode, ...]:
+        return (self.value,)
+
+    def with_children(self, children: tuple[ExpressionNode, ...]) -> ExpressionNode:
+        return replace(self, value=children[0])
+
+
+@dataclass(frozen=True)
+class Element(ExpressionNode):
+    """The element of an array, inside of the body of a ListLambda with the same label."""
+
+    label: str
+    dtype: DataType | None = None
+
+    @cached_property
+    def type(self) -> DataType:
+        return self.dtype or NOTHING
+
+
+@dataclass(frozen=True)
+class ListLambda(ExpressionNode):
+    """`list_map` or `list_filter`: an expression over each element of an array."""
+
+    function: str
+    values: ExpressionNode
+    body: ExpressionNode
+    label: str
+
+    @cached_property
+    def type(self) -> DataType:
+        values = self.values.type
+        if values.name != "Array":
+            raise unsupported_types_error(self.function, [describe_node(self.values)], (values,), "it takes an array")
+        if has_aggregate(self.body) or has_window(self.body):
+            raise DataTypeError(
+                f"{self.function} computes each element alone.", remedy="Leave out aggregates and windows."
+            )
+        if self.function == "list_map":
+            return replace(array_of(self.body.type), nullable=values.nullable)
+        if not self.body.type.is_bool:
+            raise DataTypeError(
+                f"A condition must be a boolean, not {self.body.type}.", remedy="Compare it with a value."
+            )
+        return values
+
+    @property
+    def children(self) -> tuple[ExpressionNode, ...]:
+        return (self.values, self.body)
+
+    def with_children(self, children: tuple[ExpressionNode, ...]) -> ExpressionNode:
+        """Return the node with the type of its elements set in the body."""
+        values, body = children
+        element = Element(self.label, values.type.element)
+        typed = rewrite_node(body, lambda n: element if isinstance(n, Element) and n.label == self.label else None)
+        return replace(self, values=values, body=typed)
 
 
 def describe_node(node: ExpressionNode) -> str:
@@ -209,7 +289,20 @@ def bind_columns(node: ExpressionNode, schema: Schema) -> ExpressionNode:
 
     result = rewrite_node(node, bind_column)
     _ = result.type
+    _check_filters(result, inside_aggregate=False)
     return result
+
+
+def _check_filters(node: ExpressionNode, *, inside_aggregate: bool) -> None:
+    """Raise if filter(…) of an expression is not directly inside of an aggregate."""
+    is_call = isinstance(node, FunctionCall)
+    if is_call and node.function == "_filtered" and not inside_aggregate:
+        raise DataTypeError(
+            "filter(…) of a column needs an aggregate.", remedy='For example col("x").filter(col("y") > 0).sum().'
+        )
+    is_aggregate = is_call and node.kind is FunctionKind.AGGREGATE
+    for child in node.children:
+        _check_filters(child, inside_aggregate=is_aggregate or isinstance(node, Over))
 
 
 def has_aggregate(node: ExpressionNode) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Self
+from itertools import pairwise
+from typing import Any, Final, Self, cast
 
 from aaiclick.data.errors import DataTypeError, check_integer
+from aaiclick.data.expressions.aggregate_methods import AggregateMethods
+from aaiclick.data.expressions.literals import to_micros
 from aaiclick.data.expressions.namespaces import (
     DateMethods,
     JsonMethods,
@@ -16,44 +18,23 @@ from aaiclick.data.expressions.namespaces import (
     StructMethods,
     TextMethods,
 )
+from aaiclick.data.expressions.selectors import check_mapping
+from aaiclick.data.expressions.window_methods import WindowMethods
 from aaiclick.data.types import user_type
 
 MAX_CONSTANT_EXPONENT = 64
-CUMULATIVE = ("UNBOUNDED PRECEDING", "CURRENT ROW")
+UNCHANGED: Final = object()
+"""Default of `replace`: values that are not replaced stay as they are."""
 
 
-class ExpressionMethods(ABC):
-    """Operators and functions; subclasses implement how a function is applied."""
-
-    @abstractmethod
-    def _apply_function(self, function: str, *args: object, params: tuple[object, ...] = ()) -> Self:
-        """Apply a registered function to this and the arguments."""
-
-    @abstractmethod
-    def _apply_window(
-        self,
-        function: str,
-        *args: object,
-        params: tuple[object, ...] = (),
-        order: tuple[object, ...] = (),
-        natural: bool = True,
-        frame: tuple[str, str] | None = None,
-    ) -> Self:
-        """Apply a function over a window in row order."""
-
-    @abstractmethod
-    def _lift_value(self, value: object) -> Self:
-        """Convert a Python value to this class."""
-
-    @abstractmethod
-    def _apply_positional(self, function: str) -> Self:
-        """Apply an aggregate that also takes the row's position."""
+class ExpressionMethods(AggregateMethods, WindowMethods):
+    """Operators and functions."""
 
     # --- arithmetic ----------------------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> Self:
         if isinstance(other, timedelta):
-            return self._apply_function("add_duration", params=(_to_microseconds(other),))
+            return self._apply_function("add_duration", params=(to_micros(other),))
         return self._apply_function("add", other)
 
     def __radd__(self, other: object) -> Self:
@@ -63,7 +44,7 @@ class ExpressionMethods(ABC):
 
     def __sub__(self, other: object) -> Self:
         if isinstance(other, timedelta):
-            return self._apply_function("add_duration", params=(-_to_microseconds(other),))
+            return self._apply_function("add_duration", params=(-to_micros(other),))
         return self._apply_function("sub", other)
 
     def __rsub__(self, other: object) -> Self:
@@ -186,7 +167,9 @@ class ExpressionMethods(ABC):
         return (self >= low) & (self <= high)
 
     def isin(self, values: Iterable[object]) -> Self:
-        """Whether it is one of these values."""
+        """Whether it is one of these values, or one of the values of an Object with one column."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DataTypeError(f"isin takes a list of values, not {values!r:.60}.", remedy="For example isin([1, 2]).")
         return self._apply_function("isin", [_canonical_value(value) for value in values])
 
     def is_null(self) -> Self:
@@ -210,6 +193,49 @@ class ExpressionMethods(ABC):
     def fill_null(self, value: object) -> Self:
         """Replace NULLs by a value."""
         return self._apply_function("coalesce", value)
+
+    def fill_nan(self, value: object) -> Self:
+        """Replace NaN by a value; NULL stays NULL."""
+        return self.is_nan().if_else(value, self)
+
+    def replace(self, mapping: Mapping[Any, object], default: object = UNCHANGED) -> Self:
+        """Replace values by those of a dict, in which None is NULL; others become `default`, or stay as they are."""
+        pairs = check_mapping(mapping, "replace")
+        keys = [key for key in pairs if key is not None]
+        otherwise = self if default is UNCHANGED else default
+        replaced = (
+            self._apply_function("replace_values", keys, [pairs[key] for key in keys], otherwise)
+            if keys
+            else self.is_null().if_else(None, otherwise)
+        )
+        if None in pairs:
+            return self.is_null().if_else(pairs[None], replaced)
+        return replaced if default is UNCHANGED else self.is_null().if_else(default, replaced)
+
+    def cut(self, breaks: Sequence[float], labels: Sequence[object] | None = None) -> Self:
+        """Label of the interval that contains the number; intervals include their upper end. NaN is above all.
+
+        Without `labels` they are texts such as `(-inf, 10]`, `(10, 20]`, `(20, inf]`.
+        """
+        bounds = _check_increasing(breaks, "The breaks")
+        ends = ["-inf", *(f"{bound:g}" for bound in bounds), "inf"]
+        texts = [f"({low}, {high}]" for low, high in pairwise(ends)]
+        return self._label_intervals(bounds, texts if labels is None else labels)
+
+    def qcut(self, quantiles: int | Sequence[float], labels: Sequence[object] | None = None) -> Self:
+        """Number, from 0, or label of the range between quantiles; 4 divides the values into quarters."""
+        if isinstance(quantiles, int) and not isinstance(quantiles, bool):
+            levels = [number / quantiles for number in range(1, quantiles)]
+        else:
+            levels = _check_increasing(quantiles, "The quantiles")
+        chosen = list(range(len(levels) + 1)) if labels is None else labels
+        return self._label_intervals([self.quantile(level) for level in levels], chosen)
+
+    def _label_intervals(self, bounds: Sequence[object], labels: Sequence[object]) -> Self:
+        if len(labels) != len(bounds) + 1:
+            raise DataTypeError(f"{len(bounds)} breaks need {len(bounds) + 1} labels, not {len(labels)}.")
+        branches = [part for bound, label in zip(bounds, labels, strict=False) for part in (self <= bound, label)]
+        return self.is_null()._apply_function("case", None, *branches, labels[-1])
 
     def coalesce(self, *values: object) -> Self:
         """Return the first value that is not NULL."""
@@ -298,111 +324,6 @@ class ExpressionMethods(ABC):
     def sha256(self) -> Self:
         return self._apply_function("sha256")
 
-    # --- aggregates ----------------------------------------------------------------------------------------------
-
-    def sum(self) -> Self:
-        return self._apply_function("sum")
-
-    def min(self) -> Self:
-        return self._apply_function("min")
-
-    def max(self) -> Self:
-        return self._apply_function("max")
-
-    def mean(self) -> Self:
-        return self._apply_function("mean")
-
-    def std(self, ddof: int = 1) -> Self:
-        return self._apply_function("std", params=(_check_ddof(ddof),))
-
-    def var(self, ddof: int = 1) -> Self:
-        return self._apply_function("var", params=(_check_ddof(ddof),))
-
-    def median(self) -> Self:
-        return self.quantile(0.5)
-
-    def quantile(self, q: float) -> Self:
-        """The exact quantile, interpolated between neighbours as NumPy does."""
-        if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DataTypeError(f"A quantile must lie between 0 and 1, and is {q}.")
-        return self._apply_function("quantile", params=(float(q),))
-
-    def nunique(self) -> Self:
-        return self._apply_function("nunique")
-
-    def count_if(self) -> Self:
-        return self._apply_function("count_if")
-
-    def any(self) -> Self:
-        return self._apply_function("any")
-
-    def all(self) -> Self:
-        return self._apply_function("all")
-
-    def first(self) -> Self:
-        return self._apply_positional("first")
-
-    def last(self) -> Self:
-        return self._apply_positional("last")
-
-    def argmin(self) -> Self:
-        """Position of the minimum."""
-        return self._apply_positional("arg_min")
-
-    def argmax(self) -> Self:
-        """Position of the maximum."""
-        return self._apply_positional("arg_max")
-
-    def collect(self) -> Self:
-        """Collect all values into an array, in row order."""
-        return self._apply_positional("collect")
-
-    def corr(self, other: object) -> Self:
-        """Pearson correlation with another column."""
-        return self._apply_function("corr", other)
-
-    def cov(self, other: object) -> Self:
-        return self._apply_function("cov", other)
-
-    # --- windows -------------------------------------------------------------------------------------------------
-
-    def shift(self, rows: int = 1) -> Self:
-        """Value this many rows earlier (later, if negative); NULL outside of the rows."""
-        return self._apply_window("shift", params=(check_integer(rows, "The number of rows"),))
-
-    def diff(self, rows: int = 1) -> Self:
-        """Difference to the value this many rows earlier."""
-        return self - self.shift(rows)
-
-    def cum_sum(self) -> Self:
-        return self._apply_window("sum", frame=CUMULATIVE)
-
-    def cum_min(self) -> Self:
-        return self._apply_window("min", frame=CUMULATIVE)
-
-    def cum_max(self) -> Self:
-        return self._apply_window("max", frame=CUMULATIVE)
-
-    def cum_mean(self) -> Self:
-        return self._apply_window("mean", frame=CUMULATIVE)
-
-    def cum_count(self) -> Self:
-        return self._apply_window("count", frame=CUMULATIVE)
-
-    def rolling(self, function: str, rows: int) -> Self:
-        """Rolling sum, mean, min, max, std, var or count of the last `rows` rows, including the current one."""
-        if function not in ("sum", "mean", "min", "max", "count", "std", "var") or rows < 1:
-            raise DataTypeError(
-                f"Rolling {function!r} over {rows} rows is not supported.",
-                remedy="Use sum, mean, min, max, std, var or count, over at least one row.",
-            )
-        params = (1,) if function in ("std", "var") else ()
-        return self._apply_window(function, params=params, frame=(f"{int(rows) - 1} PRECEDING", "CURRENT ROW"))
-
-    def rank(self, *, dense: bool = False, descending: bool = False) -> Self:
-        """Rank of the value from 1; equal values have the same rank."""
-        return self._apply_window("dense_rank" if dense else "rank", order=((self, descending),), natural=False)
-
     # --- functions by type ---------------------------------------------------------------------------------------
 
     @property
@@ -436,6 +357,15 @@ class ExpressionMethods(ABC):
         return JsonMethods(self)
 
 
+def _check_increasing(values: object, label: str) -> Sequence[float]:
+    """Return increasing numbers; raise DataTypeError for anything else."""
+    numbers = cast("list[Any]", list(values)) if isinstance(values, list | tuple | range) else []  # pyright: ignore[reportUnknownArgumentType]
+    is_valid = all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    if not numbers or not is_valid or any(not low < high for low, high in pairwise(numbers)):
+        raise DataTypeError(f"{label} must be increasing numbers, not {values!r:.60}.")
+    return numbers
+
+
 def _is_fast_divisor(value: object) -> bool:
     """Whether the value is a positive 31-bit integer constant, for which division needs no NULL and overflow checks."""
     return type(value) is int and 0 < value < 1 << 31
@@ -446,13 +376,3 @@ def _canonical_value(value: object) -> object:
     if not isinstance(value, float):
         return value
     return None if value != value else value + 0.0
-
-
-def _to_microseconds(delta: timedelta) -> int:
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-
-
-def _check_ddof(ddof: int) -> int:
-    if ddof not in (0, 1):
-        raise DataTypeError(f"ddof must be 0 or 1, not {ddof}.")
-    return ddof

@@ -10,7 +10,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, cast
@@ -31,7 +31,7 @@ _FRAMES: dict[tuple[str, str], Form] = {
     ("pandas", "DataFrame"): "pandas",
     ("polars", "DataFrame"): "polars",
 }
-_VALUES = (int, float, bool, str, bytes, date, datetime, Decimal, UUID, list, dict, tuple, set, frozenset)
+_VALUES = (int, float, bool, str, bytes, date, datetime, timedelta, Decimal, UUID, list, dict, tuple, set, frozenset)
 _ABSTRACT = (
     collections.abc.Sequence,
     collections.abc.Mapping,

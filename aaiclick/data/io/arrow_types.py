@@ -13,6 +13,7 @@ from aaiclick.data.types import (
     BYTES,
     DATE,
     DECIMAL_CLASSES,
+    DURATION,
     FLOAT64,
     INT64,
     STRING,
@@ -54,6 +55,8 @@ def clickhouse_type(name: str, arrow: pa.DataType) -> DataType:
     if types.is_timestamp(arrow):
         digits = {unit: number for number, unit in _UNITS.items()}[arrow.unit]
         return datetime_type(max(digits, 6), _normalise_zone(arrow.tz))
+    if types.is_duration(arrow):
+        return DURATION
     if types.is_decimal(arrow):
         scale = max(arrow.scale, 0)
         precision = min(arrow.precision - min(arrow.scale, 0), 76)
@@ -114,6 +117,8 @@ def arrow_type(dtype: DataType) -> pa.DataType:
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if dtype.name in ("Int128", "UInt128"):
         return pa.decimal256(39, 0)
+    if dtype.is_duration:
+        return pa.duration("us")
     if dtype.name == "UUID":
         return pa.uuid()
     if dtype.name == "Array":

@@ -79,6 +79,7 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("float", pa.types.is_floating),
     ("Decimal", pa.types.is_decimal),
     ("date", pa.types.is_date),
+    ("duration", pa.types.is_duration),
     ("map", pa.types.is_map),
     ("dict", pa.types.is_struct),
     ("text", lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)),

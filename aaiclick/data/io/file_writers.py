@@ -48,7 +48,18 @@ def create_writer(format_name: str, columns: Columns) -> FileWriter:
         "arrow": ArrowWriter,
         "avro": AvroWriter,
     }
+    if format_name not in ("parquet", "arrow"):
+        for name, dtype in columns:
+            _refuse_duration(name, dtype, format_name)
     return writers[format_name](columns)
+
+
+def _refuse_duration(name: str, dtype: DataType, format_name: str) -> None:
+    if any(part.is_duration for part in iter_types(dtype)):
+        raise DataError(
+            f"Column {name!r} is {dtype}, and {format_name} has no durations.",
+            remedy="Use Parquet or Arrow, or write a number: .dt.total_microseconds().",
+        )
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:

@@ -1,6 +1,6 @@
-"""Arrow arrays of lists, structs and maps that may be NULL, to and from the lists of at most one element in ClickHouse.
+"""Arrow arrays of durations, and of structures that may be NULL, to and from their stored form in ClickHouse.
 
-`storage_type` in `aaiclick.data.types` describes the stored form.
+`storage_type` in `aaiclick.data.types` describes the stored form: integers, and lists of at most one element.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from aaiclick.data.io.nested_arrays import inner_arrays, map_inner_arrays, offse
 from aaiclick.data.types import DataType, iter_types, map_inner_types
 
 
-def has_nullable_structure(dtype: DataType) -> bool:
-    return any(part.is_nullable_structure for part in iter_types(dtype))
+def has_stored_form(dtype: DataType) -> bool:
+    """Whether the type is stored as another one."""
+    return any(part.is_nullable_structure or part.is_duration for part in iter_types(dtype))
 
 
 def with_null_structures(array: pa.ChunkedArray, dtype: DataType) -> DataType:
@@ -40,14 +41,14 @@ def _mark_nulls(array: pa.Array, dtype: DataType) -> DataType:
 
 def to_storage(array: pa.ChunkedArray, dtype: DataType) -> pa.ChunkedArray:
     """Store each NULL structure as an empty list and each other one as a list of one element."""
-    if not has_nullable_structure(dtype):
+    if not has_stored_form(dtype):
         return array
     return _map_chunks(array, lambda chunk: _wrap(chunk, dtype))
 
 
 def from_storage(array: pa.ChunkedArray, dtype: DataType) -> pa.ChunkedArray:
     """Reverse `to_storage`."""
-    if not has_nullable_structure(dtype):
+    if not has_stored_form(dtype):
         return array
     return _map_chunks(array, lambda chunk: _unwrap(chunk, dtype))
 
@@ -57,8 +58,10 @@ def _map_chunks(array: pa.ChunkedArray, change: Callable[[pa.Array], pa.Array]) 
 
 
 def _wrap(array: pa.Array, dtype: DataType) -> pa.Array:
-    if not has_nullable_structure(dtype):
+    if not has_stored_form(dtype):
         return array
+    if dtype.is_duration:
+        return array.cast(pa.int64())
     if not dtype.is_nullable_structure:
         return map_inner_arrays(array, dtype, _wrap)
     is_valid = array.is_valid().to_numpy(zero_copy_only=False)
@@ -66,8 +69,10 @@ def _wrap(array: pa.Array, dtype: DataType) -> pa.Array:
 
 
 def _unwrap(array: pa.Array, dtype: DataType) -> pa.Array:
-    if not has_nullable_structure(dtype):
+    if not has_stored_form(dtype):
         return array
+    if dtype.is_duration:
+        return array.cast(pa.duration("us"))
     if not dtype.is_nullable_structure:
         return map_inner_arrays(array, dtype, _unwrap)
     elements = _unwrap(cast("pa.ListArray", array).flatten(), replace(dtype, nullable=False))

@@ -30,7 +30,7 @@ Schema = Mapping[str, str | type]
 MAX_DEPTH = 60
 """Levels of nested lists and dicts; Arrow's format supports 64."""
 
-SCALARS = (bool, int, float, str, bytes, date, datetime, Decimal, UUID)
+SCALARS = (bool, int, float, str, bytes, date, datetime, timedelta, Decimal, UUID)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,8 @@ def _explain_errors(name: str) -> Generator[None]:
         raise ConversionError(f"Column {name!r} cannot be stored: {error}.", remedy="Choose another type.") from None
     except OverflowError:
         raise ConversionError(
-            f"Column {name!r} cannot be stored: it holds integers beyond 64 bits.", remedy="Use Decimal, or text."
+            f"Column {name!r} cannot be stored: it holds integers, or microseconds of timedeltas, beyond 64 bits.",
+            remedy="Use Decimal, or text.",
         ) from None
 
 
@@ -413,13 +414,14 @@ _PYTHON_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("bytes", (bytes, bytearray)),
     ("datetime", (datetime,)),
     ("date", (date,)),
+    ("timedelta", (timedelta,)),
     ("UUID", (UUID,)),
     ("dict", (Mapping,)),
     ("list", (list, tuple)),
 )
 
 
-_SIMPLE_TYPES: frozenset[type] = frozenset({bool, int, float, Decimal, str, bytes, date, UUID})
+_SIMPLE_TYPES: frozenset[type] = frozenset({bool, int, float, Decimal, str, bytes, date, timedelta, UUID})
 """Types that need no check per value if all values have the same one."""
 
 
@@ -431,10 +433,10 @@ def _check_single_type(name: str, present: list[Any]) -> None:
     has_large_integer = has_float = False
     for position, value in enumerate(present):
         value = value.item() if _is_numpy_scalar(value) else value
-        if isinstance(value, time | timedelta):
+        if isinstance(value, time):
             raise ConversionError(
-                f"Column {name!r} holds a {type(value).__name__}, which has no ClickHouse type.",
-                remedy="Use seconds as a number.",
+                f"Column {name!r} holds a time of day, which has no ClickHouse type.",
+                remedy="Use a timedelta since midnight.",
             )
         type_name = next((label for label, types in _PYTHON_TYPES if isinstance(value, types)), type(value).__name__)
         if type_name == "datetime" and value.tzinfo is not None:

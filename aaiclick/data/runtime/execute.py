@@ -69,7 +69,7 @@ def read_literal(relation: Relation) -> pa.Table | None:
         return relation.table.literal.rows.slice(relation.offset, relation.limit)
     if isinstance(relation, Slice):
         rows = read_literal(relation.input)
-        return None if rows is None else rows.slice(relation.offset, relation.limit)
+        return None if rows is None or relation.from_end else rows.slice(relation.offset, relation.limit)
     if isinstance(relation, Project) and all(isinstance(node, Ref) for _, node in relation.columns):
         rows = read_literal(relation.input)
         sources = [node.name for _, node in relation.columns if isinstance(node, Ref)]

@@ -12,8 +12,13 @@ from aiohttp import ClientPayloadError
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.errors import PERMANENT_ERROR_CODES, ObjectNotFoundError, QueryError
-from aaiclick.data.expressions.functions.arithmetic import DECIMAL_OVERFLOW, POWER_OVERFLOW
+from aaiclick.data.expressions.functions.arithmetic import DECIMAL_OVERFLOW
 from aaiclick.data.expressions.functions.casts import CAST_FAILED
+from aaiclick.data.expressions.functions.durations import LOST_DIGITS
+from aaiclick.data.expressions.functions.nested import VECTOR_LENGTHS
+from aaiclick.data.expressions.functions.powers import POWER_OVERFLOW
+from aaiclick.data.expressions.functions.temporal import OUT_OF_RANGE
+from aaiclick.data.expressions.functions.windows import RANGE_TOO_FINE
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 
@@ -44,7 +49,26 @@ OVERLOAD = frozenset({
 })  # fmt: skip
 """Codes for a server that cannot run any query now, or not this one in addition to others."""
 
-CANNOT_CONVERT_TYPE, DECIMAL_OVERFLOW_CODE = 70, 407
+CANNOT_CONVERT_TYPE, THROW_IF, DECIMAL_OVERFLOW_CODE = 70, 395, 407
+_THROWN = {
+    DECIMAL_OVERFLOW: ("A Decimal has too many digits for its type.", "Cast to Decimal(38, …) or to float."),
+    POWER_OVERFLOW: ("An integer power does not fit Int64, or its exponent is negative.", "Cast one side to float."),
+    OUT_OF_RANGE: (
+        "A date or datetime lies outside of 1900 to 2299.",
+        "Filter such rows, or limit the amount that is added.",
+    ),
+    VECTOR_LENGTHS: ("Two vectors have different lengths.", "Filter such rows."),
+    RANGE_TOO_FINE: (
+        "The values of by= are more precise than a window of this width allows.",
+        'Truncate them: by=col("t").dt.truncate("1ms") for more than 35 minutes, "1s" for more than 24 days.',
+    ),
+    LOST_DIGITS: (
+        "A difference of datetimes has nanoseconds, and durations have microseconds.",
+        "Cast the datetimes to DateTime64(6) first, with truncate=True.",
+    ),
+}
+"""What happened and the remedy, by the message of `throwIf`."""
+
 _FAILED_CAST = re.compile(CAST_FAILED + r": (.+?) to (.+?)(?:: while executing|: In scope|$)")
 _UNSAFE_CONVERSION = re.compile(r"into type (U?Int\d+)|accurateCast.*'(?:Nullable\()?(U?Int\d+)\)?'", re.DOTALL)
 
@@ -112,7 +136,7 @@ def _classify_error(code: int, message: str, endpoint: ClickHouseEndpoint, text:
 
 def _explain_value(code: int, message: str) -> QueryError | None:
     """Return the error for a value that a type does not hold, without ClickHouse's text of the query."""
-    if match := _FAILED_CAST.search(message):
+    if code == THROW_IF and (match := _FAILED_CAST.search(message)):
         return QueryError(
             f"A value cannot be cast from {match.group(1)} to {match.group(2)} without a change.",
             remedy="Use round() or cast(…, truncate=True) to drop digits, or try_cast(…) to get NULL.",
@@ -122,13 +146,16 @@ def _explain_value(code: int, message: str) -> QueryError | None:
             f"A number does not fit {match.group(1) or match.group(2)}: it is too large, has a fraction, or is NaN.",
             remedy="Choose a wider type, use round() or cast(…, truncate=True) for fractions, or try_cast(…) for NULL.",
         )
-    if code == DECIMAL_OVERFLOW_CODE or DECIMAL_OVERFLOW in message:
-        return QueryError("A Decimal has too many digits for its type.", remedy="Cast to Decimal(38, …) or to float.")
-    if POWER_OVERFLOW in message:
-        return QueryError(
-            "An integer power does not fit Int64, or its exponent is negative.", remedy="Cast one side to float."
-        )
+    if code == DECIMAL_OVERFLOW_CODE:
+        return _thrown_error(DECIMAL_OVERFLOW)
+    if code == THROW_IF:  # other errors quote the query, which has all messages of throwIf
+        return next((_thrown_error(thrown) for thrown in _THROWN if message.startswith(thrown)), None)
     return None
+
+
+def _thrown_error(thrown: str) -> QueryError:
+    what, remedy = _THROWN[thrown]
+    return QueryError(what, remedy=remedy)
 
 
 def _is_overload(code: int, message: str) -> bool:

@@ -21,7 +21,7 @@ from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 import polars as pl
 from hypothesis import strategies as st
 
-from aaiclick.data import array, case, coalesce, col, if_else, length, lit, row_index, row_number
+from aaiclick.data import array, case, coalesce, col, duration, if_else, length, lit, row_index, row_number
 
 NAMES = st.sampled_from(
     ["from", "a b", "`", "🦆", "select", "x'y", 'q"', "back\\slash", "ünïcode", "%d", "value", "{p0:Int8}"]
@@ -32,8 +32,8 @@ REAL = st.floats(allow_nan=True, allow_infinity=True, width=64)
 TAME = st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=8)
 WORDS = st.text("aAbBzé É Ж9🦆%.,-'\\", max_size=10)
-DATES = st.dates(date(1900, 1, 1), date(2199, 12, 31))
-TIMES = st.datetimes(datetime(1900, 1, 1), datetime(2199, 12, 31))
+DATES = st.dates(date(1900, 1, 2), date(2199, 12, 31))
+TIMES = st.datetimes(datetime(1900, 1, 4), datetime(2199, 12, 31))
 
 
 def wrap(value):
@@ -205,6 +205,7 @@ FREE = {
         lambda p, q: "p" if p is not None and p > 0 else "q" if q is not None and q > 0 else "n",
     ),
     "coalesce": (lambda a, b: coalesce(a, b), lambda p, q: q if p is None else p),
+    "duration": (lambda a, b: duration(days=b, hours=2), second_arg(lambda q: timedelta(days=q, hours=2))),
     "lit": (lambda a, b: lit("it's `\\"), lambda p, q: "it's `\\"),
     "array": (lambda a, b: array(a, b, 1), lambda p, q: [p, q, 1]),
     "alias": (lambda a, b: (a + 1).alias("other") - a, first_arg(lambda p: 1)),
@@ -328,7 +329,7 @@ def whole(seconds_each):
 DATED = {
     "same": (lambda a, b: a, lambda p, q: p),
     "lt": (lambda a, b: a < b, both_args(lt)),
-    "sub": (lambda a, b: a - b, both_args(lambda p, q: (p - q).days)),
+    "sub": (lambda a, b: a - b, both_args(sub)),
     "plus": (lambda a, b: a + timedelta(days=1), first_arg(lambda p: p + timedelta(days=1))),
     "minus": (lambda a, b: a - timedelta(days=1), first_arg(lambda p: p - timedelta(days=1))),
     "add timedelta": (lambda a, b: a.dt.add(days=40), first_arg(lambda p: p + timedelta(days=40))),
@@ -353,6 +354,9 @@ DATED = {
 TIMED = {
     "same": (lambda a, b: a, lambda p, q: p),
     "le": (lambda a, b: a <= b, both_args(le)),
+    "sub": (lambda a, b: a - b, both_args(sub)),
+    "elapsed": (lambda a, b: a - (a - b), both_args(lambda p, q: q)),
+    "sum": (lambda a, b: (a - b) + b, both_args(lambda p, q: p)),
     "plus": (lambda a, b: a + timedelta(hours=30, microseconds=1),
              first_arg(lambda p: p + timedelta(hours=30, microseconds=1))),
     "minus": (lambda a, b: a - timedelta(days=3), first_arg(lambda p: p - timedelta(days=3))),
@@ -401,6 +405,42 @@ def drop_nulls(values):
 
 def last_null(values, *, descending=False):
     return sorted(drop_nulls(values), reverse=descending) + [None] * (len(values) - len(drop_nulls(values)))
+
+
+SPANS = {
+    "same": (lambda a, b: a, lambda p, q: p),
+    "add": (lambda a, b: a + b, both_args(add)),
+    "sub": (lambda a, b: a - b, both_args(sub)),
+    "neg": (lambda a, b: -a, first_arg(lambda p: -p)),
+    "abs": (lambda a, b: a.abs(), first_arg(abs)),
+    "plus": (lambda a, b: timedelta(days=2) + a - timedelta(seconds=1), first_arg(lambda p: p + timedelta(1, 86399))),
+    "times": (lambda a, b: a * -7, first_arg(lambda p: p * -7)),
+    "half": (lambda a, b: a * 0.5, first_arg(lambda p: p * 0.5)),
+    "truediv": (lambda a, b: a / b, both_args(lambda p, q: divided(micros_of(p), micros_of(q)))),
+    "third": (lambda a, b: a / 3, first_arg(lambda p: p / 3)),
+    "minus third": (lambda a, b: a / -3, first_arg(lambda p: p / -3)),
+    "floor": (lambda a, b: a // b, both_args(lambda p, q: p // q if q else None)),
+    "floor by": (lambda a, b: a // 7, first_arg(lambda p: p // 7)),
+    "mod": (lambda a, b: a % b, both_args(lambda p, q: p % q if q else None)),
+    "le": (lambda a, b: a <= b, both_args(le)),
+    "eq": (lambda a, b: a == b, both_args(eq)),
+    "total_seconds": (lambda a, b: a.dt.total_seconds(), first_arg(lambda p: p.total_seconds())),
+    "total_microseconds": (lambda a, b: a.dt.total_microseconds(), first_arg(lambda p: micros_of(p))),
+    "total": (lambda a, b: a.dt.total("hours"), first_arg(lambda p: micros_of(p) / 3_600_000_000)),
+    "text": (lambda a, b: a.cast(str), first_arg(str)),
+    "seconds": (lambda a, b: a.cast("Int64", truncate=True),
+                first_arg(lambda p: abs(micros_of(p)) // 1_000_000 * (1 if micros_of(p) >= 0 else -1))),
+    "fill_null": (lambda a, b: a.fill_null(timedelta(1)), lambda p, q: timedelta(1) if p is None else p),
+    "least": (lambda a, b: a.least(b), both_args(min)),
+    "isin": (lambda a, b: a.isin([timedelta(0), timedelta(1)]), first_arg(lambda p: p in (timedelta(0), timedelta(1)))),
+}  # fmt: skip
+DURATIONS = st.timedeltas(timedelta(days=-90_000), timedelta(days=90_000)) | st.sampled_from(
+    [timedelta(0), timedelta(1), timedelta(microseconds=1)]
+)
+
+
+def micros_of(span):
+    return span // timedelta(microseconds=1)
 
 
 LISTS = {

@@ -127,9 +127,10 @@ async def test_dates(data, values, way):
 
 
 @SETTINGS
-@given(values=frames(c.TIMES, c.TIMES), way=WAYS)
-async def test_times(data, values, way):
+@given(values=frames(c.TIMES, c.TIMES), spans=frames(c.DURATIONS, c.DURATIONS), way=WAYS)
+async def test_times_and_durations(data, values, spans, way):
     await compare(typed(values, pa.timestamp("us"), pa.timestamp("us")), way, c.TIMED)
+    await compare(typed(spans, pa.duration("us"), pa.duration("us")), way, c.SPANS)
 
 
 LIST = st.lists(st.none() | st.integers(-3, 3), max_size=5)

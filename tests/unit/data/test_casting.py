@@ -76,7 +76,7 @@ def test_lossy_casts_between_objects_are_detected(own, dtype, fits):
         [1j],
         [Decimal("NaN")],
         {"a": [2**70]},
-        pa.table({"a": pa.array([1], pa.duration("s"))}),
+        pa.table({"a": pa.array([1], pa.time64("us"))}),
         {"a": [object()]},
     ],
 )

@@ -50,7 +50,7 @@ NO_OPERATIONS = {
 }  # fmt: skip
 DUNDERS = {"__init__", "__repr__", "__hash__"}
 KINDS = {"INTEGERS": "Int64", "FREE": "Int64", "FLOATS": "Float64", "BOOLEANS": "Bool", "STRINGS": "String",
-         "WORDED": "String", "DATED": "Date32", "TIMED": "DateTime64(6)", "LISTS": "Array(Int64)",
+         "WORDED": "String", "DATED": "Date32", "TIMED": "DateTime64(6)", "SPANS": "Duration", "LISTS": "Array(Int64)",
          "MAPS": "Map(String, Int64)", "STRUCTS": "Tuple(x Int64, `a b\\`` String)", "JSONS": "String",
          "AGGREGATES": "Int64"}  # fmt: skip
 

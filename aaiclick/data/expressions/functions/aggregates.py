@@ -1,4 +1,4 @@
-"""Aggregates and window functions. NULLs are ignored; without values all but sum and counts are NULL."""
+"""Aggregates. NULLs are ignored; without values all but sum and counts are NULL."""
 
 # ruff: noqa: ARG001, ARG005  (all builders have one signature)
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
@@ -18,13 +19,10 @@ from aaiclick.data.expressions.functions.registry import (
     BuildAggregate,
     Over,
     Params,
-    Result,
     Types,
-    any_nullable,
     check_types,
     define_aggregate,
-    define_window,
-    fixed_type,
+    define_function,
 )
 from aaiclick.data.types import BOOL, FLOAT64, INT64, DataType, array_of, decimal_type, sized_integer_type
 
@@ -174,28 +172,38 @@ def _build_all(args: list[Expression], types: Types, params: Params, over: Over)
 
 
 def _build_first_or_last(function: str) -> BuildAggregate:
-    """Build first or last; the value is wrapped in a tuple, since argMin and argMax skip NULLs."""
+    """Build first or last, optionally of the rows where a condition holds; a tuple keeps NULLs, which argMin skips."""
 
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        value, position = args
-        wrapped = over(sql.call(function, sql.call("tuple", value), position))
+        value, position, *condition = args
+        suffix = "If" if condition else ""
+        wrapped = over(sql.call(function + suffix, sql.call("tuple", value), position, *condition))
         element = sql.call("tupleElement", wrapped, sql.number(1))
-        if types[0].is_structure:
+        if types[0].is_structure and (not condition or types[0].nullable):
             return element
-        some = sql.binary(">", over(sql.call("count")), sql.number(0))
+        some = sql.binary(">", over(sql.call(f"count{suffix}", *(c.copy() for c in condition))), sql.number(0))
+        if types[0].is_structure:
+            return sql.call("if", some, sql.call("array", element), sql.call("array"))
         return sql.call("if", some, sql.cast(element, _first_type(types, params)), sql.null())
 
     return build
 
 
 def _first_type(types: Types, params: Params) -> DataType:
-    return types[0].as_nullable()
+    """Return the nullable type; a list or struct can be NULL if there may be no row that satisfies a condition."""
+    return replace(types[0], nullable=True) if len(types) > 2 else types[0].as_nullable()
 
 
 def _build_collect(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    value, position = args
-    pairs = over(sql.call("groupArray", sql.call("tuple", position, value)))
+    value, position, *condition = args
+    function = "groupArrayIf" if condition else "groupArray"
+    pairs = over(sql.call(function, sql.call("tuple", position, value), *condition))
     return sql.call("tupleElement", sql.call("arraySort", pairs), sql.number(2))
+
+
+def _filtered_type(types: Types, params: Params) -> DataType:
+    check_types(types, FLAT, TRUTH)
+    return types[0].as_nullable()
 
 
 def _bool_type(types: Types, params: Params) -> DataType:
@@ -268,29 +276,12 @@ define_aggregate(
 )
 define_aggregate("first", _first_type, _build_first_or_last("argMin"), "value of the first row")
 define_aggregate("last", _first_type, _build_first_or_last("argMax"), "value of the last row")
+define_function(
+    "_filtered",
+    _filtered_type,
+    lambda a, t, p: sql.call("if", a[1], sql.call("toNullable", a[0]), sql.null()),
+    "",
+)
 define_aggregate("collect", lambda t, p: array_of(t[0]), _build_collect, "all values as an array, in row order")
 define_aggregate("corr", _nullable_float_type, _build_pairwise("corrStable"), "Pearson correlation of two columns")
 define_aggregate("cov", _nullable_float_type, _build_pairwise("covarSampStable"), "sample covariance of two columns")
-
-
-def _build_shift(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    distance: int = params[0]
-    value = args[0] if types[0].is_structure else sql.call("toNullable", args[0])
-    return over(sql.call("lagInFrame" if distance >= 0 else "leadInFrame", value, sql.number(abs(distance))))
-
-
-def _build_numbering(function: str) -> BuildAggregate:
-    """Build row_number, or a rank, which is NULL for a NULL."""
-
-    def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        number = sql.cast(over(sql.call(function)), INT64)
-        return sql.call("if", sql.call("isNull", args[0]), sql.null(), number) if any_nullable(types) else number
-
-    return build
-
-
-_SHIFT_TYPE: Result = lambda types, params: types[0].as_nullable()  # noqa: E731
-define_window("shift", _SHIFT_TYPE, _build_shift, "the value a number of rows earlier, NULL before the first")
-define_window("row_number", lambda t, p: INT64, _build_numbering("row_number"), "1, 2, 3, … in order")
-define_window("rank", fixed_type(INT64), _build_numbering("rank"), "rank with gaps after ties; NULL for NULL")
-define_window("dense_rank", fixed_type(INT64), _build_numbering("dense_rank"), "rank without gaps; NULL for NULL")

@@ -9,8 +9,8 @@ from functools import reduce
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.arithmetic import are_comparable
 from aaiclick.data.expressions.functions.casts import build_cast
+from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.functions.registry import (
     TRUTH,
     NotDefinedError,
@@ -112,3 +112,30 @@ define_function(
 _define_extreme("least")
 _define_extreme("greatest")
 define_function("null", lambda types, params: NOTHING, lambda args, types, params: sql.null(), "NULL")
+
+
+def _replace_type(types: Types, params: Params) -> DataType:
+    value, keys, values, default = types
+    if not are_comparable(value, keys.element):
+        raise NotDefinedError(f"{value} cannot be compared with {keys.element}")
+    return common_supertype((values.element, default.as_nullable(default.nullable or value.nullable)))
+
+
+def _build_replace(args: list[Expression], types: Types, params: Params) -> Expression:
+    value, keys, values, default = args
+    dtype = _replace_type(types, params)
+    place = sql.call("indexOf", keys, value)
+    chosen = build_cast(sql.call("arrayElement", values, place.copy()), types[2].element, dtype)
+    kept = build_cast(default, types[3], dtype)
+    missing = sql.binary("=", place, sql.number(0))
+    replaced = sql.call("if", missing, kept, chosen)
+    return sql.call("if", sql.call("isNull", value.copy()), sql.null(), replaced) if types[0].nullable else replaced
+
+
+define_function("replace_values", _replace_type, _build_replace, "values replaced by those of a list")
+define_function(
+    "_missing",
+    lambda types, params: params[0],
+    lambda args, types, params: sql.cast(sql.call("array") if params[0].is_structure else sql.null(), params[0]),
+    "",
+)

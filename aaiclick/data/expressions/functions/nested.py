@@ -11,8 +11,9 @@ from sqlglot import exp
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.aggregates import sum_type
-from aaiclick.data.expressions.functions.arithmetic import are_comparable, canonical_float
+from aaiclick.data.expressions.functions.arithmetic import canonical_float
 from aaiclick.data.expressions.functions.casts import build_cast, build_checked_cast
+from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.functions.conditional import common_supertype
 from aaiclick.data.expressions.functions.registry import (
     INTEGER,
@@ -29,8 +30,12 @@ from aaiclick.data.expressions.functions.registry import (
     any_nullable,
     check_types,
     define_function,
+    raise_where,
 )
-from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, UINT32, DataType, array_of, decimal_type
+from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, UINT32, DataType, array_of, decimal_type, iter_types
+
+VECTOR_LENGTHS = "aai_vectors"
+"""Message of `throwIf` for vectors of different lengths."""
 
 JSON_TYPES = {"string": STRING, "int": INT64, "float": FLOAT64, "bool": BOOL}
 
@@ -213,6 +218,13 @@ def _json_type(types: Types, params: Params) -> DataType:
     return JSON_TYPES[params[0]].as_nullable()
 
 
+def _json_decoded_type(types: Types, params: Params) -> DataType:
+    check_types(types, TEXT)
+    if any(part.is_duration for part in iter_types(params[0])):
+        raise NotDefinedError("JSON has no durations")
+    return params[0].as_nullable()
+
+
 def _build_json(args: list[Expression], types: Types, params: Params) -> Expression:
     """Build json_get; missing keys and values of another type are NULL."""
     text, *path = args
@@ -229,6 +241,27 @@ def _build_array(args: list[Expression], types: Types, params: Params) -> Expres
 def _build_int_call(clickhouse: str, nullable: bool = True) -> Build:
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
         return sql.cast(sql.call(clickhouse, *args), INT64.as_nullable(nullable and any_nullable(types)))
+
+    return build
+
+
+def _vector_type(types: Types, params: Params) -> DataType:
+    for dtype in types:
+        element = _check_number_list((dtype,))
+        if dtype.element.nullable and not dtype.element.is_unknown:
+            raise NotDefinedError("the elements of a vector must not be NULL: filter or replace them first")
+        if element.is_decimal:
+            raise NotDefinedError("a vector consists of integers or floats: cast the elements")
+    return FLOAT64
+
+
+def _build_vectors(clickhouse: str) -> Build:
+    def build(args: list[Expression], types: Types, params: Params) -> Expression:
+        vectors = [sql.cast(arg, array_of(FLOAT64)) for arg in args]
+        lengths = [sql.call("length", arg.copy()) for arg in args]
+        differ = raise_where(sql.binary("!=", *lengths), VECTOR_LENGTHS)
+        distance = sql.cast(sql.call(clickhouse, *vectors), FLOAT64)
+        return sql.call("if", differ, sql.number(math.nan), distance)
 
     return build
 
@@ -287,6 +320,12 @@ define_function(
 define_function(
     "array", lambda t, p: array_of(common_supertype(t)), _build_array, "an array of several values in a row"
 )
+for _name, _clickhouse, _doc in (
+    ("cosine_distance", "cosineDistance", "cosine distance of two vectors"),
+    ("l2_distance", "L2Distance", "Euclidean distance of two vectors"),
+    ("dot_product", "arrayDotProduct", "dot product of two vectors"),
+):
+    define_function(_name, _vector_type, _build_vectors(_clickhouse), _doc)
 define_function("map_keys", _map_part_type(0), lambda a, t, p: sql.call("mapKeys", a[0]), "keys of a map")
 define_function("map_values", _map_part_type(1), lambda a, t, p: sql.call("mapValues", a[0]), "values of a map")
 define_function("map_get", _map_get_type, _build_map_get, "the value of a key, NULL if absent")
@@ -298,6 +337,14 @@ define_function(
 )
 define_function("field", _field_type, _build_field, "a field of a struct")
 define_function("json_get", _json_type, _build_json, "a value inside JSON text by its path; NULL if absent")
+define_function(
+    "json_decode",
+    _json_decoded_type,
+    lambda a, t, p: sql.call(
+        "JSONExtract", sql.call("ifNull", a[0], sql.string("")), sql.type_name(_json_decoded_type(t, p))
+    ),
+    "JSON text as a type; NULL, or empty, if it does not fit",
+)
 define_function(
     "json_raw",
     lambda t, p: STRING.as_nullable(t[0].nullable),

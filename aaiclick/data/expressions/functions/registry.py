@@ -9,7 +9,7 @@ checks, the compiler and the `where` parser use this registry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -67,6 +67,19 @@ def define_window(name: str, result: Result, build: BuildAggregate, doc: str) ->
     FUNCTIONS[name] = Function(name, FunctionKind.WINDOW, result, build, doc)
 
 
+def extend_function(name: str, applies: Callable[[Types, Params], bool], result: Result, build: BuildAggregate) -> None:
+    """Give a registered function another result type and builder for the types to which `applies` returns true."""
+    general = FUNCTIONS[name]
+
+    def extended_result(types: Types, params: Params) -> DataType:
+        return (result if applies(types, params) else general.result)(types, params)
+
+    def extended_build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
+        return (build if applies(types, params) else general.build)(args, types, params, over)
+
+    FUNCTIONS[name] = replace(general, result=extended_result, build=extended_build)
+
+
 # --- argument types ----------------------------------------------------------------------------------------------
 
 
@@ -87,6 +100,7 @@ INTEGER = TypeClass("an integer", lambda dtype: dtype.is_integer)
 TEXT = TypeClass("a string", lambda dtype: dtype.is_string)
 TRUTH = TypeClass("a boolean", lambda dtype: dtype.is_bool)
 TEMPORAL = TypeClass("a date or datetime", lambda dtype: dtype.is_temporal)
+SPAN = TypeClass("a duration", lambda dtype: dtype.is_duration)
 LIST = TypeClass("an array", lambda dtype: dtype.name == "Array")
 MAP = TypeClass("a map", lambda dtype: dtype.name == "Map")
 STRUCT = TypeClass("a struct", lambda dtype: dtype.name == "Tuple")
@@ -131,6 +145,11 @@ def build_call(clickhouse: str, cast_to: DataType | None = None) -> Build:
         return tree if cast_to is None else sql.cast(tree, cast_to.as_nullable(any_nullable(types)))
 
     return build
+
+
+def raise_where(condition: Expression, message: str) -> Expression:
+    """Build a condition that is never true: it raises an error where the given one is."""
+    return sql.call("throwIf", sql.call("ifNull", condition, sql.number(0)), sql.string(message))
 
 
 def unsupported_types_error(function: str, described: list[str], types: Types, why: str) -> DataTypeError:

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
+from aaiclick.data.expressions.functions.casts import FIRST_DAY, LAST_DAY
 from aaiclick.data.expressions.functions.registry import (
+    INTEGER,
     TEMPORAL,
     Build,
-    NotDefinedError,
     Params,
     Types,
     any_nullable,
     check_types,
     define_function,
     fixed_type,
+    raise_where,
 )
 from aaiclick.data.types import DATE, FLOAT64, INT64, DataType, datetime_type, precision_of, zone_of
 
@@ -26,6 +28,15 @@ PARTS = {
 CLOCK = {"hour": "toHour", "minute": "toMinute", "second": "toSecond"}
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second", "millisecond", "microsecond")
 MICROS_PER_DAY = 86_400_000_000
+MICROS = {
+    "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000,
+    "day": MICROS_PER_DAY, "week": 7 * MICROS_PER_DAY,
+}  # fmt: skip
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+FIRST_MONTH, LAST_MONTH = 1900 * 12, 2299 * 12 + 11
+OUT_OF_RANGE = "aai_range"
+"""Message of `throwIf` for a date or datetime outside of 1900 to 2299, where ClickHouse clamps or wraps."""
+
 ADDERS = {unit: f"add{unit.capitalize()}s" for unit in UNITS}
 
 
@@ -47,47 +58,8 @@ def _build_within_second(divisor: int) -> Build:
     return build
 
 
-def _truncate_type(types: Types, params: Params) -> DataType:
-    check_types(types, TEMPORAL)
-    dtype, unit = types[0], params[0]
-    if dtype.is_date:
-        if unit in ("hour", "minute", "second", "millisecond", "microsecond"):
-            raise NotDefinedError(f"a date has no {unit}")
-        return DATE.as_nullable(dtype.nullable)
-    return datetime_type(max(precision_of(dtype), 6), zone_of(dtype)).as_nullable(dtype.nullable)
-
-
-def _build_truncate(args: list[Expression], types: Types, params: Params) -> Expression:
-    """Subtract the time since the start of the unit.
-
-    ClickHouse's own functions, depending on the version, return types without dates before 1970, reject Date32, or
-    overflow.
-    """
-    unit, dtype = params[0], _truncate_type(types, params)
-    if unit in ("year", "quarter", "month", "week", "day"):
-        return sql.cast(_start_of(unit, sql.call("toDate32", args[0])), dtype)
-    moment = sql.cast(args[0], dtype)
-    micros = sql.call("positiveModulo", sql.call("toUnixTimestamp64Micro", moment.copy()), sql.number(1_000_000))
-    if unit in ("millisecond", "microsecond"):
-        micros = sql.call("modulo", micros, sql.number(1_000 if unit == "millisecond" else 1))
-    for part, size in (("toSecond", 1_000_000), ("toMinute", 60_000_000))[: {"minute": 1, "hour": 2}.get(unit, 0)]:
-        micros = sql.binary("+", micros, sql.call("multiply", sql.call(part, moment.copy()), sql.number(size)))
-    return sql.cast(sql.call("subtractMicroseconds", moment, micros), dtype)
-
-
-def _start_of(unit: str, day: Expression) -> Expression:
-    if unit == "quarter":
-        month = sql.call("minus", sql.call("multiply", sql.call("toQuarter", day), sql.number(3)), sql.number(2))
-        return sql.call("makeDate32", sql.call("toYear", day.copy()), month, sql.number(1))
-    ordinal_functions = {"year": "toDayOfYear", "month": "toDayOfMonth", "week": "toDayOfWeek"}
-    if unit not in ordinal_functions:
-        return day
-    elapsed_days = sql.binary("-", sql.call(ordinal_functions[unit], day.copy()), sql.number(1))
-    return sql.call("subtractDays", day, elapsed_days)
-
-
 def _add_type(types: Types, params: Params) -> DataType:
-    check_types(types, TEMPORAL)
+    check_types(types, TEMPORAL, INTEGER)
     dtype, unit = types[0], params[0]
     nullable = any_nullable(types)
     if dtype.is_date and unit in ("year", "quarter", "month", "week", "day"):
@@ -95,9 +67,44 @@ def _add_type(types: Types, params: Params) -> DataType:
     return datetime_type(max(precision_of(dtype), 6), zone_of(dtype)).as_nullable(nullable)
 
 
+def epoch_micros(value: Expression, dtype: DataType) -> Expression:
+    """Build the microseconds since 1970 of a date or datetime."""
+    if dtype.is_date:
+        return sql.call("multiply", sql.call("toInt64", sql.call("toInt32", value)), sql.number(MICROS_PER_DAY))
+    return sql.call(
+        "toUnixTimestamp64Micro", sql.cast(value, datetime_type(6, zone_of(dtype)).as_nullable(dtype.nullable))
+    )
+
+
+def check_amount(
+    amount: Expression, position: Expression, size: int, low: int, high: int, result: Expression
+) -> Expression:
+    """Build a result that is an error unless low <= position + amount * size <= high; it does not overflow."""
+    most = sql.call("intDiv", sql.binary("-", sql.number(high), position), sql.number(size))
+    least = sql.call("negate", sql.call("intDiv", sql.binary("-", position.copy(), sql.number(low)), sql.number(size)))
+    outside = sql.call("or", sql.binary(">", amount, most), sql.binary("<", amount.copy(), least))
+    return sql.call("if", raise_where(outside, OUT_OF_RANGE), result.copy(), result)
+
+
+def add_micros(value: Expression, source: DataType, amount: Expression, size: int, dtype: DataType) -> Expression:
+    """Build a moment a number of units of `size` microseconds later."""
+    micros = sql.call("multiply", sql.call("toInt64", amount.copy()), sql.number(size)) if size > 1 else amount.copy()
+    moment = sql.cast(sql.call("addMicroseconds", sql.cast(value, dtype), micros), dtype)
+    low, end = FIRST_DAY * MICROS_PER_DAY, (LAST_DAY + 1) * MICROS_PER_DAY
+    return check_amount(amount, epoch_micros(value.copy(), source), size, low, end - 1, moment)
+
+
 def _build_add(args: list[Expression], types: Types, params: Params) -> Expression:
-    dtype = _add_type(types, params)
-    return sql.cast(sql.call(ADDERS[params[0]], sql.cast(args[0], dtype), args[1]), dtype)
+    dtype, unit, (value, amount) = _add_type(types, params), params[0], args
+    if unit not in ("day", "week", *MONTHS):
+        return add_micros(value, types[0], amount, MICROS[unit], dtype)
+    later = sql.cast(sql.call(ADDERS[unit], sql.cast(value, dtype), sql.call("toInt64", amount.copy())), dtype)
+    if unit in MONTHS:
+        months = sql.call("multiply", sql.call("toInt64", sql.call("toYear", value.copy())), sql.number(12))
+        position = sql.binary("+", months, sql.binary("-", sql.call("toMonth", value.copy()), sql.number(1)))
+        return check_amount(amount, position, MONTHS[unit], FIRST_MONTH, LAST_MONTH, later)
+    day = sql.call("toInt64", sql.call("toInt32", sql.call("toDate32", value.copy())))
+    return check_amount(amount, day, MICROS[unit] // MICROS_PER_DAY, FIRST_DAY, LAST_DAY, later)
 
 
 def _add_duration_type(types: Types, params: Params) -> DataType:
@@ -108,8 +115,11 @@ def _add_duration_type(types: Types, params: Params) -> DataType:
 def _build_add_duration(args: list[Expression], types: Types, params: Params) -> Expression:
     dtype, micros = _add_duration_type(types, params), params[0]
     if dtype.is_date:
-        return sql.cast(sql.call("addDays", sql.cast(args[0], dtype), sql.number(micros // MICROS_PER_DAY)), dtype)
-    return sql.cast(sql.call("addMicroseconds", sql.cast(args[0], dtype), sql.number(micros)), dtype)
+        days = sql.number(micros // MICROS_PER_DAY)
+        later = sql.cast(sql.call("addDays", sql.cast(args[0], dtype), days), dtype)
+        day = sql.call("toInt64", sql.call("toInt32", args[0].copy()))
+        return check_amount(days.copy(), day, 1, FIRST_DAY, LAST_DAY, later)
+    return add_micros(args[0], types[0], sql.number(micros), 1, dtype)
 
 
 def _build_diff(args: list[Expression], types: Types, params: Params) -> Expression:
@@ -153,7 +163,6 @@ define_function("microsecond", fixed_type(INT64, TEMPORAL), _build_within_second
 define_function(
     "date", fixed_type(DATE, TEMPORAL), lambda a, t, p: sql.call("toDate32", a[0]), "the date of a datetime"
 )
-define_function("truncate", _truncate_type, _build_truncate, "start of the unit (`year` … `second`) it lies in")
 define_function("date_add", _add_type, _build_add, "a number of units later")
 define_function("add_duration", _add_duration_type, _build_add_duration, "a number of microseconds later")
 define_function(

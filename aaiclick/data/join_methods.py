@@ -1,0 +1,207 @@
+"""Join methods of Object: joins on equal keys, on the nearest key, and on conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from aaiclick.data.compile.join_columns import check_join_keys, join_outputs, join_pairs
+from aaiclick.data.compile.relation_nodes import Filter, Join, Project, Relation
+from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
+from aaiclick.data.errors import DataTypeError
+from aaiclick.data.expressions.column import Column, as_node
+from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref, bind_columns, has_aggregate, has_window
+from aaiclick.data.expressions.selectors import flatten_lists
+from aaiclick.data.runtime.tables import check_column_names
+from aaiclick.data.table_base import TableBase, check_object
+
+if TYPE_CHECKING:
+    from aaiclick.data.object import Object
+
+JOIN_TYPES = ("inner", "left", "right", "full", "cross", "semi", "anti")
+ASOF_OPERATORS = {"backward": ">=", "forward": "<=", "backward_strict": ">", "forward_strict": "<"}
+JoinKeys = str | Column | Sequence[str | Column] | None
+
+
+class JoinMethods(TableBase):
+    """Joins with another Object; the rows are in the order of this one."""
+
+    def join(
+        self,
+        other: Object,
+        on: JoinKeys = None,
+        how: str = "inner",
+        *,
+        left_on: JoinKeys = None,
+        right_on: JoinKeys = None,
+        suffix: str = "_right",
+    ) -> Object:
+        """Join on equal keys, columns or expressions. `how`: inner, left, right, full, cross, semi, anti."""
+        if how not in JOIN_TYPES:
+            raise DataTypeError(
+                f"Unknown join type {how!r:.60}.",
+                remedy=f"Use one of {', '.join(JOIN_TYPES)}, or the methods join_asof and join_where.",
+            )
+        right = check_object(other, "join").relation
+        pairs = join_pairs(on, left_on, right_on)
+        if (how == "cross") == bool(pairs):
+            raise DataTypeError("A cross join takes no keys; every other join needs at least one.")
+        if all(isinstance(key, str) for pair in pairs for key in pair):
+            check_join_keys(pairs, self.relation, right)
+            outputs = join_outputs(self.relation, right, pairs, how, suffix)
+            return self._derive_object(Join(self.relation, right, how, pairs, outputs))
+        return self._join_expressions(right, pairs, how, suffix)
+
+    def _join_expressions(self, right: Relation, pairs: Sequence[tuple[Any, Any]], how: str, suffix: str) -> Object:
+        """Join on computed keys, which are no columns of the result."""
+        sides = [_with_keys(relation, [pair[i] for pair in pairs]) for i, relation in enumerate((self.relation, right))]
+        names = [f"aai_k{i}" for i in range(len(pairs))]
+        keys = tuple((name, name) for name in names)
+        check_join_keys(keys, *sides)
+        outputs = join_outputs(self.relation, right, (), how, suffix)
+        return self._derive_object(Join(sides[0], sides[1], how, keys, outputs))
+
+    def join_where(self, other: Object, *conditions: Column, suffix: str = "_right") -> Object:
+        """Join each row with the rows of `other` for which all conditions hold, such as `col("x") < col("y")`.
+
+        Columns of `other` with a name that is used here already get the suffix, also in the conditions. Equal columns
+        of both sides are joined by a hash table; other conditions are tested for each pair of rows.
+        """
+        right = check_object(other, "join_where").relation
+        nodes = [as_node(condition) for condition in flatten_lists(conditions)]
+        if not nodes:
+            raise DataTypeError("join_where needs a condition.", remedy='For example col("start") <= col("t").')
+        outputs = join_outputs(self.relation, right, (), "inner", suffix)
+        sources = {name: (side, source) for name, side, source in outputs}
+        schema = {name: (self.relation if side == "l" else right).schema[source] for name, side, source in outputs}
+        parts = [part for node in nodes for part in _split_conjunction(bind_columns(node, schema))]
+        for part in parts:
+            if not part.type.is_bool or has_aggregate(part) or has_window(part):
+                raise DataTypeError(f"A condition of a join is a comparison of columns, not {part.type}.")
+        pairs = [pair for part in parts if (pair := _equal_columns(part, sources)) is not None]
+        rest = [part for part in parts if _equal_columns(part, sources) is None]
+        joined: Relation = Join(self.relation, right, "inner" if pairs else "cross", tuple(pairs), outputs)
+        for part in rest:
+            joined = Filter(joined, part)
+        return self._derive_object(joined)
+
+    def join_asof(
+        self,
+        other: Object,
+        on: str | tuple[str, str],
+        by: str | Sequence[str] | None = None,
+        *,
+        strategy: str = "backward",
+        tolerance: float | timedelta | None = None,
+        suffix: str = "_right",
+    ) -> Object:
+        """Join each row with the nearest row of `other` by `on`, among rows with equal `by`.
+
+        `backward` takes the last row that is not later, `forward` the first that is not earlier, `nearest` the one with
+        the smaller difference (of two equal ones the later). Beyond `tolerance` there is no match.
+        """
+        if strategy not in (*ASOF_OPERATORS, "nearest"):
+            raise DataTypeError(
+                f"Unknown asof strategy {strategy!r:.60}.", remedy=f"Use one of {', '.join(ASOF_OPERATORS)}, nearest."
+            )
+        right = check_object(other, "join_asof").relation
+        left_on, right_on = _check_asof_key(on)
+        pairs = join_pairs(by, None, None)
+        check_join_keys((*pairs, (left_on, right_on)), self.relation, right)
+        outputs = join_outputs(self.relation, right, pairs, "asof", suffix)
+        if strategy != "nearest" and tolerance is None:
+            comparison = (left_on, ASOF_OPERATORS[strategy], right_on)
+            return self._derive_object(Join(self.relation, right, "asof", pairs, outputs, comparison))
+        strategies = ("backward", "forward") if strategy == "nearest" else (strategy,)
+        joined, columns = self.relation, []
+        for number, name in enumerate(strategies):
+            joined, names = _add_matches(joined, right, pairs, (left_on, ASOF_OPERATORS[name], right_on), number)
+            columns.append(names)
+        nodes = _choose_matches(joined, outputs, columns, (left_on, right_on), tolerance)
+        check_column_names(name for name, _ in nodes)
+        return self._derive_object(Project(joined, nodes))
+
+
+def _with_keys(relation: Relation, keys: Sequence[Any]) -> Relation:
+    columns: list[tuple[str, ExpressionNode]] = list(as_columns(identity_mapping(relation)))
+    for i, key in enumerate(keys):
+        node = Ref(key) if isinstance(key, str) else as_node(key)
+        columns.append((f"aai_k{i}", bind_columns(node, relation.schema)))
+    return Project(relation, tuple(columns))
+
+
+def _split_conjunction(node: ExpressionNode) -> list[ExpressionNode]:
+    if isinstance(node, FunctionCall) and node.function == "and":
+        return [part for arg in node.args for part in _split_conjunction(arg)]
+    return [node]
+
+
+def _equal_columns(node: ExpressionNode, sources: dict[str, tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the columns of both sides of `left == right`; None for any other condition."""
+    if not isinstance(node, FunctionCall) or node.function != "eq":
+        return None
+    if not all(isinstance(arg, Ref) for arg in node.args):
+        return None
+    (side, left), (other_side, right) = (sources[arg.name] for arg in node.args if isinstance(arg, Ref))
+    if {side, other_side} != {"l", "r"}:
+        return None
+    return (left, right) if side == "l" else (right, left)
+
+
+# --- nearest rows ------------------------------------------------------------------------------------------------
+
+
+def _check_asof_key(on: object) -> tuple[str, str]:
+    pair = (on, on) if isinstance(on, str) else tuple(on) if isinstance(on, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+        raise DataTypeError(f"on= is {on!r:.60}.", remedy='Use a name, or a pair of names: ("time", "at").')
+    return pair  # pyright: ignore[reportReturnType]
+
+
+def _add_matches(
+    left: Relation, right: Relation, pairs: Any, comparison: tuple[str, str, str], number: int
+) -> tuple[Relation, dict[str, str]]:
+    """Join the matches of one direction as columns with reserved names; return the name of each column of `right`."""
+    keys = {b for _, b in pairs}
+    names = {name: f"aai_m{number}_{i}" for i, name in enumerate(right.schema) if name not in keys}
+    outputs = [(name, "k" if name in {a for a, _ in pairs} else "l", name) for name in left.schema]
+    outputs += [(output, "r", name) for name, output in names.items()]
+    return Join(left, right, "asof", pairs, tuple(outputs), comparison), names
+
+
+def _choose_matches(
+    joined: Relation,
+    outputs: Sequence[tuple[str, str, str]],
+    columns: Sequence[dict[str, str]],
+    keys: tuple[str, str],
+    tolerance: object,
+) -> tuple[tuple[str, ExpressionNode], ...]:
+    """Return the output columns: of the nearer match, NULL beyond the tolerance."""
+
+    def ref(name: str) -> ExpressionNode:
+        return Ref(name, joined.schema[name])
+
+    places = [ref(names[keys[1]]) for names in columns]
+    distances = [FunctionCall("abs", (FunctionCall("sub", (ref(keys[0]), place)),)) for place in places]
+    found: list[ExpressionNode] = [FunctionCall("is_not_null", (place,)) for place in places]
+    if tolerance is not None:
+        limit = as_node(tolerance)
+        found = [
+            FunctionCall("and", (f, FunctionCall("le", (d, limit)))) for f, d in zip(found, distances, strict=True)
+        ]
+    nodes: list[tuple[str, ExpressionNode]] = []
+    for name, side, source in outputs:
+        if side != "r":
+            nodes.append((name, ref(source)))
+            continue
+        values = [ref(names[source]) for names in columns]
+        choice: ExpressionNode = FunctionCall("_null_where", (FunctionCall("not", (found[0],)), values[0]))
+        if len(values) > 1:
+            farther = FunctionCall("lt", (distances[0], distances[1]))
+            backward = FunctionCall("and", (found[0], FunctionCall("coalesce", (farther, as_node(True)))))
+            forward = FunctionCall("_null_where", (FunctionCall("not", (found[1],)), values[1]))
+            choice = FunctionCall("if_else", (backward, values[0], forward))
+        _ = choice.type
+        nodes.append((name, choice))
+    return tuple(nodes)
