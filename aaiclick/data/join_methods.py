@@ -12,7 +12,7 @@ from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
 from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column, as_node
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref, bind_columns, has_aggregate, has_window
-from aaiclick.data.expressions.selectors import flatten_lists
+from aaiclick.data.expressions.selectors import check_names, flatten_lists
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.table_base import TableBase, check_object
 
@@ -114,7 +114,8 @@ class JoinMethods(TableBase):
             comparison = (left_on, ASOF_OPERATORS[strategy], right_on)
             return self._derive_object(Join(self.relation, right, "asof", pairs, outputs, comparison))
         strategies = ("backward", "forward") if strategy == "nearest" else (strategy,)
-        joined, columns = self.relation, []
+        joined: Relation = self.relation
+        columns: list[dict[str, str]] = []
         for number, name in enumerate(strategies):
             joined, names = _add_matches(joined, right, pairs, (left_on, ASOF_OPERATORS[name], right_on), number)
             columns.append(names)
@@ -153,10 +154,10 @@ def _equal_columns(node: ExpressionNode, sources: dict[str, tuple[str, str]]) ->
 
 
 def _check_asof_key(on: object) -> tuple[str, str]:
-    pair = (on, on) if isinstance(on, str) else tuple(on) if isinstance(on, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+    names = check_names([on], "join_asof")
+    if len(names) not in (1, 2):
         raise DataTypeError(f"on= is {on!r:.60}.", remedy='Use a name, or a pair of names: ("time", "at").')
-    return pair  # pyright: ignore[reportReturnType]
+    return names[0], names[-1]
 
 
 def _add_matches(
@@ -179,28 +180,30 @@ def _choose_matches(
 ) -> tuple[tuple[str, ExpressionNode], ...]:
     """Return the output columns: of the nearer match, NULL beyond the tolerance."""
 
-    def ref(name: str) -> ExpressionNode:
+    def column_ref(name: str) -> ExpressionNode:
         return Ref(name, joined.schema[name])
 
-    places = [ref(names[keys[1]]) for names in columns]
-    distances = [FunctionCall("abs", (FunctionCall("sub", (ref(keys[0]), place)),)) for place in places]
-    found: list[ExpressionNode] = [FunctionCall("is_not_null", (place,)) for place in places]
+    match_keys = [column_ref(names[keys[1]]) for names in columns]
+    distances = [
+        FunctionCall("abs", (FunctionCall("sub", (column_ref(keys[0]), match_key)),)) for match_key in match_keys
+    ]
+    is_match: list[ExpressionNode] = [FunctionCall("is_not_null", (match_key,)) for match_key in match_keys]
     if tolerance is not None:
         limit = as_node(tolerance)
-        found = [
-            FunctionCall("and", (f, FunctionCall("le", (d, limit)))) for f, d in zip(found, distances, strict=True)
+        is_match = [
+            FunctionCall("and", (f, FunctionCall("le", (d, limit)))) for f, d in zip(is_match, distances, strict=True)
         ]
     nodes: list[tuple[str, ExpressionNode]] = []
     for name, side, source in outputs:
         if side != "r":
-            nodes.append((name, ref(source)))
+            nodes.append((name, column_ref(source)))
             continue
-        values = [ref(names[source]) for names in columns]
-        choice: ExpressionNode = FunctionCall("_null_where", (FunctionCall("not", (found[0],)), values[0]))
+        values = [column_ref(names[source]) for names in columns]
+        choice: ExpressionNode = FunctionCall("_null_where", (FunctionCall("not", (is_match[0],)), values[0]))
         if len(values) > 1:
             farther = FunctionCall("lt", (distances[0], distances[1]))
-            backward = FunctionCall("and", (found[0], FunctionCall("coalesce", (farther, as_node(True)))))
-            forward = FunctionCall("_null_where", (FunctionCall("not", (found[1],)), values[1]))
+            backward = FunctionCall("and", (is_match[0], FunctionCall("coalesce", (farther, as_node(True)))))
+            forward = FunctionCall("_null_where", (FunctionCall("not", (is_match[1],)), values[1]))
             choice = FunctionCall("if_else", (backward, values[0], forward))
         _ = choice.type
         nodes.append((name, choice))

@@ -356,8 +356,8 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
             number, count = FunctionCall("_position", (RowIndex(),)), Over(FunctionCall("len"))
             distance = FunctionCall("sub", (count, _integer_node(-start)))
             within = FunctionCall("lt", (number, _integer_node(stop)))
-            wanted = FunctionCall("and", (FunctionCall("ge", (number, distance)), within))
-            rows = self._derive_object(Filter(self.relation, wanted), self._shape)
+            is_selected = FunctionCall("and", (FunctionCall("ge", (number, distance)), within))
+            rows = self._derive_object(Filter(self.relation, is_selected), self._shape)
         elif start < 0:
             rows = self.tail(-start) if stop is None else self.tail(-start).head(stop)
         elif stop is not None and stop < 0:
@@ -372,8 +372,8 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
     def slice(self, offset: int, length: int | None = None) -> Object:
         """Return `length` rows from `offset` on, from the end if it is negative; a View if the Object is a table."""
         relation = strip_identity(self.relation)
-        is_view = type(self) is Object and self._shape != "scalar" and isinstance(relation, Scan) and is_table(relation)
-        if is_view and check_integer(offset, "The offset") >= 0:
+        is_stored = type(self) is Object and self._shape != "scalar" and is_table(relation)
+        if is_stored and isinstance(relation, Scan) and check_integer(offset, "The offset") >= 0:
             from aaiclick.data.view import View  # subclass of Object: circular at module level
 
             return View(relation.table, offset, length)
@@ -387,7 +387,7 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
             raise DataTypeError(f"A chunk must have at least one row, not {rows}.")
         whole = self if isinstance(self, View) else View(await self.materialize())
         total = await whole.count()
-        return [whole.slice(start, min(rows, total - start)) for start in range(0, total, rows)]
+        return [whole.take_range(start, min(rows, total - start)) for start in range(0, total, rows)]
 
     async def insert(self, value: object) -> int:
         """Append rows and return the new length. The Object must be a table."""

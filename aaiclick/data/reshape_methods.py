@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aaiclick.data.compile.join_columns import cast_to_types, column_of, common_type
 from aaiclick.data.compile.relation_nodes import Aggregate, Columns, Concat, Explode, Filter, Project, Relation, Sort
@@ -65,31 +65,31 @@ class ReshapeMethods(TableBase):
         variable_name: str = "variable",
         value_name: str = "value",
     ) -> Object:
-        """Turn columns into rows: one with the name and one with the value, beside the `index` columns.
+        """Turn columns into rows: one with the name and one with the value, in addition to the `index` columns.
 
         `on` are the columns to turn, by default all but `index`. Their values get a common type; NULLs stay rows.
         """
         schema = self.relation.schema
-        kept = () if index is None else self._expand_names([index], "unpivot")
-        turned = tuple(n for n in schema if n not in kept) if on is None else self._expand_names([on], "unpivot")
+        index_names = () if index is None else self._expand_names([index], "unpivot")
+        turned = tuple(n for n in schema if n not in index_names) if on is None else self._expand_names([on], "unpivot")
         if not turned:
             raise DataTypeError(
                 "unpivot needs at least one column.", remedy='For example unpivot(["x", "y"], index="k").'
             )
-        check_column_names((*kept, variable_name, value_name))
+        check_column_names((*index_names, variable_name, value_name))
         dtype = common_type(value_name, [schema[name] for name in turned])
         members = tuple(
             Project(
                 self.relation,
                 (
-                    *((k, Ref(k, schema[k])) for k in kept),
+                    *((k, Ref(k, schema[k])) for k in index_names),
                     (variable_name, Literal(name, STRING)),
                     (value_name, FunctionCall("cast", (Ref(name, schema[name]),), (dtype,))),
                 ),
             )
             for name in turned
         )
-        return self._derive_object(Concat(members) if len(members) > 1 else members[0])
+        return self._derive_object(Concat(members))
 
     async def pivot(
         self,
@@ -118,7 +118,11 @@ class ReshapeMethods(TableBase):
             raise DataTypeError(
                 f"Column {on!r} has more than {MAX_PIVOTED_COLUMNS:,} values.", remedy="Filter it, or group it first."
             )
-        labels = chosen if isinstance(chosen, Mapping) else {value: _cell_name(value) for value in chosen}
+        labels: dict[Any, str] = (
+            dict(cast("Mapping[Any, str]", chosen))
+            if isinstance(chosen, Mapping)
+            else {value: _cell_name(value) for value in chosen}
+        )
         if len({*labels.values(), *keys}) != len(labels) + len(keys) or "" in labels.values():
             raise DataTypeError(
                 f"The values of {on!r} are not names of columns: some are empty or equal.",
@@ -177,15 +181,15 @@ class ReshapeMethods(TableBase):
         own = Project(left, (*as_columns(identity_mapping(left)), ("aai_p", FunctionCall("_position", (RowIndex(),)))))
         missing = FunctionCall("cast", (Literal(None, INT64.as_nullable()),), (INT64.as_nullable(),))
         foreign = Project(right, (*as_columns(identity_mapping(right)), ("aai_p", missing)))
-        place, rows = Ref("aai_p", INT64.as_nullable()), Concat((_cast_position(own), foreign))
+        own_position, rows = Ref("aai_p", INT64.as_nullable()), Concat((_cast_position(own), foreign))
         keys: Columns = tuple((name, Ref(name, dtype)) for name, dtype in left.schema.items())
-        first, count = FunctionCall("min", (place,)), FunctionCall("count", (place,))
+        first, count = FunctionCall("min", (own_position,)), FunctionCall("count", (own_position,))
         counted = Aggregate(rows, keys, (("aai_f", first), ("aai_c", count), ("aai_l", FunctionCall("len"))))
         zero = Literal(0, INT64)
         is_own = FunctionCall("gt", (Ref("aai_c", INT64), zero))
         foreign_rows = FunctionCall("sub", (Ref("aai_l", INT64), Ref("aai_c", INT64)))
-        wanted = FunctionCall("gt" if is_in_other else "eq", (foreign_rows, zero))
-        chosen = Filter(counted, FunctionCall("and", (is_own, wanted)))
+        is_selected = FunctionCall("gt" if is_in_other else "eq", (foreign_rows, zero))
+        chosen = Filter(counted, FunctionCall("and", (is_own, is_selected)))
         ordered = Sort(chosen, (SortKey(Ref("aai_f", INT64.as_nullable())),))
         return self._derive_object(Project(ordered, keys), self.shape)
 

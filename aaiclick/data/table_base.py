@@ -10,7 +10,7 @@ from aaiclick.data.compile.join_columns import check_columns_exist
 from aaiclick.data.compile.relation_nodes import Aggregate, Relation
 from aaiclick.data.compile.row_alignment import align_rows
 from aaiclick.data.errors import DataTypeError
-from aaiclick.data.expressions.column import Column, output_name
+from aaiclick.data.expressions.column import Column, expand_columns, output_name
 from aaiclick.data.expressions.literals import literal_type
 from aaiclick.data.expressions.nodes import (
     ExpressionNode,
@@ -50,7 +50,7 @@ class TableBase(ABC):
         for value in flatten_lists(columns):
             column = Column(Ref(value)) if isinstance(value, str) else value
             if isinstance(column, Column):
-                expanded += [(part.name, part) for part in column.expand_columns(self.relation.schema)]
+                expanded += [(part.name, part) for part in expand_columns(column, self.relation.schema)]
             else:
                 expanded.append((output_name(column), column))
         return expanded
@@ -58,7 +58,7 @@ class TableBase(ABC):
     def _expand_named(self, named: Mapping[str, object]) -> list[tuple[str, object]]:
         expanded: list[tuple[str, object]] = []
         for name, value in named.items():
-            parts = value.expand_columns(self.relation.schema) if isinstance(value, Column) else [value]
+            parts = expand_columns(value, self.relation.schema) if isinstance(value, Column) else [value]
             if len(parts) != 1:
                 raise DataTypeError(
                     f"{name}= is an expression over {len(parts)} columns.",
@@ -72,7 +72,7 @@ class TableBase(ABC):
         chosen: list[str] = []
         for value in flatten_lists(names):
             if isinstance(value, Column):
-                parts = value.expand_columns(self.relation.schema)
+                parts = expand_columns(value, self.relation.schema)
                 if not all(isinstance(part.node, Ref) for part in parts):
                     raise DataTypeError(f"{method} takes names of columns, not expressions.", remedy='For example "x".')
                 chosen += [part.name for part in parts]

@@ -84,8 +84,10 @@ class TimeGroupBy(GroupBy):
 
     def _all_intervals(self, rows: Relation, keys: Any, time: str, bucket: ExpressionNode) -> Relation:
         """Return a row for each interval between the first and the last of each combination of keys."""
-        first = self._bounds[0] or FunctionCall("min", (bucket,))
-        last = self._bounds[1] or FunctionCall("max", (bucket,))
+        first, last = (
+            FunctionCall(function, (bucket,)) if bound is None else _per_group(bound)
+            for function, bound in zip(("min", "max"), self._bounds, strict=True)
+        )
         dtype = bucket.type.as_required()
         ends = [FunctionCall("cast", (node,), (dtype.as_nullable(),)) for node in (first, last)]
         spans = Aggregate(rows, keys, (("aai_first", ends[0]), ("aai_last", ends[1])))
@@ -104,6 +106,12 @@ def _within(name: str, relation: Relation, bounds: Sequence[Any]) -> ExpressionN
             condition = FunctionCall("and", (condition, test))
     _ = condition.type
     return condition
+
+
+def _per_group(constant: ExpressionNode) -> ExpressionNode:
+    """Return a constant as an aggregate, so that there is one row per group, or one if there are no rows."""
+    is_true = FunctionCall("ge", (FunctionCall("len"), Literal(0, literal_type(0))))
+    return FunctionCall("if_else", (is_true, constant, constant))
 
 
 def _constant_true(bucket: ExpressionNode) -> ExpressionNode:

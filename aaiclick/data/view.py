@@ -68,9 +68,12 @@ class View(Object):
 
     def slice(self, offset: int, length: int | None = None) -> Object:
         """Return a View of a part of this View; from the end, if the offset is negative, an Object."""
-        offset = check_integer(offset, "The offset")
-        if offset < 0:
+        if check_integer(offset, "The offset") < 0:
             return TableMethods.slice(self, offset, length)
+        return self.take_range(offset, length)
+
+    def take_range(self, offset: int, length: int | None) -> View:
+        """Return a View of the rows of this View from `offset` on."""
         own = self._scan.limit
         rest = None if own is None else max(0, own - offset)
         limit = rest if length is None else length if rest is None else min(length, rest)

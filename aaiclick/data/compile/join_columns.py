@@ -10,6 +10,7 @@ from aaiclick.data.errors import DataTypeError, column_not_found
 from aaiclick.data.expressions.column import column_node
 from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref
+from aaiclick.data.expressions.selectors import flatten_lists
 from aaiclick.data.io.casting import find_lossy_cast
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.types import DataType, supertype
@@ -23,10 +24,10 @@ def check_columns_exist(names: Any, schema: Mapping[str, DataType]) -> None:
 
 def join_pairs(on: object, left_on: object, right_on: object) -> tuple[tuple[Any, Any], ...]:
     def as_list(value: Any) -> list[Any]:
-        keys = [] if value is None else list(value) if isinstance(value, list | tuple) else [value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        for key in keys:  # pyright: ignore[reportUnknownVariableType]
+        keys = [] if value is None else flatten_lists([value])
+        for key in keys:
             column_node(key)
-        return keys  # pyright: ignore[reportUnknownVariableType]
+        return keys
 
     if on is not None and (left_on is not None or right_on is not None):
         raise DataTypeError("Pass either on=, or left_on= and right_on=.")

@@ -79,11 +79,11 @@ class ValueCompiler(ABC):
         self.settings["distributed_product_mode"] = "global"
         tree = self.compile_value(value)
         rows = exp.Subquery(this=self.build_select(builder, ordered=False))
-        found = exp.In(this=sql.parenthesize(tree), query=rows)
+        is_member = exp.In(this=sql.parenthesize(tree), query=rows)
         if not node.type.nullable:
-            return sql.call("ifNull", found, sql.number(0)) if value.type.nullable else found
+            return sql.call("ifNull", is_member, sql.number(0)) if value.type.nullable else is_member
         is_null = sql.call("isNull", self.compile_value(node.value))
-        return sql.call("if", is_null, sql.null(), sql.call("ifNull", found, sql.number(0)))
+        return sql.call("if", is_null, sql.null(), sql.call("ifNull", is_member, sql.number(0)))
 
     def _compile_lambda(self, node: ListLambda) -> Expression:
         body = self.compile_value(node.body)

@@ -3,7 +3,8 @@
 - `column`: column expressions such as `col("x") + 1`
 - `selectors`: expressions over several columns
 - `operators`: operators and methods of expressions and of columns of Objects
-- `aggregate_methods`, `window_methods`: aggregates and window functions of these
+- `aggregate_methods`: aggregates of these
+- `window_methods`: window functions of these
 - `expression_base`: how a function is applied to an expression or a column
 - `intervals`: intervals of time such as `15m`
 - `namespaces`: functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`

@@ -169,15 +169,8 @@ class Column(ExpressionMethods):
             node, *condition = node.args
         return self._derive(FunctionCall(function, (node, RowIndex(), *condition)))
 
-    def expand_columns(self, schema: Schema) -> list[Column]:
-        """Return one expression per selected column, or this one if it has no selector."""
-        selector = find_selector(self.node)
-        if selector is None:
-            return [self]
-        return [
-            Column(replace_selector(self.node, name), self._base_name or name, self._affixes)
-            for name in selector.choose_columns(schema)
-        ]
+    def _with_selected(self, name: str) -> Column:
+        return Column(replace_selector(self.node, name), self._base_name or name, self._affixes)
 
     def __repr__(self) -> str:
         return f"Column({self.name!r})"
@@ -191,6 +184,14 @@ def default_name(node: ExpressionNode) -> str:
         if isinstance(descendant, Selector):
             return ""
     return "value"
+
+
+def expand_columns(column: Column, schema: Schema) -> list[Column]:
+    """Return one expression per selected column, or the expression itself if it has no selector."""
+    selector = find_selector(column.node)
+    if selector is None:
+        return [column]
+    return [column._with_selected(name) for name in selector.choose_columns(schema)]  # pyright: ignore[reportPrivateUsage]
 
 
 def relation_of(value: object) -> Relation | None:

@@ -43,4 +43,4 @@ class ExpressionBase(ABC):
 
     @abstractmethod
     def _apply_range_window(self, function: str, by: object, width: int, params: tuple[object, ...]) -> Self:
-        """Apply a function over the rows whose `by` is at most `width` smaller."""
+        """Apply a function over the rows with a `by` that is at most `width` smaller."""

@@ -47,12 +47,14 @@ class Selector(ExpressionNode):
         if self.names:
             return list(self.names)
         if self.types:
-            return [name for name, dtype in schema.items() if any(_has_type(dtype, kind) for kind in self.types)]
+            return [
+                name for name, dtype in schema.items() if any(_has_type(dtype, type_label) for type_label in self.types)
+            ]
         return [name for name in schema if name not in self.excluded]
 
 
-def _has_type(dtype: DataType, kind: str | type) -> bool:
-    label = kind if isinstance(kind, str) else kind.__name__
+def _has_type(dtype: DataType, type_label: str | type) -> bool:
+    label = type_label if isinstance(type_label, str) else type_label.__name__
     if label in _BY_TYPE:
         return _BY_TYPE[label](dtype)
     return dtype.as_required() == user_type(label).as_required()
@@ -96,17 +98,17 @@ def flatten_lists(values: Iterable[object]) -> list[object]:
 
 def check_types(types: Iterable[str | type]) -> tuple[str | type, ...]:
     """Return types; raise DataTypeError for one that is unknown."""
-    for kind in types:
-        if not isinstance(kind, str | type):  # pyright: ignore[reportUnnecessaryIsInstance]
+    for type_label in types:
+        if not isinstance(type_label, str | type):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DataTypeError(
-                f"{kind!r:.60} is not a type.", remedy=f"Use {', '.join(_BY_TYPE)}, or a ClickHouse type."
+                f"{type_label!r:.60} is not a type.", remedy=f"Use {', '.join(_BY_TYPE)}, or a ClickHouse type."
             )
-        _has_type(NOTHING, kind)
+        _has_type(NOTHING, type_label)
     return tuple(types)
 
 
-def check_mapping(value: object, method: str) -> dict[str, Any]:
+def check_mapping(value: object, method: str) -> dict[Any, Any]:
     """Return a dict; raise DataTypeError for anything else."""
     if not isinstance(value, Mapping):
         raise DataTypeError(f"{method} takes a dict, not {value!r:.60}.", remedy='For example {"x": …}.')
-    return dict(cast("Mapping[str, Any]", value))
+    return dict(cast("Mapping[Any, Any]", value))

@@ -91,12 +91,12 @@ class WindowMethods(ExpressionBase):
     def interpolate(self) -> Self:
         """Replace NULLs between two numbers by values on the line between them; the ends stay NULL."""
         number = self._apply_window("row_number")
-        place = self._apply_function("_where_present", number)
+        position_present = self._apply_function("_where_present", number)
         bounds = (
             self.forward_fill(),
             self.backward_fill(),
-            place._apply_window("fill", frame=CUMULATIVE),
-            place._apply_window("fill", frame=CUMULATIVE, reverse=True),
+            position_present._apply_window("fill", frame=CUMULATIVE),
+            position_present._apply_window("fill", frame=CUMULATIVE, reverse=True),
         )
         return self._apply_function("interpolate", number, *bounds)
 

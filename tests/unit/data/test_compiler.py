@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aaiclick.data import col, length
-from aaiclick.data.compile.compiler import split_literal
 from aaiclick.data.compile.sql import identifier, to_text
+from aaiclick.data.compile.value_compiler import split_literal
 from aaiclick.data.errors import ColumnNotFoundError, DataTypeError
 from aaiclick.data.expressions.literals import bind_value, literal_type
 from aaiclick.data.expressions.nodes import Literal

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import aaiclick.data
 from aaiclick.data import Column, GroupBy, Object, View, col
+from aaiclick.data.expressions.aggregate_methods import AggregateMethods
 from aaiclick.data.expressions.namespaces import (
     DateMethods,
     JsonMethods,
@@ -21,22 +22,36 @@ from aaiclick.data.expressions.namespaces import (
     TextMethods,
 )
 from aaiclick.data.expressions.operators import ExpressionMethods
+from aaiclick.data.expressions.window_methods import WindowMethods
 from aaiclick.data.fetch_methods import ReaderMethods
+from aaiclick.data.join_methods import JoinMethods
+from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.tables import Table
 from aaiclick.data.table_methods import TableMethods
+from aaiclick.data.time_groups import TimeGroupBy
 from aaiclick.data.types import parse_type
 from tests.integration.data import comparisons as c
+from tests.integration.data.operation_cases import CASES
 
 CONTEXT = SimpleNamespace(endpoint="here", is_open=True, lifecycle=SimpleNamespace(decref=lambda _: None))
-CLASSES = (ExpressionMethods, Column, TableMethods, Object, ReaderMethods, GroupBy, View, DateMethods, JsonMethods,
-           ListMethods, MapMethods, StructMethods, TextMethods)  # fmt: skip
+CLASSES = (ExpressionMethods, AggregateMethods, WindowMethods, Column, TableMethods, JoinMethods, ReshapeMethods,
+           Object, ReaderMethods, GroupBy, TimeGroupBy, View, DateMethods, JsonMethods, ListMethods, MapMethods,
+           StructMethods, TextMethods)  # fmt: skip
 BY_NAME = {*(f"ReaderMethods.{name}" for name in c.READS), "Object.chunks", "Object.materialize"}
 """Coroutines, which are listed by name since their bodies do not run here."""
 
 COMPARED_ELSEWHERE = {
-    "TableMethods.explode": "test_exploded_lists",
+    "ReshapeMethods.explode": "test_exploded_lists",
+    "ReshapeMethods.pivot": "test_pivot_equals_polars",
+    "AggregateMethods.approx_nunique": "test_sketches_are_close_to_the_exact_values",
+    "AggregateMethods.approx_quantile": "test_sketches_are_close_to_the_exact_values",
+    "ListMethods.cosine_distance": "test_vector_distances",
+    "ListMethods.l2_distance": "test_vector_distances",
+    "ListMethods.dot": "test_vector_distances",
+    "JsonMethods.decode": "test_json_is_decoded_to_a_type",
+    "TimeGroupBy.having": "test_time_groups_have_no_having",
     "TableMethods.sample": "test_a_sample_is_some_of_the_rows_in_order",
-    "TableMethods.join_asof": "test_asof_joins",
+    "JoinMethods.join_asof": "test_asof_joins",
     "ExpressionMethods.hash": "test_hash_differs_for_different_values",
     "Object.insert": "test_appended_rows_come_last",
     "Object.describe": "test_summaries",
@@ -74,6 +89,10 @@ def build_everything():
         expression(mixed, "a", "b", "t", 1, 2, 3)
     for expression, _ in c.GROUPS.values():
         expression(table("t3", k="Int64", v="Int64", b="Bool"), "k", "v", "b")
+    numbers = {"k": "Nullable(Int64)", "v": "Nullable(Int64)", "x": "Float64"}
+    obj = table("t6", **numbers, s="String", t="DateTime64(6)", b="Bool", l="Array(Int64)", z="Tuple(p Int64)")
+    for operation, _ in CASES.values():
+        operation(obj)
     for expression, _ in c.JOINS.values():
         expression(table("t4", k="Int64", x="Int64"), table("t5", k="Int64", y="Int64"))
 
@@ -113,7 +132,8 @@ def test_every_operation_is_compared():
 
 
 def test_operations_compared_elsewhere_have_tests():
-    from tests.integration.data import test_properties
+    from tests.integration.data import test_operations, test_properties
 
-    assert [name for name in COMPARED_ELSEWHERE.values() if not hasattr(test_properties, name)] == []
+    tests = {*vars(test_properties), *vars(test_operations)}
+    assert [name for name in COMPARED_ELSEWHERE.values() if name not in tests] == []
     assert public_operations() >= COMPARED_ELSEWHERE.keys() | NO_OPERATIONS | {"Object.chunks", "Object.materialize"}

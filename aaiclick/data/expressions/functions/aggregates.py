@@ -191,7 +191,8 @@ def _build_first_or_last(function: str) -> BuildAggregate:
 
 def _first_type(types: Types, params: Params) -> DataType:
     """Return the nullable type; a list or struct can be NULL if there may be no row that satisfies a condition."""
-    return replace(types[0], nullable=True) if len(types) > 2 else types[0].as_nullable()
+    value, *condition = types
+    return replace(value, nullable=True) if len(condition) > 1 else value.as_nullable()
 
 
 def _build_collect(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:

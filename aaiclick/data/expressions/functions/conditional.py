@@ -124,11 +124,11 @@ def _replace_type(types: Types, params: Params) -> DataType:
 def _build_replace(args: list[Expression], types: Types, params: Params) -> Expression:
     value, keys, values, default = args
     dtype = _replace_type(types, params)
-    place = sql.call("indexOf", keys, value)
-    chosen = build_cast(sql.call("arrayElement", values, place.copy()), types[2].element, dtype)
-    kept = build_cast(default, types[3], dtype)
-    missing = sql.binary("=", place, sql.number(0))
-    replaced = sql.call("if", missing, kept, chosen)
+    position = sql.call("indexOf", keys, value)
+    chosen = build_cast(sql.call("arrayElement", values, position.copy()), types[2].element, dtype)
+    default_value = build_cast(default, types[3], dtype)
+    missing = sql.binary("=", position, sql.number(0))
+    replaced = sql.call("if", missing, default_value, chosen)
     return sql.call("if", sql.call("isNull", value.copy()), sql.null(), replaced) if types[0].nullable else replaced
 
 

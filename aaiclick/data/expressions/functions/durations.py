@@ -331,13 +331,13 @@ def build_text(micros: Expression, dtype: DataType) -> Expression:
     rest = sql.call("positiveModulo", micros, day)
     days = sql.call("intDiv", sql.binary("-", _wide(micros.copy()), rest.copy()), day.copy())
 
-    def part(size: int, limit: int) -> Expression:
+    def take_part(size: int, limit: int) -> Expression:
         return sql.call("modulo", sql.call("intDiv", rest.copy(), sql.number(size)), sql.number(limit))
 
-    def padded(number: Expression, width: int) -> Expression:
+    def pad_number(number: Expression, width: int) -> Expression:
         return sql.call("leftPad", sql.call("toString", number), sql.number(width), sql.string("0"))
 
-    fraction = part(1, 1_000_000)
+    fraction = take_part(1, 1_000_000)
     plural = sql.call(
         "if", sql.binary("=", sql.call("abs", days.copy()), sql.number(1)), sql.string(" day, "), sql.string(" days, ")
     )
@@ -349,16 +349,16 @@ def build_text(micros: Expression, dtype: DataType) -> Expression:
             sql.string(""),
             sql.call("concat", sql.call("toString", days.copy()), plural),
         ),
-        sql.call("toString", part(3_600_000_000, 24)),
+        sql.call("toString", take_part(3_600_000_000, 24)),
         sql.string(":"),
-        padded(part(60_000_000, 60), 2),
+        pad_number(take_part(60_000_000, 60), 2),
         sql.string(":"),
-        padded(part(1_000_000, 60), 2),
+        pad_number(take_part(1_000_000, 60), 2),
         sql.call(
             "if",
             sql.binary("=", fraction, sql.number(0)),
             sql.string(""),
-            sql.call("concat", sql.string("."), padded(fraction.copy(), 6)),
+            sql.call("concat", sql.string("."), pad_number(fraction.copy(), 6)),
         ),
     )
     return sql.cast(text, STRING.as_nullable(dtype.nullable))

@@ -247,21 +247,21 @@ def _build_int_call(clickhouse: str, nullable: bool = True) -> Build:
 
 def _vector_type(types: Types, params: Params) -> DataType:
     for dtype in types:
-        element = _check_number_list((dtype,))
-        if dtype.element.nullable and not dtype.element.is_unknown:
-            raise NotDefinedError("the elements of a vector must not be NULL: filter or replace them first")
-        if element.is_decimal:
-            raise NotDefinedError("a vector consists of integers or floats: cast the elements")
-    return FLOAT64
+        _check_number_list((dtype,))
+    return FLOAT64.as_nullable(any(dtype.element.nullable for dtype in types))
 
 
 def _build_vectors(clickhouse: str) -> Build:
+    """Build a distance of two vectors of equal length, which is NULL if an element is."""
+
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
-        vectors = [sql.cast(arg, array_of(FLOAT64)) for arg in args]
-        lengths = [sql.call("length", arg.copy()) for arg in args]
-        differ = raise_where(sql.binary("!=", *lengths), VECTOR_LENGTHS)
+        nullable = [arg for arg, dtype in zip(args, types, strict=True) if dtype.element.nullable]
+        has_null = [sql.call("arrayExists", _build_lambda("isNull"), arg.copy()) for arg in nullable]
+        vectors = [sql.call("arrayMap", _build_lambda("assumeNotNull", "toFloat64"), arg.copy()) for arg in args]
+        differ = raise_where(sql.binary("!=", *(sql.call("length", arg) for arg in args)), VECTOR_LENGTHS)
         distance = sql.cast(sql.call(clickhouse, *vectors), FLOAT64)
-        return sql.call("if", differ, sql.number(math.nan), distance)
+        checked = sql.call("if", differ, sql.number(math.nan), distance)
+        return sql.call("if", sql.call("or", *has_null, sql.number(0)), sql.null(), checked) if has_null else checked
 
     return build
 

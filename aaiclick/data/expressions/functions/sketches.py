@@ -25,15 +25,15 @@ def _mode_type(types: Types, params: Params) -> DataType:
 
 
 def _build_mode(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-    """Build the key of the greatest count in a map of counts, whose keys are sorted."""
+    """Build the key of the greatest count in a map of counts with sorted keys."""
     value = canonical_float(args[0], types[0]) if types[0].is_float else args[0]
     plain = sql.call("assumeNotNull", value) if types[0].nullable else value
     one = sql.call("array", sql.call("toUInt64", sql.number(1)))
     counts = over(sql.call("sumMapIf", sql.call("array", plain), one, sql.call("isNotNull", args[0].copy())))
     keys = sql.call("tupleElement", counts, sql.number(1))
     totals = sql.call("tupleElement", counts.copy(), sql.number(2))
-    place = sql.call("indexOf", totals, sql.call("arrayMax", totals.copy()))
-    chosen = sql.cast(sql.call("arrayElement", keys, place), _mode_type(types, params))
+    position = sql.call("indexOf", totals, sql.call("arrayMax", totals.copy()))
+    chosen = sql.cast(sql.call("arrayElement", keys, position), _mode_type(types, params))
     return sql.call("if", sql.call("empty", totals.copy()), sql.null(), chosen)
 
 

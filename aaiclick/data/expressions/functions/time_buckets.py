@@ -34,8 +34,8 @@ from aaiclick.data.expressions.functions.temporal import (
 from aaiclick.data.types import DATE, DataType, array_of, datetime_type, precision_of, zone_of
 
 EPOCH_MONTH = 1970 * 12
-FIRST_MONDAY = -3
-"""Day number of a Monday, 1969-12-29."""
+FIRST_MONDAY = 4
+"""Day number of the first Monday after the epoch, 1970-01-05."""
 
 
 def _truncate_type(types: Types, params: Params) -> DataType:
@@ -93,7 +93,10 @@ def _start_of_local_time(moment: Expression, size: int, dtype: DataType) -> Expr
     start = sql.binary("-", hour, sql.call("modulo", hour.copy(), sql.number(size // MICROS["hour"])))
     parts = (sql.call(part, moment.copy()) for part in ("toYear", "toMonth", "toDayOfMonth"))
     zeros = (sql.number(0) for _ in range(3))
-    return sql.cast(sql.call("makeDateTime64", *parts, start, *zeros, sql.number(6), sql.string(zone_of(dtype))), dtype)
+    local_start = sql.call("makeDateTime64", *parts, start, *zeros, sql.number(6), sql.string(zone_of(dtype)))
+    # Where clocks are set forward, the hour does not exist: the interval starts after the gap.
+    gap = sql.binary("-", start.copy(), sql.call("toHour", local_start.copy()))
+    return sql.cast(sql.call("addHours", local_start, gap), dtype)
 
 
 def _month_number(value: Expression) -> Expression:

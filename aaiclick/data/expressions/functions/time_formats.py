@@ -96,7 +96,7 @@ def plan_parse(pattern: str) -> ParsePlan:
             escaped = re.escape(text)
             regex += re.sub(r"(?:\\?\s)+", r"\\s+", escaped)
             native += text.replace("%", "%%")
-            is_fast = is_fast and not re.search(r"\s{2}|%", text)
+            is_fast = is_fast and not re.search(r"\s{2}|%|\d", text)
             continue
         if letter not in _PATTERNS:
             raise _unknown_directive(text, "".join(sorted({*_PATTERNS, "B", *_COMPOSED})))
@@ -177,7 +177,12 @@ def _build_strptime(args: list[Expression], types: Types, params: Params) -> Exp
         return parsed
     native = sql.call("parseDateTimeOrNull", text.copy(), args[2], sql.string("UTC"))
     wide = sql.cast(native.copy(), datetime_type(6, "UTC").as_nullable())
-    return sql.call("if", sql.call("isNotNull", native), wide, parsed)
+    # Years after 2106 wrap to others, which the text does not contain.
+    year = sql.call("toString", sql.call("toYear", sql.call("assumeNotNull", native.copy())))
+    is_native = sql.call(
+        "and", sql.call("isNotNull", native), sql.binary(">", sql.call("position", text.copy(), year), sql.number(0))
+    )
+    return sql.call("if", is_native, wide, parsed)
 
 
 def _build_moment(groups: Expression, fields: tuple[str, ...]) -> Expression:
