@@ -50,13 +50,13 @@ def rolled(frame, hours, function):
 
 def tiled(series, groups):
     """Number the groups of sorted values; the first groups are larger by one."""
-    places = [i for i, value in enumerate(series) if value is not None]
-    places.sort(key=lambda i: (series[i] != series[i], 0 if series[i] != series[i] else series[i], i))
+    rows = [i for i, value in enumerate(series) if value is not None]
+    rows.sort(key=lambda i: (series[i] != series[i], 0 if series[i] != series[i] else series[i], i))
     numbers, start = [None] * len(series), 0
     for group in range(groups):
-        size = len(places) // groups + (group < len(places) % groups)
-        for place in places[start : start + size]:
-            numbers[place] = group + 1
+        size = len(rows) // groups + (group < len(rows) % groups)
+        for row in rows[start : start + size]:
+            numbers[row] = group + 1
         start += size
     return pl.Series(numbers, dtype=pl.Int64)
 
