@@ -19,6 +19,8 @@ Submit:
 - `context`: OrchContext: connection pool to PostgreSQL, and operations on jobs
 - `connection_pool`: pools of connections to PostgreSQL, for contexts and for running tasks
 - `arguments`: serialises arguments of tasks to JSON
+- `result_items`: items of a result that is a tuple
+- `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries

@@ -18,6 +18,7 @@ from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
 from aaiclick.orchestration.tracing import get_tracing
+from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import control, queries, queue
@@ -48,6 +49,8 @@ def create_task(
 ) -> Task:
     """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
     entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
+    if kwargs and not isinstance(callback, str):
+        kwargs = to_plain_arguments(callback, kwargs)
     return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
 
 

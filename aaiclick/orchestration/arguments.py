@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from aaiclick.errors import SubmitError
@@ -139,17 +139,20 @@ def _check_text(value: str, where: str) -> str:
 
 
 def _encode_reference(value: object, where: str) -> object:
-    to_dict: Callable[[], object] | None = getattr(value, "to_dict", None)
-    reference = to_dict() if callable(to_dict) and hasattr(value, "table_id") else None
+    reference = cast("Any", value).to_dict() if is_reference_value(value) else None
     if isinstance(reference, dict) and cast("dict[str, object]", reference).get("object_type") in REFERENCES:
         return cast("dict[str, object]", reference)
-    if hasattr(value, "function") and hasattr(value, "task"):
-        name = cast("Any", value).function.__name__
-        raise SubmitError(f"{where} is the function {name} itself.", remedy=f"Call it to pass its result: {name}(…)")
     raise _argument_error(where, f"is of type {type(value).__name__}")
+
+
+def is_reference_value(value: object) -> bool:
+    """Whether a value is an Object or a View."""
+    return hasattr(value, "table_id") and callable(getattr(value, "to_dict", None))
 
 
 def _argument_error(where: str, what: str) -> SubmitError:
     return SubmitError(
-        f"{where} {what}.", remedy="Arguments are Objects, Views, other tasks (their results) and plain JSON values."
+        f"{where} {what}.",
+        remedy="Arguments are Objects, Views, other tasks (their results), plain JSON values, and values of other "
+        "types if the parameter is annotated with them (dict[str, date]).",
     )

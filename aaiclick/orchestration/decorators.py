@@ -32,10 +32,17 @@ from aaiclick.orchestration.api import create_job
 from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.failure_paths import Handler, add_handler, is_handler, make_job_handlers
-from aaiclick.orchestration.function_check import check_function, check_keywords, describe_call_error, describe_function
+from aaiclick.orchestration.function_check import (
+    check_function,
+    check_keywords,
+    count_items,
+    describe_call_error,
+    describe_function,
+)
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
+from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 P = ParamSpec("P")
@@ -65,6 +72,7 @@ class TaskFunction(Generic[P, R]):
         self.task_options = options
         self._on_failure = on_failure
         self._signature = inspect.signature(function)
+        self._item_count = count_items(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Task of this call, typed as the value that the function returns."""
@@ -76,8 +84,9 @@ class TaskFunction(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise describe_call_error(self.function, error) from None
-        arguments = self._named_arguments(bound)
+        arguments = to_plain_arguments(self.function, self._named_arguments(bound))
         task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self.task_options)
+        task.item_count = self._item_count
         if self._on_failure is not None:
             add_handler(task, self._on_failure, "failed")
         add_to_built_job(task)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import typing
 from collections.abc import Callable, Collection, Mapping
+from types import EllipsisType
 from typing import Any, cast
 
 from aaiclick.errors import SubmitError
@@ -67,3 +69,13 @@ def describe_function(function: Callable[..., object]) -> str:
     """File and line of a function, in the format of a traceback."""
     code = inspect.unwrap(function).__code__
     return f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_qualname}'
+
+
+def count_items(function: Callable[..., object]) -> int:
+    """Number of items of the tuple that a function is annotated to return; 0 for other annotations."""
+    try:
+        returned = typing.get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001  (an annotation may be any code)
+        return 0
+    items = typing.get_args(returned) if typing.get_origin(returned) is tuple else ()
+    return 0 if any(isinstance(item, EllipsisType) for item in items) else len(items)

@@ -9,7 +9,7 @@ They become rows when a job is submitted; `get_task` and `get_job` return the sa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar, overload
@@ -24,6 +24,7 @@ from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
+SELECT_ITEM = "aaiclick.orchestration.result_items.select_item"
 
 
 class Node(metaclass=Selectable):
@@ -137,8 +138,8 @@ class Task(Placeholder, Node):
 
     __slots__ = (
         "attempt", "claimed_at", "completed_at", "created_at", "entrypoint", "error", "failures", "group", "group_id",
-        "idempotency_key", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status", "type",
-        "worker_id",
+        "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status",
+        "type", "worker_id",
     )  # fmt: skip
     kind = "task"
 
@@ -158,6 +159,8 @@ class Task(Placeholder, Node):
         self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.options = options
         self.idempotency_key: str | None = None
+        self.item_count = 0
+        """Number of items, if the function is annotated to return a tuple."""
         self.group: Group | None = None
         self.group_id: int | None = None
         self.status = TaskStatus.PENDING
@@ -174,6 +177,17 @@ class Task(Placeholder, Node):
         self.completed_at: datetime | None = None
         if group is not None:
             group.add(self)
+
+    def __iter__(self) -> Iterator[object]:
+        """Tasks of the items of a tuple; raises PlaceholderError for other results."""
+        if not self.item_count:
+            return super().__iter__()
+        return iter(
+            [
+                Task(SELECT_ITEM, {"values": self, "index": index}, name=f"{self.name}[{index}]")
+                for index in range(self.item_count)
+            ]
+        )
 
     @classmethod
     def from_row(cls, row: Any) -> Task:

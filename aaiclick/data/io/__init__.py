@@ -21,6 +21,7 @@ Both ways:
 - `literal_codec`: small values as text, stored with the task that returned them
 - `foreign_arrow`: Arrow streams that an untrusted process wrote
 - `literal_preview`: columns, rows and files of literals, without ClickHouse
+- `typed_values`: dates, enums, dataclasses and others as plain values, restored by annotation
 - `avro`: reader and writer of Avro
 - `arrow_types`: mapping between Arrow types and ClickHouse types
 - `nested_arrays`: inner arrays of lists, structs and maps

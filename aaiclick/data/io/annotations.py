@@ -6,13 +6,11 @@ The types are Object, Arrow, pandas, polars, rows and Python values.
 from __future__ import annotations
 
 import collections.abc
-import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Literal, cast
 from uuid import UUID
 
@@ -21,6 +19,7 @@ import pyarrow as pa
 from aaiclick.data.context import get_data_context
 from aaiclick.data.io.from_arrow import normalise, to_pandas, to_polars, to_python
 from aaiclick.data.io.literal_codec import EncodedLiteral
+from aaiclick.data.io.typed_values import annotations_of, is_record_class, is_value_class
 from aaiclick.data.object import Object
 
 Form = Literal["object", "arrow", "batch", "pandas", "polars", "rows", "value", "unknown"]
@@ -38,21 +37,6 @@ _ABSTRACT = (
     collections.abc.Iterable,
     collections.abc.Collection,
 )
-
-
-@lru_cache(maxsize=4096)
-def annotations_of(function: Callable[..., object]) -> Mapping[str, Any]:
-    """Return the annotation of each parameter, as a type where it can be resolved; Any where there is none."""
-    signature = inspect.signature(function)
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001  (an annotation may be any code, or name what only type checkers import)
-        hints = {}
-    types_by_name: dict[str, object] = {}
-    for name, parameter in signature.parameters.items():
-        annotation = hints.get(name, parameter.annotation)
-        types_by_name[name] = Any if annotation is parameter.empty else annotation
-    return types_by_name
 
 
 def forms_of(function: Callable[..., object]) -> Mapping[str, Form]:
@@ -74,11 +58,13 @@ def form_of(annotation: object) -> Form:
         if form := _FRAMES.get((module, getattr(leaf, "__name__", ""))):
             return form
     for member in _union_members(annotation):
-        if typing.get_origin(member) in (list, collections.abc.Sequence) and any(
-            (typing.get_origin(inner) or inner) in (dict, collections.abc.Mapping) for inner in typing.get_args(member)
+        if typing.get_origin(member) in (list, tuple, collections.abc.Sequence) and any(
+            (typing.get_origin(inner) or inner) in (dict, collections.abc.Mapping) or is_record_class(inner)
+            for inner in typing.get_args(member)
         ):
             return "rows"
-    return "value" if any(leaf in _VALUES or leaf in _ABSTRACT for leaf in leaves) else "unknown"
+    is_value = any(leaf in _VALUES or leaf in _ABSTRACT or is_value_class(leaf) for leaf in leaves)
+    return "value" if is_value else "unknown"
 
 
 def element_annotation(annotation: object) -> object:

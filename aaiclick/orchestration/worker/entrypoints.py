@@ -29,6 +29,7 @@ from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
     "aaiclick.operators.chunk_tasks": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
+    "aaiclick.orchestration.result_items": frozenset({"select_item"}),
     "aaiclick.catalog.execution.definition_task": frozenset({"run_definition"}),
 }
 """Tasks of aaiclick itself, by module. Their callbacks are resolved by the same rules as other entrypoints."""

@@ -19,10 +19,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from aaiclick.data.errors import ConversionError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import TaskScope, enter_scope
+from aaiclick.orchestration.typed_arguments import restore_arguments
 from aaiclick.orchestration.worker.argument_binding import bind_arguments
 from aaiclick.orchestration.worker.attempt_telemetry import AttemptTelemetry
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
@@ -92,7 +95,7 @@ class Executor:
         data = TaskData(self._clients, claim, tables, self._max_literal_bytes)
         try:
             await data.open()
-            arguments = await bind_arguments(scope, claim, function, tables)
+            arguments = _restore_arguments(function, await bind_arguments(scope, claim, function, tables))
             value = await self._call_function(running, function, arguments)
             tables.seal()  # tables of the result must stay until the outcome refers to them
             result, literal, awaits, branch = await self._publisher.publish(running, value, data)
@@ -160,6 +163,13 @@ def _call_in_thread(running: RunningTask, function: Callable[..., object], argum
     finally:
         with running.lock:
             running.thread = None
+
+
+def _restore_arguments(function: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return restore_arguments(function, arguments)
+    except ConversionError as error:
+        raise PermanentError(error.what, remedy=error.remedy) from None
 
 
 def _start_call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from aaiclick.data import Object, View, create_object_from_value
 from aaiclick.data.create import create_object_from_rows
-from aaiclick.data.errors import DataError
+from aaiclick.data.errors import ConversionError, DataError
 from aaiclick.data.io.literal_codec import convert_value, encode_converted, encode_rows, encode_simple
 from aaiclick.data.io.to_arrow import ArrowRows
+from aaiclick.data.io.typed_values import contains_typed_value, to_columns, to_plain
 from aaiclick.data.runtime.tables import new_table_name
 from aaiclick.orchestration.arguments import iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
@@ -91,7 +92,7 @@ class ResultPublisher:
             await data.open()
             return _publish_reference(await create_object_from_value(value))
         try:
-            rows = await asyncio.to_thread(convert_value, value) if _is_large(value) else convert_value(value)
+            rows = await asyncio.to_thread(_convert_typed, value) if _is_large(value) else _convert_typed(value)
         except DataError as error:
             raise PermanentError(f"The returned value cannot be stored. {error.what}", remedy=error.remedy) from error
         text = encode_converted(value, rows, self._max_literal_bytes)
@@ -107,6 +108,19 @@ class ResultPublisher:
             return _publish_reference(obj)
         text = encode_rows(ArrowRows(literal.rows, literal.columns, obj.shape), MAX_ENCODED_BYTES)
         return _publish_reference(obj) if text is None else _publish_literal(obj.table_id, text)
+
+
+def _convert_typed(value: object) -> ArrowRows:
+    """Convert a value to rows; types that neither columns nor JSON have are stored as plain values."""
+    columns = to_columns(value) if contains_typed_value(value) else value
+    try:
+        return convert_value(columns)
+    except DataError:
+        try:
+            return convert_value(to_plain(columns))
+        except ConversionError:
+            pass
+        raise
 
 
 def _publish_reference(obj: Object) -> PublishedResult:

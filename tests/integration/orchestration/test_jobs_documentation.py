@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from aaiclick.store.task_options import TaskKeywords
 
 PAGE = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FILE_HEADING = re.compile(r"# (\w+\.py)\n")
 NOT_OPTIONS = {"unknown", "callback", "kwargs", "type", "payload", "payloads", "function", "entry"}
 
 
@@ -24,8 +27,10 @@ async def shop(aaiclick_env, tmp_path, monkeypatch):
     """Write the page's module and the table that its examples need."""
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
-    parts = [text.removeprefix("# shop.py\n") for text in EXAMPLES if text.startswith("# shop.py\n")]
-    (tmp_path / "shop.py").write_text("\n\n".join(parts))
+    for text in EXAMPLES:
+        if heading := FILE_HEADING.match(text):
+            with (tmp_path / heading[1]).open("a") as module:
+                module.write(text + "\n\n")
     monkeypatch.syspath_prepend(tmp_path)
     async with OrchContext() as context, context.connection() as connection:
         await connection.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
@@ -34,7 +39,7 @@ async def shop(aaiclick_env, tmp_path, monkeypatch):
 async def test_every_example_runs(shop):
     names: dict[str, object] = {}
     for text in EXAMPLES:
-        if not text.startswith("# shop.py\n"):
+        if not FILE_HEADING.match(text):
             code = compile(text, "docs/jobs.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             if (running := eval(code, names)) is not None:
                 await running
@@ -44,6 +49,12 @@ async def test_every_example_runs(shop):
         assert await connection.fetchval("SELECT array_agg(id) FROM orders") == [8]
         sent = await connection.fetchval('SELECT count(*) FROM tasks WHERE kwargs @> \'{"to": "ada@example.org"}\'')
         assert sent == 2
+
+
+async def test_orders_of_a_week_are_printed(shop):
+    weekly = importlib.import_module("orders").weekly
+    done = orchestration.run_job_test(await weekly(date(2026, 11, 16)))
+    assert (done.status, done.error) == ("COMPLETED", None)
 
 
 def test_option_table_matches_the_code():
