@@ -23,6 +23,9 @@ LEASES = "tests/integration/catalog/test_task_leases.py"
 OF_DEFINITION = f"{LEASES}::test_claim_and_heartbeats_use_the_lease_of_the_definition"
 SOURCES = "tests/integration/catalog/test_source_state.py"
 METRICS = "tests/integration/server/test_metrics.py"
+MAINTENANCE = "tests/integration/engine/test_maintenance.py"
+STOP = "tests/unit/worker/test_supervisor.py"
+REFERENCES = "tests/integration/lifecycle/test_table_references.py"
 HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_failing_check"
 
 ADMITS = """\
@@ -48,6 +51,51 @@ def _write_all(handle: int, data: bytes) -> None:
 """
 
 GUARD_MUTATIONS = (
+    # Sessions and tables
+    Mutation(
+        "sessions: the leader ends stalled ones", "aaiclick/orchestration/loops/leader.py",
+        "if stalled := await end_stalled_sessions(connection):", "if stalled := 0:",
+        (f"{MAINTENANCE}::test_leader_ends_the_stalled_session_that_holds_the_election",),
+    ),
+    Mutation(
+        "sessions: stalled ones are ended", f"{SQL}/sessions.sql", "FILTER (WHERE pg_terminate_backend(pid))", "",
+        (f"{MAINTENANCE}::test_session_stalled_between_parse_and_execute_is_ended",),
+    ),
+    Mutation(
+        "sessions: the time without a message", f"{SQL}/sessions.sql", "state_change < clock_timestamp() -",
+        "state_change < clock_timestamp() - 0 *",
+        (f"{MAINTENANCE}::test_session_stalled_between_parse_and_execute_is_ended",),
+    ),
+    Mutation(
+        "sessions: idle ones are left alone", f"{SQL}/sessions.sql", "AND state = 'active' AND", "AND",
+        (f"{MAINTENANCE}::test_idle_and_working_sessions_are_left_alone",),
+    ),
+    Mutation(
+        "sessions: the longer time of COPY", f"{SQL}/sessions.sql", "query ILIKE 'COPY %' THEN $2::float8",
+        "query ILIKE 'COPY %' THEN 0 * $2::float8", (f"{MAINTENANCE}::test_copy_has_longer_timeout",),
+    ),
+    Mutation(
+        "sessions: a stop closes connections before it waits", "aaiclick/orchestration/worker/supervisor.py",
+        """\
+                connection.close()
+            _, pending = await asyncio.wait(pending, timeout=RETRY_SECONDS)
+""",
+        """\
+                pass
+            _, pending = await asyncio.wait(pending, timeout=RETRY_SECONDS)
+""",
+        (f"{STOP}::test_stop_repeats_a_cancellation_that_a_failed_rollback_replaced",),
+    ),
+    Mutation(
+        "sessions: a stop repeats the cancellation", "aaiclick/orchestration/worker/supervisor.py",
+        "while pending:\n            for task in pending:", "if pending:\n            for task in pending:",
+        (f"{STOP}::test_stop_repeats_a_cancellation_that_a_failed_rollback_replaced",),
+    ),
+    Mutation(
+        "tables: names registered by other organisations", f"{SQL}/tables.sql", "AND r.org_id <> t.org_id) AS held",
+        "AND r.org_id <> t.org_id AND false) AS held",
+        (f"{REFERENCES}::test_name_registered_by_another_organisation_is_not_reserved",),
+    ),
     # Entrypoints
     Mutation(
         "entrypoints: modules below the worker's directory", OWN_CODE,

@@ -3,7 +3,9 @@
 import asyncpg
 import pytest
 
+from aaiclick.orchestration.loops import leader
 from aaiclick.store.connections import connect
+from aaiclick.store.engine import queue
 from aaiclick.store.engine.maintenance import end_stalled_sessions
 from aaiclick.store.statements import statement
 
@@ -30,6 +32,16 @@ async def test_session_stalled_between_parse_and_execute_is_ended(sessions):
         await stalled.fetchval("SELECT 1")
     async with other.transaction():
         assert await other.fetchval(statement("lock_election"))
+
+
+async def test_leader_ends_the_stalled_session_that_holds_the_election(sessions, monkeypatch):
+    stalled, other = sessions
+    worker = await queue.register_worker(other, hostname="here", pid=1)
+    await stalled.execute("BEGIN")
+    assert await stalled.fetchval(statement("lock_election"))
+    await stalled.prepare("SELECT 42")
+    monkeypatch.setitem(end_stalled_sessions.__kwdefaults__, "seconds", 0.0)
+    assert (await leader.run_once(other, worker_id=worker.id))["leads"] == 1
 
 
 async def test_idle_and_working_sessions_are_left_alone(sessions):

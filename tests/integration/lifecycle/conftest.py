@@ -8,6 +8,7 @@ import subprocess
 import textwrap
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +21,7 @@ from aaiclick.store.engine import queue
 from aaiclick.store.engine.leases import Claim, Lease
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.fork_server import FORK_SERVER, ForkedProcess
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Servers:
         self.worker_id = 0
 
     async def submit(
-        self, *task_types: str, edges: tuple[tuple[int, int], ...] = (), **options
+        self, *task_types: str, edges: tuple[tuple[int, int], ...] = (), org_id: UUID = DEFAULT_ORG_ID, **options
     ) -> tuple[int, list[int]]:
         """Submit a job with a task of each type; `edges` are pairs of positions."""
         ids = [get_snowflake_id() for _ in task_types]
@@ -48,7 +50,7 @@ class Servers:
             for task_id, task_type in zip(ids, task_types, strict=True)
         ]
         plan = Plan(tasks, (), [(ids[a], ids[b]) for a, b in edges], **options)
-        return await submit_job(self.db, NewJob(get_snowflake_id(), "job"), plan), ids
+        return await submit_job(self.db, NewJob(get_snowflake_id(), "job", org_id), plan), ids
 
     async def claim(self, limit: int = 100) -> list[Claim]:
         if not self.worker_id:

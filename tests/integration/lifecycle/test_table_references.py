@@ -8,6 +8,7 @@ from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.leases import Failure, Success
 from aaiclick.store.engine.maintenance import delete_old_history, reap_expired_leases
 from aaiclick.store.tables import table_references
+from aaiclick.store.tenancy.orgs import create_org
 from tests.integration.lifecycle.conftest import new_table
 
 
@@ -36,6 +37,19 @@ async def test_attempt_without_a_lease_gets_no_table(servers):
     (held,) = await table_references.reserve_tables(servers.db, [(new_table(), lease)])
     assert held.lease_lost
     assert await servers.counts() == {}
+
+
+async def test_name_registered_by_another_organisation_is_not_reserved(servers):
+    table = await create_table(servers, await servers.attempt())
+    org = await create_org(servers.db, name="Other", slug="other")
+    await servers.submit("theirs", org_id=org.id)
+    (foreign_claim,) = await servers.claim()
+    (held,) = await table_references.reserve_tables(servers.db, [(table, foreign_claim.lease)])
+    assert held.is_unknown
+    assert not held.lease_lost
+    assert await servers.counts() == {table: 1}
+    owners = await servers.db.fetch("SELECT owner_id FROM table_references WHERE table_name = $1", table)
+    assert foreign_claim.lease.task_id not in {row["owner_id"] for row in owners}
 
 
 async def test_completion_keeps_results_and_releases_the_rest(servers):

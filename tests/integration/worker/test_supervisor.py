@@ -16,7 +16,6 @@ from aaiclick.orchestration.worker.process_config import EXIT_STUCK
 from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, LOG_OUTAGE_SECONDS
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import maintenance
-from aaiclick.store.enums import DEFAULT_ORG_ID
 
 
 async def test_timed_out_task_is_ended_whatever_it_does(worker_env):
@@ -257,19 +256,3 @@ async def test_silent_connection_is_replaced_within_the_lease(worker_env, gatewa
     go.touch()
     assert (await worker_env.wait_until(held, lambda row: row["status"] == "COMPLETED"))["attempt"] == before["attempt"]
     assert await asyncio.to_thread(worker.stop) == 0
-
-
-async def test_stop_ends_a_transaction_on_a_silent_connection(worker_env, gateway, proxy):
-    """Its rollback ends with a connection error, which must not replace the cancellation."""
-    await worker_env.rows("INSERT INTO outbox (org_id, kind) VALUES ($1, 'route_event') RETURNING id", DEFAULT_ORG_ID)
-    blocker = await connect(worker_env.endpoint, silent_seconds=100)
-    async with blocker.transaction():
-        await blocker.execute("LOCK TABLE outbox IN SHARE MODE")
-        variables = {"WORKER_TIMEOUT": "2", "WORKER_HEARTBEAT_INTERVAL": "0.5"} | gateway.via_port(proxy.port).variables
-        worker = await asyncio.to_thread(worker_env.start, **variables)
-        waiting = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass"
-        while not await worker_env.rows(waiting):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        await proxy.inject("forgotten", 0)
-        await asyncio.to_thread(worker.stop)
-    await blocker.close()
