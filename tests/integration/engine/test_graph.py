@@ -155,8 +155,8 @@ async def test_cycle_through_existing_tasks_is_refused(engine: Engine) -> None:
         await engine.add("job", "c:g", "", "b>c")
 
 
-async def test_a_barrier_of_ten_thousand(engine: Engine) -> None:
-    members = " ".join(f"t{n}:g" for n in range(10_000))
+async def test_a_barrier_of_two_thousand(engine: Engine) -> None:
+    members = " ".join(f"t{n}:g" for n in range(2_000))
     await engine.submit(f"first {members} last", "g", "first>g g>last")
     (first,) = await engine.claim()
     await engine.complete(first)
@@ -164,7 +164,7 @@ async def test_a_barrier_of_ten_thousand(engine: Engine) -> None:
     while (claims := await engine.claim(500)) and claims[0].type != "last":
         ran += len(claims)
         await engine.complete(*claims)
-    assert ran == 10_000
+    assert ran == 2_000
     await engine.complete(*claims)
     assert await engine.status("job") == "COMPLETED"
     await engine.check()

@@ -17,7 +17,7 @@ from tests.integration.engine.conftest import Engine
 from tests.integration.store.conftest import SERVERS, run_server
 
 Case = Callable[..., Awaitable[None]]
-LARGE = {"test_a_barrier_of_ten_thousand"}
+LARGE = {"test_a_barrier_of_two_thousand"}
 
 
 def plain(case: object) -> bool:

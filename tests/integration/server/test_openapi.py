@@ -21,7 +21,7 @@ from aaiclick.api.worker_protocol import endpoints
 ROLES = [None, "reader", "writer", "admin", "worker", "operator-admin"]
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 ENDLESS = {"/v1/events", "/v1/tasks/{task_id}/log/follow", endpoints.WAIT.path, endpoints.CLAIM.path}
-EXAMPLES = 3
+EXAMPLES = 2
 
 
 def document(site):
