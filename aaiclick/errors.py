@@ -12,6 +12,7 @@
     ├── SchemaError            the PostgreSQL schema does not match this version
     ├── EntrypointError        a task names code that does not exist or may not be run
     ├── UserCodeError          code of the user raised an exception; the message has its file, line and text
+    ├── JobFailedError         the result of a job is read that has failed or was cancelled
     ├── NotFoundError          there is no job, task, group or worker with this id
     ├── SubmitError            the submitted job is invalid; nothing was inserted
     │   ├── PlaceholderError   code of a job needs the value of a task that has not run
@@ -139,6 +140,10 @@ class EntrypointError(AaiclickError):
 
 class UserCodeError(AaiclickError):
     """Code of the user raised an exception; the message has its file, line and text."""
+
+
+class JobFailedError(AaiclickError):
+    """The result of a job is read that has failed or was cancelled."""
 
 
 class NotFoundError(AaiclickError):

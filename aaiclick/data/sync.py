@@ -196,6 +196,15 @@ def _wrap_result(value: object) -> Any:
     return _make_sync(value) if ismethod(value) else value
 
 
+def run(coroutine: Coroutine[object, object, T]) -> T:
+    """Run a coroutine and return its value, such as a job and its result.
+
+    handle = sync.run(nightly("2026-11-16"))
+    print(sync.run(handle.result()))
+    """
+    return _loop.run(coroutine)
+
+
 def _make_sync(function: Callable[..., object]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -263,5 +272,5 @@ __all__ = [
     "DataContext", "Wrapped", "WrappedObject", "all_columns", "array", "case", "coalesce", "col",
     "create_object_from_file", "create_object_from_query", "create_object_from_value", "delete_object", "duration",
     "exclude", "if_else", "insert", "length", "list_objects", "lit", "of_type", "open_object", "open_reference",
-    "preview_file", "row_index", "row_number",
+    "preview_file", "row_index", "row_number", "run",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ Submit:
 - `result_items`: items of a result that is a tuple
 - `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
+- `job_handle`: waits for a job, reads its result and logs
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 

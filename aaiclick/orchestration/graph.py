@@ -8,6 +8,7 @@ They become rows when a job is submitted; `get_task` and `get_job` return the sa
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,7 +209,7 @@ class Task(Placeholder, Node):
 
 @dataclass(slots=True)
 class Job(metaclass=Selectable):
-    """One run of a workflow."""
+    """One run of a workflow. Its fields are as of the submission or the last `refresh`, `wait` or `result`."""
 
     id: int
     name: str
@@ -231,3 +232,35 @@ class Job(metaclass=Selectable):
             row["failed_tasks"], row["cancelled_tasks"], row["timeout_seconds"], row["created_at"], row["started_at"],
             row["completed_at"], row["error"],
         )  # fmt: skip
+
+    async def refresh(self) -> Job:
+        """Update the fields (`status`, counts, times, `error`) and return the job."""
+        await _handle().refresh_job(self)
+        return self
+
+    async def wait(self, timeout_seconds: float | None = None) -> Job:
+        """Wait until a worker has run the job and return it; raises TimeoutError."""
+        await _handle().wait_for_job(self, timeout_seconds)
+        return self
+
+    async def result(self, annotation: Any = None, *, timeout_seconds: float | None = None) -> Any:
+        """Wait for the job and return the result of its final task, or a list if it has several.
+
+        Values are Python values, or of the type `annotation` (`pandas.DataFrame`, a dataclass, …). Raises
+        JobFailedError if the job has failed or was cancelled.
+        """
+        await _handle().wait_for_job(self, timeout_seconds)
+        return await _handle().load_result(self, annotation)
+
+    async def logs(self) -> str:
+        """Output of the job's tasks so far."""
+        return await _handle().read_logs(self)
+
+    async def cancel(self) -> bool:
+        """Cancel the job; False if it had ended before."""
+        return await _handle().cancel(self)
+
+
+def _handle() -> Any:
+    """Module `job_handle`, which needs a connection; graphs are built without one."""
+    return importlib.import_module("aaiclick.orchestration.job_handle")
