@@ -7,6 +7,7 @@ import pytest
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, insert, open_reference
 from aaiclick.orchestration import JobStatus, OrchContext, get_task, job, run_job_test, task
+from aaiclick.settings import get_settings
 from aaiclick.store.engine.invariants import check_invariants
 
 received: dict[str, object] = {}
@@ -118,6 +119,23 @@ async def test_small_results_leave_no_table():
         "object": 42,
     }
     assert await count_tables() == 0
+
+
+async def test_a_job_of_plain_values_needs_no_clickhouse(monkeypatch):
+    @job
+    def flow() -> None:
+        take_numbers([take_int(give(number)) for number in range(5)])
+        take_dict(give({"a": 1, "b": "x"}))
+        take_rows(give([{"a": 1}, {"b": [2]}]))
+        take_frame(give_frame())
+
+    monkeypatch.setenv("AAICLICK_CLICKHOUSE_URL", "http://nobody:none@127.0.0.1:9/nothing")
+    get_settings.cache_clear()
+    run(await flow())
+    assert received["list"] == [1, 2, 3, 4, 5]
+    assert received["dict"] == {"a": 1, "b": "x"}
+    assert received["rows"] == [{"a": 1}, {"b": [2]}]
+    assert received["frame"]["x"].tolist() == [1, 2, 3]
 
 
 async def test_many_results_reach_one_task():
