@@ -26,6 +26,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `cron`: nominal times of cron schedules
 - `errors`: base classes of all errors
 - `tracebacks`: tracebacks trimmed to user code
+- `concurrent_map`: calls of an asynchronous function for many items, a few at a time
 - `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query
 - `tempdirs`: temporary directories that are removed even after a kill

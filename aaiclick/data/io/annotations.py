@@ -16,6 +16,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from aaiclick.concurrent_map import map_concurrently
 from aaiclick.data.context import get_data_context
 from aaiclick.data.io.from_arrow import normalise, to_pandas, to_polars, to_python
 from aaiclick.data.io.literal_codec import EncodedLiteral
@@ -119,7 +120,7 @@ async def convert_argument(value: object, annotation: object) -> object:
         items = cast("Sequence[Any]", value)
         if any(isinstance(item, Object | EncodedLiteral | dict | list | tuple) for item in items):
             inner = element_annotation(annotation)
-            return [await convert_argument(item, inner) for item in items]
+            return await map_concurrently(lambda item: convert_argument(item, inner), items)
     return cast("Any", value)
 
 

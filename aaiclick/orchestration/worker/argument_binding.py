@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast, get_args
 
+from aaiclick.concurrent_map import map_concurrently
 from aaiclick.data import is_reference, open_reference
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.io.annotations import annotations_of, convert_argument
@@ -129,5 +130,7 @@ async def map_leaves(value: object, matches: Callable[[Any], bool], change: Call
         return {k: await map_leaves(item, matches, change) for k, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
-        return items if is_plain(items) else [await map_leaves(item, matches, change) for item in items]
+        if is_plain(items):
+            return items
+        return await map_concurrently(lambda item: map_leaves(item, matches, change), items)
     return value
