@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from aaiclick.data.compile.relation_nodes import Relation, iter_scans
 from aaiclick.data.compile.select_builder import KEY
-from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, StaleObjectError
+from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, QueryError, StaleObjectError
 from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.data.runtime.clickhouse_client import Client, connect, new_query_id
 from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
@@ -28,6 +28,7 @@ from aaiclick.data.runtime.tables import (
     new_table_name,
     read_definition,
 )
+from aaiclick.data.types import quote_name
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.literal_store import LiteralStore, find_literal_store
@@ -38,6 +39,8 @@ _current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", d
 _unavailable_reason: ContextVar[AaiclickError | None] = ContextVar("aaiclick_data_unavailable", default=None)
 _context_numbers = itertools.count(1)
 
+TABLE_ALREADY_EXISTS = 57
+"""Error code of ClickHouse."""
 MAX_CACHED_DEFINITIONS = 1_000
 _definition_cache: dict[tuple[ClickHouseEndpoint, str], tuple[Columns, Shape]] = {}
 """Cache of temporary tables' definitions, which never change; tasks of one process often read the same tables."""
@@ -196,7 +199,6 @@ class DataContext:
 
     async def _store_result(self, store: LiteralStore, table: Table, literal: LiteralRows) -> None:
         try:
-            await self.client.layout.drop_table(table.name, self.query_id())  # of a process that died before the end
             await self._fill_literal_table(table, literal)
             await store.replace_literal(table.name)
         except BaseException:
@@ -204,13 +206,27 @@ class DataContext:
             raise
 
     async def _fill_literal_table(self, table: Table, literal: LiteralRows) -> None:
+        """Create the table under a temporary name and rename it.
+
+        Another caller may do the same after this one has lost its lease: a statement of this one that arrives late must
+        neither drop nor change the table. If the table exists, it is complete.
+        """
         client, names = self.client, [KEY, *(name for name, _ in table.columns)]
 
         async def fill(name: str) -> None:
             body = encode_numbered_rows(literal.rows, 0)
             await client.insert_arrow(name, names, body, query_id=self.query_id())
+            try:
+                await client.run(
+                    f"RENAME TABLE {quote_name(name)} TO {quote_name(table.name)}", query_id=self.query_id()
+                )
+            except QueryError as error:
+                if error.code != TABLE_ALREADY_EXISTS:
+                    raise
+                await client.layout.drop_table(name, self.query_id())
 
-        await self._fill_new_table(client, table.name, table.columns, table.shape, fill)
+        new_table, _ = await self.create_table(table.columns, table.shape, fill)
+        new_table.release()
 
     async def _drop_table(self, client: Client, name: str) -> None:
         try:
@@ -225,9 +241,8 @@ class DataContext:
             return table
         try:
             columns, shape = await self.describe_table(name)
-        except ObjectNotFoundError:
-            store = find_literal_store()
-            text = None if store is None else (await store.load_literals([name])).get(name)
+        except ObjectNotFoundError as error:
+            text = await self._find_literal(name, error)
             if text is None:
                 raise
             return self.open_literal(EncodedLiteral(name, text))
@@ -235,6 +250,17 @@ class DataContext:
         if counted:
             await self.lifecycle.hold(name)
         return self._track_table(Table(name, columns, shape, self, counted=counted))
+
+    async def _find_literal(self, name: str, not_found: ObjectNotFoundError) -> str | None:
+        """Encoded value of the small result with this table id; None if there is none."""
+        store = find_literal_store()
+        try:
+            return None if store is None else (await store.load_literals([name])).get(name)
+        except AaiclickError as error:
+            raise ObjectNotFoundError(
+                f"{not_found.what} It may be a small result, but these are not accessible: {error.what}",
+                remedy=error.remedy,
+            ) from error
 
     def _track_table(self, table: Table) -> Table:
         if self._tables is None:

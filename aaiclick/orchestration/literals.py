@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.task_context import current_scope
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -29,10 +28,7 @@ class ContextLiterals:
     """Literals of the organisation of the running task; in a script, those of the default one."""
 
     async def load_literals(self, table_names: Sequence[str]) -> Mapping[str, str]:
-        try:
-            return await _find_gateway().load_literals(table_names)
-        except UnreachableError:
-            return {}
+        return await _find_gateway().load_literals(table_names)
 
     async def reserve_literal(self, table_name: str) -> bool:
         """Reserve the table of a literal; waits while another process creates it."""

@@ -31,14 +31,14 @@ async def claim(
     now: datetime | None = None,
 ) -> list[Claim]:
     """Lease up to `limit` ready tasks of `queues` (empty: all), highest priority first; of `org_id`, if given."""
-    claims = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
-    if (
-        len(claims) < limit
-        and await has_due_tasks(connection, now=now)
-        and await promote_due_tasks(connection, now=now)
-    ):
-        claims += await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
-        claims.sort(key=lambda claim: -claim.priority)
+    claims, has_due = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
+    if len(claims) == limit:
+        return claims
+    if has_due is None:
+        has_due = await has_due_tasks(connection, now=now)
+    if has_due and await promote_due_tasks(connection, now=now):
+        more, _ = await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
+        claims = sorted(claims + more, key=lambda claim: -claim.priority)
     return claims
 
 
@@ -50,12 +50,14 @@ async def _claim(
     lease_seconds: float,
     org_id: UUID | None,
     now: datetime | None,
-) -> list[Claim]:
+) -> tuple[list[Claim], bool | None]:
     """Run the short statement; it returns a marker row if fairness, limits or pauses require the long one.
 
-    A claim sets paused tasks among the ready ones to HELD, and is then repeated.
+    A claim sets paused tasks among the ready ones to HELD, and is then repeated. Returns also whether a scheduled task
+    is due; None if nothing was claimed, since the statement then returns no row.
     """
     claims: list[Claim] = []
+    has_due: bool | None = None
     fair = org_id is not None
     while len(claims) < limit:
         token = uuid4()
@@ -66,16 +68,18 @@ async def _claim(
             else:
                 rows = await connection.fetch(statement("claim_tasks"), *arguments)
         more = bool(rows) and rows[-1]["id"] is None
+        if rows and rows[0]["id"] is not None:
+            has_due = rows[0]["due"]
         claims += [_to_claim(row, token) for row in (rows[:-1] if more else rows)]
         if not more:
             break
         fair = True
-    return claims
+    return claims, has_due
 
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue, lease_seconds, priority, shared) = row  # fmt: skip
+     suspect, queue, lease_seconds, priority, shared, _due) = row  # fmt: skip
     return Claim(
         Lease(task_id, attempt, token, linked), org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout,
         failures, policy, suspect, queue, lease_seconds, priority, shared,

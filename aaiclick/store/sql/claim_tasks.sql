@@ -64,7 +64,8 @@ started AS (
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
     linked, suspect, queue, lease_seconds, priority,
-    (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared
+    (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared,
+    EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock)) AS due
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true FROM lane WHERE NOT alone
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true, false FROM lane WHERE NOT alone

@@ -1,7 +1,7 @@
 -- name: lock_lease
--- Lock a valid lease until the end of the transaction; no row: it is lost. Additions under a lease count only with the
--- completion, which comes later in the WAL and is durable: this commit may be asynchronous.
-SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled, set_config('synchronous_commit', 'off', true) FROM tasks
+-- Lock a valid lease until the end of the transaction; no row: it is lost. The commit must be durable: if PostgreSQL
+-- crashed before the completion, an attempt that was told that its additions are stored would complete without them.
+SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
 -- name: lock_emitting_lease

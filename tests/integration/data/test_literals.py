@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -16,6 +17,8 @@ from aaiclick.data import DataContext, View, col, create_object_from_value, inse
 from aaiclick.data.errors import ConversionError, ObjectNotFoundError
 from aaiclick.data.io.literal_codec import EncodedLiteral, convert_value, encode_converted, encode_simple
 from aaiclick.data.object import Object
+from aaiclick.data.runtime.tables import new_table_name
+from aaiclick.settings import get_settings
 
 MAX_BYTES = 65_536
 
@@ -141,6 +144,92 @@ async def test_many_literals_in_one_query_are_stored(literals):
     assert len(await list_tables(literals)) == 6
 
 
-async def test_unknown_tables_are_still_errors(literals):
-    with pytest.raises(ObjectNotFoundError):
+async def test_unknown_tables_are_still_errors(literals, aaiclick_env):
+    with pytest.raises(ObjectNotFoundError, match="There is no Object 't1'"):
         await literals.open_table("t1")
+
+
+async def test_unknown_table_without_postgres_says_so(literals, aaiclick_env, monkeypatch):
+    monkeypatch.setenv("AAICLICK_DATABASE_URL", "postgresql://nobody@127.0.0.1:9/nothing")
+    get_settings.cache_clear()
+    with pytest.raises(ObjectNotFoundError, match="small result, but these are not accessible"):
+        await literals.open_table("t1")
+
+
+class Store:
+    """A store of literals that grants every reservation, as after an abandoned one."""
+
+    def __init__(self) -> None:
+        self.abandoned = 0
+        self.replaced = 0
+
+    async def load_literals(self, table_names):
+        return {}
+
+    async def reserve_literal(self, table_name):
+        return True
+
+    async def replace_literal(self, table_name):
+        self.replaced += 1
+
+    async def abandon_literal(self, table_name):
+        self.abandoned += 1
+
+
+@pytest.fixture
+def store(monkeypatch):
+    store = Store()
+    monkeypatch.setattr("aaiclick.data.context.find_literal_store", lambda: store)
+    return store
+
+
+async def test_statements_of_an_earlier_caller_change_nothing(clickhouse_endpoint, store):
+    """A caller that lost its reservation goes on: it neither drops nor replaces the table of the second one."""
+    literal = EncodedLiteral(new_table_name(), '{"value": [1, 2]}')
+    async with DataContext(clickhouse_endpoint) as first, DataContext(clickhouse_endpoint) as second:
+        late, table = first.open_literal(literal), second.open_literal(literal)
+        statements: list[str] = []
+        is_second_running = asyncio.Event()
+        run = first.client.run  # the same client as the second one's
+
+        async def run_after_the_second_caller(text, *arguments, **options):
+            statements.append(text)
+            if "RENAME" in text and table.literal is not None and not is_second_running.is_set():
+                is_second_running.set()
+                await second.store_literal(table)
+                await insert(Object.from_table(table), [3])
+            return await run(text, *arguments, **options)
+
+        first.client.run = run_after_the_second_caller
+        try:
+            await first.store_literal(late)
+        finally:
+            del first.client.run
+        assert await Object.from_table(late).data() == [1, 2, 3]
+        assert not [text for text in statements if text.startswith("DROP TABLE") and literal.table_id in text]
+        assert store.replaced == 2
+        names = await list_tables(second)
+        assert names == [literal.table_id]
+
+
+async def test_a_lost_response_to_the_rename_is_no_loss(clickhouse_endpoint, store):
+    literal = EncodedLiteral(new_table_name(), '{"value": [1, 2]}')
+    async with DataContext(clickhouse_endpoint) as context:
+        table = context.open_literal(literal)
+        run = context.client.run
+
+        async def lose_response(text, *arguments, **options):
+            answer = await run(text, *arguments, **options)
+            if "RENAME" in text:
+                raise ConnectionResetError("lost")
+            return answer
+
+        context.client.run = lose_response
+        with pytest.raises(ConnectionResetError):
+            await context.store_literal(table)
+        del context.client.run
+        assert (store.abandoned, store.replaced) == (1, 0)
+        assert await Object.from_table(table).data() == [1, 2]
+        await context.store_literal(table)
+        assert store.replaced == 1
+        assert await Object.from_table(table).data() == [1, 2]

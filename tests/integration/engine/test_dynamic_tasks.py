@@ -12,6 +12,7 @@ from aaiclick.store.engine.leases import Claim, Success
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import JobLimits, NewJob, add_to_job, submit_job
 from aaiclick.store.enums import Cancellation
+from aaiclick.store.statements import statement
 from tests.integration.engine.conftest import Engine
 
 
@@ -48,6 +49,15 @@ async def test_added_tasks_wait_for_their_adder(engine: Engine) -> None:
     assert await engine.run() == ["b d", "c"]
     assert await engine.status("job") == "COMPLETED"
     await engine.check()
+
+
+async def test_additions_are_durable_before_the_attempt_continues(engine: Engine) -> None:
+    """After a crash of PostgreSQL, the attempt would complete without additions that it was told are stored."""
+    await engine.submit("a")
+    (first,) = await engine.claim()
+    async with engine.db.transaction():
+        await engine.db.fetchrow(statement("lock_lease"), first.lease.task_id, first.lease.attempt, first.lease.token)
+        assert await engine.db.fetchval("SHOW synchronous_commit") == "on"
 
 
 async def test_retried_fan_out_adds_tasks_once(engine: Engine) -> None:
