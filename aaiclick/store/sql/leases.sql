@@ -1,6 +1,6 @@
 -- name: lock_lease
 -- Lock a valid lease until the end of the transaction; no row: it is lost. The commit must be durable: if PostgreSQL
--- crashed before the completion, an attempt that was told that its additions are stored would complete without them.
+-- crashed before the completion, the attempt would complete without additions that it believes stored.
 SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
