@@ -26,6 +26,7 @@ From a value to a result:
 - `compile`: compiles a relation to a SELECT statement
 - `runtime`: ClickHouse client, execution of statements, tables of Objects
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
+- `pending`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
 - `preview`: previews of task results
 - `sync`: synchronous version of this package, for notebooks and scripts

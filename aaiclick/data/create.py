@@ -17,6 +17,7 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, suggest_name
 from aaiclick.data.io.to_arrow import ArrowRows, Schema, conform_batch, to_arrow_rows
 from aaiclick.data.object import Object
+from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.append import NoLockError, append_lock, append_rows, count_rows
 from aaiclick.data.runtime.execute import is_table, prepare_relation, store_table, strip_identity
 from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
@@ -41,6 +42,7 @@ _LIST_TABLES = (
 )
 
 
+@explain_await
 async def create_object_from_value(
     value: Any, *, name: str | None = None, schema: Schema | None = None, replace: bool = False
 ) -> Object:
@@ -144,6 +146,7 @@ async def append_arrow(context: DataContext, table: str, rows: pa.Table, start: 
     return rows.num_rows
 
 
+@explain_await
 async def create_object_from_query(
     query: str, parameters: Mapping[str, object] | None = None, *, name: str | None = None, replace: bool = False
 ) -> Object:
@@ -167,6 +170,7 @@ async def create_object_from_query(
     return await assign_name(context, Object.from_table(table), name, replace)
 
 
+@explain_await
 async def insert(target: Object, value: object) -> int:
     """Append rows (a value with the same columns, or another Object) to a stored Object; return its new length.
 
@@ -258,6 +262,7 @@ async def _exchange_tables(context: DataContext, table: str, target: str) -> Non
         await context.client.run(exchange, query_id=context.query_id())
 
 
+@explain_await
 async def open_object(name: str) -> Object:
     """Open a named Object."""
     context = get_data_context()
@@ -267,6 +272,7 @@ async def open_object(name: str) -> Object:
         raise await _unknown_object_error(name) from None
 
 
+@explain_await
 async def list_objects() -> list[str]:
     """List the names of all named Objects."""
     context = get_data_context()
@@ -274,6 +280,7 @@ async def list_objects() -> list[str]:
     return [table.removeprefix(NAMED) for table in rows.column(0).to_pylist()]
 
 
+@explain_await
 async def delete_object(name: str) -> None:
     """Delete a named Object and its rows."""
     if name not in await list_objects():

@@ -14,6 +14,7 @@ AaiclickError
     ├── WhereError               a `where` text is not a valid condition
     ├── ForbiddenAddressError    a URL points into a private network
     ├── IngestError              a file or URL could not be read
+    ├── NotAwaitedError          a coroutine is used without await
     └── QueryError               ClickHouse rejected or failed a query
 """
 
@@ -84,6 +85,12 @@ class ForbiddenAddressError(DataError):
 
 class IngestError(DataError):
     """A file or URL could not be read."""
+
+
+class NotAwaitedError(DataError, AttributeError, TypeError):
+    """A coroutine is used without await."""
+
+    exit_code = EXIT_USAGE
 
 
 PERMANENT_ERROR_CODES = frozenset({

@@ -15,6 +15,7 @@ from aaiclick.data.expressions.nodes import FunctionCall
 from aaiclick.data.io import from_arrow
 from aaiclick.data.io.export import export_file, export_s3
 from aaiclick.data.io.s3 import SCHEME, S3Access
+from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.execute import read_batches, read_literal, read_table
 from aaiclick.data.runtime.tables import Shape
 
@@ -44,6 +45,7 @@ class ReaderMethods(ABC):
     @abstractmethod
     async def _record_read(self) -> None: ...
 
+    @explain_await
     async def data(self) -> Any:
         """Read the whole result as Python values.
 
@@ -52,22 +54,27 @@ class ReaderMethods(ABC):
         table = await self.to_arrow()
         return from_arrow.to_python(table, tuple(self.relation.schema.items()), self.shape)
 
+    @explain_await
     async def rows(self) -> list[dict[str, Any]]:
         """Read the whole result as a list of dicts."""
         columns = from_arrow.to_python(await self.to_arrow(), tuple(self.relation.schema.items()), "table")
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
+    @explain_await
     async def to_arrow(self) -> pa.Table:
         await self._record_read()
         table, _ = await read_table(self._open_context(), self.relation)
         return table
 
+    @explain_await
     async def to_pandas(self) -> pd.DataFrame:
         return from_arrow.to_pandas(await self.to_arrow())
 
+    @explain_await
     async def to_polars(self) -> pl.DataFrame:
         return from_arrow.to_polars(await self.to_arrow())
 
+    @explain_await
     async def to_numpy(self) -> np.ndarray[Any, Any]:
         """Read a vector for one column, a matrix for several."""
         return from_arrow.to_numpy(await self.to_arrow())
@@ -82,6 +89,7 @@ class ReaderMethods(ABC):
         finally:
             await stream.aclose()
 
+    @explain_await
     async def count(self) -> int:
         """Count the rows."""
         literal = read_literal(self.relation)
@@ -97,6 +105,7 @@ class ReaderMethods(ABC):
     @overload
     async def export(self, path: str, *, format: str | None = None, s3: S3Access | None = None) -> Path | str: ...
 
+    @explain_await
     async def export(
         self,
         path: str | Path,
@@ -112,18 +121,21 @@ class ReaderMethods(ABC):
             return await export_s3(self._open_context(), self.relation, str(path), format, s3)
         return await export_file(self._open_context(), self.relation, path, format)
 
+    @explain_await
     async def show(self, rows: int = PREVIEW_ROWS) -> None:
         """Print the first rows to the terminal."""
         from rich.console import Console
 
         Console().print(await self.rich(rows))
 
+    @explain_await
     async def rich(self, rows: int = PREVIEW_ROWS) -> RichTable:
         """Return the first rows as a `rich` table."""
         from aaiclick.data.render import rich_table
 
         return rich_table(await self._read_first_rows(rows), self.relation.schema, rows)
 
+    @explain_await
     async def html(self, rows: int = PREVIEW_ROWS) -> str:
         """Return the first rows as an HTML table."""
         from aaiclick.data.render import html_table

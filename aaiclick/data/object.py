@@ -33,6 +33,7 @@ from aaiclick.data.expressions.nodes import (
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
 from aaiclick.data.join_methods import JoinMethods
+from aaiclick.data.pending import explain_await
 from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
 from aaiclick.data.runtime.literal_rows import LiteralRows
@@ -122,6 +123,7 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
         """Return the SELECT that computes this Object."""
         return compile_query(self.relation, pretty=pretty).text
 
+    @explain_await
     async def explain(self, kind: str = "PLAN") -> str:
         """Return ClickHouse's EXPLAIN output: `PLAN`, `PIPELINE`, `SYNTAX` or `ESTIMATE`."""
         if kind not in ("PLAN", "PIPELINE", "SYNTAX", "ESTIMATE", "QUERY TREE"):
@@ -135,6 +137,7 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
 
     # --- materialisation -----------------------------------------------------------------------------------------
 
+    @explain_await
     async def materialize(self) -> Object:
         """Store the result as a table and return an Object for it. Later reads of this Object use the table."""
         relation = strip_identity(self.relation)
@@ -379,6 +382,7 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
             return View(relation.table, offset, length)
         return super().slice(offset, length)
 
+    @explain_await
     async def chunks(self, rows: int = 100_000) -> list[View]:
         """Split the Object into Views of `rows` rows, for parallel processing."""
         from aaiclick.data.view import View
@@ -389,18 +393,21 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
         total = await whole.count()
         return [whole.take_range(start, min(rows, total - start)) for start in range(0, total, rows)]
 
+    @explain_await
     async def insert(self, value: object) -> int:
         """Append rows and return the new length. The Object must be a table."""
         from aaiclick.data.create import insert
 
         return await insert(self, value)
 
+    @explain_await
     async def describe(self) -> Object:
         """Summarise every column: count, NULLs, mean, standard deviation, minimum, maximum and quartiles."""
         from aaiclick.data.stats import describe_columns
 
         return await describe_columns(self)
 
+    @explain_await
     async def correlation(self) -> Object:
         """Compute the Pearson correlation of every pair of numeric columns."""
         from aaiclick.data.stats import correlation_matrix

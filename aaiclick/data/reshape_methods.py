@@ -13,6 +13,7 @@ from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Literal, Ref, RowIndex, SortKey
 from aaiclick.data.io.nested_arrays import field_names
+from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.table_base import TableBase, check_object
 from aaiclick.data.types import INT64, STRING, DataType
@@ -91,6 +92,7 @@ class ReshapeMethods(TableBase):
         )
         return self._derive_object(Concat(members))
 
+    @explain_await
     async def pivot(
         self,
         on: str,

@@ -17,7 +17,7 @@ import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
-from inspect import isasyncgen, iscoroutine, ismethod
+from inspect import isasyncgen, ismethod
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -39,6 +39,7 @@ from aaiclick.data import (
     row_index,
     row_number,
 )
+from aaiclick.data.errors import DataTypeError
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.io.from_arrow import column_values
 from aaiclick.data.object import Object as _Object
@@ -46,6 +47,7 @@ from aaiclick.errors import AaiclickError
 
 T = TypeVar("T")
 CANCEL_TIMEOUT_SECONDS = 20
+MAX_PLOTTED_ROWS = 100_000
 _OPERATORS = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "radd", "rsub",
     "rmul", "rtruediv", "rfloordiv", "rmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift",
@@ -151,6 +153,17 @@ class WrappedObject(Wrapped):
         """Export the rows through Arrow's C interface, by which polars, pandas, pyarrow and DuckDB read them."""
         return cast("Any", _loop.run(self.inner.to_arrow())).__arrow_c_stream__(requested_schema)
 
+    @property
+    def plot(self) -> Any:
+        """Plot methods of pandas over the rows: `obj.plot(x="day", y="price")`, `obj.plot.bar(…)`; reads all rows."""
+        rows = len(self)
+        if rows > MAX_PLOTTED_ROWS:
+            raise DataTypeError(
+                f"{rows:,} rows are too many for a plot; the limit is {MAX_PLOTTED_ROWS:,}.",
+                remedy="Aggregate them, or take a sample(…).",
+            )
+        return _loop.run(self.inner.to_pandas()).plot
+
     def __dir__(self) -> list[str]:
         return sorted({*dir(self.inner), *super().__dir__()})
 
@@ -183,8 +196,8 @@ def _unwrap_value(value: object) -> Any:
 
 
 def _wrap_result(value: object) -> Any:
-    if iscoroutine(value):
-        return _wrap_result(_loop.run(value))
+    if isinstance(value, Coroutine):
+        return _wrap_result(_loop.run(cast("Coroutine[object, object, object]", value)))
     if isasyncgen(value):
         return _iterate_sync(value)
     if isinstance(value, _Object):

@@ -11,6 +11,7 @@ from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, bind_columns
 from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
+from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.execute import is_table, strip_identity
 from aaiclick.data.runtime.tables import Table
 from aaiclick.data.table_methods import TableMethods
@@ -108,6 +109,7 @@ def _parse_condition(where: str | Column | None, table: Table) -> ExpressionNode
     return parse_where(format_where(node), schema)
 
 
+@explain_await
 async def open_reference(form: object) -> Object:
     """Open the Object or View of a serialised reference."""
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}

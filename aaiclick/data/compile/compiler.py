@@ -28,6 +28,7 @@ from aaiclick.data.compile.relation_nodes import (
     Slice,
     Sort,
     Zip,
+    iter_scans,
 )
 from aaiclick.data.compile.select_builder import (
     KEY,
@@ -62,6 +63,9 @@ ELEMENT = "aai_j"
 CONSTANT = "aai_c"
 PRESENT = "aai_m"
 """Marks the rows of the left side of a full join."""
+
+MISPAIRED = "aai_mispaired"
+"""Message of `throwIf` if a row was combined with one of another position, which is a bug."""
 
 LENGTH_MISMATCH = "aai_length"
 """Message of `throwIf` when Objects combined row by row differ in length."""
@@ -331,7 +335,35 @@ class Compiler(ValueCompiler):
         return left.columns[source]
 
     def _compile_zip(self, relation: Zip) -> SelectBuilder:
-        """Zip relations by a merge join on the dense key. Tables are sorted by it, so no hash table is needed."""
+        """Zip relations by a PASTE JOIN of their sorted rows; on a cluster, by a merge join on the dense key."""
+        if any(scan.table.is_distributed for scan in iter_scans(relation)):
+            return self._compile_merged_zip(relation)
+        members = [self._compile_pasted_member(member) for member in relation.members]
+        first, *rest = members
+        joins = [exp.Join(this=member.source, kind="PASTE") for member in rest]
+        checks: list[Expression] = []
+        columns: dict[str, ExpressionNode] = {}
+        for i, member in enumerate(members):
+            columns |= {f"{i}:{name}": node for name, node in member.columns.items()}
+        for i, member in enumerate(rest, start=1):
+            # PASTE JOIN ends with the shorter side, and pairs rows as they come.
+            checks.append(self._length_check(relation.members[0], relation.members[i]))
+            differ = sql.binary("!=", *(self.compile_value(side.require_row_index()) for side in (first, member)))
+            checks.append(sql.binary("=", sql.call("throwIf", differ, sql.string(MISPAIRED)), sql.number(0)))
+        # Without this setting ClickHouse removes the sorting of the subqueries, which then yield rows in any order.
+        self.settings["query_plan_remove_redundant_sorting"] = 0
+        return SelectBuilder(
+            first.source, columns, [SortKey(first.key or Ref(KEY))], first.key, first.key_start, joins, checks=checks
+        )
+
+    def _compile_pasted_member(self, relation: Relation) -> SelectBuilder:
+        """Return the rows as a sorted subquery with their dense key."""
+        builder = self.compile_relation(relation)
+        if builder.key is None or not builder.is_plain:
+            return self._compile_zip_member(relation, ordered=True)
+        return self.wrap_as_subquery(builder, ordered=True)
+
+    def _compile_merged_zip(self, relation: Zip) -> SelectBuilder:
         members = [self._compile_zip_member(member) for member in relation.members]
         first, *rest = members
         joins: list[Expression] = []
@@ -354,14 +386,14 @@ class Compiler(ValueCompiler):
             first.source, columns, [SortKey(first.key or Ref(KEY))], first.key, 0, joins, where, checks
         )
 
-    def _compile_zip_member(self, relation: Relation) -> SelectBuilder:
+    def _compile_zip_member(self, relation: Relation, ordered: bool = False) -> SelectBuilder:
         builder = self.compile_relation(relation)
         if builder.key is not None and builder.is_plain and builder.key_start == 0 and not builder.joins:
             return builder
         builder = self._with_row_index(builder, [RowIndex()])
         if INDEX not in builder.columns:
             builder.columns[INDEX] = builder.require_row_index()
-        builder = self.wrap_as_subquery(builder)
+        builder = self.wrap_as_subquery(builder, ordered)
         key = cast("Ref", builder.columns.pop(INDEX))
         builder.key, builder.key_start, builder.order = key, 0, [SortKey(key)]
         return builder
@@ -402,7 +434,7 @@ class Compiler(ValueCompiler):
 
     # --- SELECT --------------------------------------------------------------------------------------------------
 
-    def wrap_as_subquery(self, builder: SelectBuilder) -> SelectBuilder:
+    def wrap_as_subquery(self, builder: SelectBuilder, ordered: bool = False) -> SelectBuilder:
         """Make the SELECT a subquery of a new one; its sort keys are passed on under reserved names."""
         hidden_columns = {f"aai_o{i}": key.node for i, key in enumerate(builder.order)}
         outer_key = builder.key if not builder.is_sliced and builder.group is None else None
@@ -410,7 +442,7 @@ class Compiler(ValueCompiler):
             hidden_columns = {KEY: outer_key}
         alias = self.next_alias()
         inner = replace(builder, columns={**builder.columns, **hidden_columns})
-        tree = self.build_select(inner, ordered=builder.is_sliced)
+        tree = self.build_select(inner, ordered=ordered or builder.is_sliced)
         source = exp.Subquery(this=tree, alias=exp.TableAlias(this=sql.identifier(alias)))
         columns: dict[str, ExpressionNode] = {
             name: Ref(name, node.type, alias) for name, node in builder.columns.items()

@@ -7,6 +7,7 @@
 - `window_methods`: window functions of these
 - `expression_base`: how a function is applied to an expression or a column
 - `intervals`: intervals of time such as `15m`
+- `source_text`: expressions as they are written
 - `namespaces`: functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`
 - `where_parser`: parser and formatter of View conditions
 - `literals`: types of Python values, and their encoding as query parameters

@@ -34,6 +34,7 @@ from aaiclick.data.expressions.selectors import (
     flatten_lists,
     replace_selector,
 )
+from aaiclick.data.expressions.source_text import format_expression
 
 if TYPE_CHECKING:
     from aaiclick.data.compile.relation_nodes import Relation
@@ -173,7 +174,13 @@ class Column(ExpressionMethods):
         return Column(replace_selector(self.node, name), self._base_name or name, self._affixes)
 
     def __repr__(self) -> str:
-        return f"Column({self.name!r})"
+        """Return the expression as it is written."""
+        text = format_expression(self.node)
+        affixes = "".join(
+            f".{method}({text!r})" for method, text in zip(("prefix", "suffix"), self._affixes, strict=True) if text
+        )
+        is_renamed = self._base_name not in (default_name(self.node), "literal", "index", "len", "row_number", "value")
+        return text + (f".alias({self._base_name!r})" if is_renamed else "") + affixes
 
 
 def default_name(node: ExpressionNode) -> str:

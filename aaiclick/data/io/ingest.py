@@ -33,6 +33,7 @@ from aaiclick.data.io.s3 import S3Access
 from aaiclick.data.io.text_types import convert_text, infer_text_type
 from aaiclick.data.io.to_arrow import NullStructureError, conform_table
 from aaiclick.data.object import Object
+from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.tables import Columns, check_column_names, named_table
 from aaiclick.data.types import STRING, DataType, quote_name, supertype, user_type
 
@@ -43,6 +44,7 @@ PREVIEW_ROWS = 5
 Schema = Mapping[str, str | type]
 
 
+@explain_await
 async def create_object_from_file(
     source: Source,
     *,
@@ -73,6 +75,7 @@ async def create_object_from_file(
     return await assign_name(context, obj, name, replace)
 
 
+@explain_await
 async def preview_file(
     source: Source,
     *,

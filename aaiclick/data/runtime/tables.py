@@ -72,6 +72,11 @@ class Table:
         self.counted = counted
         self.literal = literal
 
+    @property
+    def is_distributed(self) -> bool:
+        """Whether its rows are on the nodes of a cluster."""
+        return bool(self.context.endpoint.cluster)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Table) and self.name == other.name and self.context.endpoint == other.context.endpoint
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from datetime import date, datetime, timedelta
 
@@ -20,7 +21,14 @@ from aaiclick.data import (
     of_type,
     row_index,
 )
-from aaiclick.data.errors import ColumnNotFoundError, DataError, DataTypeError, QueryError
+from aaiclick.data.errors import (
+    ColumnNotFoundError,
+    DataError,
+    DataTypeError,
+    LengthError,
+    NotAwaitedError,
+    QueryError,
+)
 from tests.integration.data.operation_cases import CASES, FRAME, C
 
 pytestmark = pytest.mark.usefixtures("data")
@@ -318,6 +326,47 @@ async def test_unknown_columns_in_selectors_are_named():
     for selector in (col("k", "kk"), exclude("kk")):
         with pytest.raises(ColumnNotFoundError, match="'kk'"):
             obj.select(selector)
+
+
+async def test_rows_of_two_objects_are_paired_by_position():
+    """A PASTE JOIN pairs rows as they come, so that unsorted parts or threads would mix them up."""
+    size = 300_000
+    left = await create_object_from_query(f"SELECT toInt64(number * 7 % 1000003) AS x FROM numbers({size})")
+    right = await create_object_from_query(f"SELECT toInt64(number) AS y FROM numbers({size // 2})")
+    for start in range(size // 2, size, size // 8):
+        rows = f"SELECT toInt64(number) AS y FROM numbers({start}, {min(size // 8, size - start)})"
+        await right.insert(await create_object_from_query(rows))
+    total = left["x"] - right["y"] * 3
+    assert "PASTE JOIN" in total.sql()
+    expected = [n * 7 % 1_000_003 - n * 3 for n in range(size)]
+    assert await total.data() == expected
+    assert await (await total).data() == expected
+    assert await (left[10:]["x"] + right[: size - 10]["y"]).data() == [
+        (n + 10) * 7 % 1_000_003 + n for n in range(size - 10)
+    ]
+    odd = right.filter(col("y") % 2 == 1)
+    assert await (odd["y"] + left[: size // 2]["x"]).data() == [2 * n + 1 + n * 7 % 1_000_003 for n in range(size // 2)]
+
+
+async def test_objects_of_different_lengths_are_not_truncated():
+    obj = await create_object_from_value({"x": list(range(1000))})
+    for size in (0, 1, 999, 1001):
+        other = await create_object_from_query(f"SELECT number AS y FROM numbers({size})")
+        with pytest.raises(LengthError, match="1,000"):
+            await (obj["x"] + other["y"]).data()
+
+
+async def test_a_forgotten_await_is_explained():
+    pending = create_object_from_value([1, 2])
+    assert "not awaited" in repr(pending)
+    with pytest.raises(NotAwaitedError, match="await create_object_from_value"):
+        pending.filter("value > 1")
+    obj = await create_object_from_value([1, 2])
+    with pytest.raises(NotAwaitedError, match="data"):
+        obj.data()[0]
+    with pytest.raises(NotAwaitedError, match="count"):
+        _ = obj.count() + 1
+    assert await asyncio.gather(asyncio.create_task(obj.data()), obj.count()) == [[1, 2], 2]
 
 
 async def test_conditions_with_scalar_objects():

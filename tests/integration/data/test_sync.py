@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import sync
-from aaiclick.data.errors import ColumnNotFoundError, NoContextError, StaleObjectError
+from aaiclick.data.errors import ColumnNotFoundError, DataTypeError, NoContextError, StaleObjectError
 from aaiclick.data.sync import col
 
 
@@ -56,6 +56,33 @@ def test_protocols_of_notebooks_and_data_frames(waiting):
     assert {"group_by", "inner", "data"} <= set(dir(obj))
     assert obj._ipython_key_completions_() == ["a", "s"]
     assert list(obj.head(0)) == []
+
+
+class PlottedRows:
+    """A backend of pandas that records what would be plotted."""
+
+    def __init__(self) -> None:
+        self.calls = []
+
+    def plot(self, frame, **options):
+        self.calls.append((list(frame.columns), options["kind"], options.get("x")))
+
+
+def test_plot_is_that_of_pandas(waiting, monkeypatch):
+    import sys
+
+    import pandas as pd
+
+    backend = PlottedRows()
+    monkeypatch.setitem(sys.modules, "plotted_rows", backend)
+    obj = sync.create_object_from_value({"a": [3, 1], "b": [1, 2]})
+    with pd.option_context("plotting.backend", "plotted_rows"):
+        obj.plot(x="a", y="b")
+        obj.plot.bar(x="a")
+    assert backend.calls[0][1:] == ("line", "a")
+    assert backend.calls[1] == (["a", "b"], "bar", "a")
+    with pytest.raises(DataTypeError, match="too many"):
+        _ = sync.create_object_from_query("SELECT number FROM numbers(100001)").plot
 
 
 def test_batches_end_when_the_loop_is_left(waiting):
