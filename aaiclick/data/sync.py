@@ -162,7 +162,7 @@ class WrappedObject(Wrapped):
                 f"{rows:,} rows are too many for a plot; the limit is {MAX_PLOTTED_ROWS:,}.",
                 remedy="Aggregate them, or take a sample(…).",
             )
-        return _loop.run(self.inner.to_pandas()).plot
+        return cast("Any", _loop.run(self.inner.to_pandas())).plot
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self.inner), *super().__dir__()})

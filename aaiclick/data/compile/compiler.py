@@ -340,7 +340,7 @@ class Compiler(ValueCompiler):
             return self._compile_merged_zip(relation)
         members = [self._compile_pasted_member(member) for member in relation.members]
         first, *rest = members
-        joins = [exp.Join(this=member.source, kind="PASTE") for member in rest]
+        joins: list[Expression] = [exp.Join(this=member.source, kind="PASTE") for member in rest]
         checks: list[Expression] = []
         columns: dict[str, ExpressionNode] = {}
         for i, member in enumerate(members):

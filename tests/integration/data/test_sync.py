@@ -61,6 +61,8 @@ def test_protocols_of_notebooks_and_data_frames(waiting):
 class PlottedRows:
     """A backend of pandas that records what would be plotted."""
 
+    __name__ = "plotted_rows"
+
     def __init__(self) -> None:
         self.calls = []
 

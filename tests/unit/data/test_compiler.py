@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aaiclick.data import col, length
 from aaiclick.data.compile.sql import identifier, to_text
+from aaiclick.data.compile.statements import compile_query
 from aaiclick.data.compile.value_compiler import split_literal
 from aaiclick.data.errors import ColumnNotFoundError, DataTypeError
 from aaiclick.data.expressions.literals import bind_value, literal_type
@@ -19,7 +20,8 @@ from aaiclick.data.object import Object
 from aaiclick.data.runtime.tables import Table, create_statement
 from aaiclick.data.types import parse_type
 
-CONTEXT = SimpleNamespace(endpoint="here", is_open=True, lifecycle=SimpleNamespace(decref=lambda _: None))
+SERVER = SimpleNamespace(cluster="")
+CONTEXT = SimpleNamespace(endpoint=SERVER, is_open=True, lifecycle=SimpleNamespace(decref=lambda _: None))
 
 
 def table(table_name="t1", **columns):
@@ -67,7 +69,16 @@ def test_filter_after_limit_is_applied_after_it():
     assert text.index("LIMIT 3") < text.rindex("WHERE")
 
 
-def test_objects_are_joined_by_row_key():
+def test_objects_are_pasted_in_sorted_order():
+    a, b = table("ta", x="Int64")["x"], table("tb", y="Int64")["y"]
+    query = compile_query(((a + b) * a).relation)
+    assert query.text.count("PASTE JOIN") == 1
+    assert query.text.count("ORDER BY `t") == 3  # both sides, and the result
+    assert query.settings["query_plan_remove_redundant_sorting"] == 0  # without it rows are mispaired
+
+
+def test_objects_of_a_cluster_are_joined_by_row_key(monkeypatch):
+    monkeypatch.setattr(SERVER, "cluster", "pair")
     a, b = table("ta", x="Int64")["x"], table("tb", y="Int64")["y"]
     text = sql_of((a + b) * a)
     assert text.count("JOIN") == 1
