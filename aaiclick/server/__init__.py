@@ -31,7 +31,7 @@ Next: aaiclick.operations and aaiclick.store.
 
 A response:
 
-- `cache`: per-org cache of query results
+- `cache`: cache of query results with single flight
 - `pagination`: keyset pagination with an opaque cursor
 - `task_logs`: task logs in the log directory of the server
 - `metrics`: metrics in Prometheus' text format

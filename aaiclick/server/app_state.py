@@ -11,7 +11,6 @@ from uuid import UUID
 
 from starlette.requests import Request
 
-from aaiclick.api.workers import Queue
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError, ForbiddenError, NotFoundError
 from aaiclick.local import clickhouse_endpoint
@@ -30,7 +29,6 @@ from aaiclick.server.query_limits import QueryLimiter
 from aaiclick.server.worker_clickhouse_users import WorkerCredentials
 from aaiclick.settings import Settings
 from aaiclick.store.connections import SERVICE_IDLE_TRANSACTION_SECONDS, create_pool
-from aaiclick.store.engine.health import HealthCheck
 from aaiclick.store.engine.workers import are_workers_of_org
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy.api_keys import SCOPES
@@ -60,12 +58,12 @@ class AppState:
         self.change_feed = ChangeFeed(postgres, self.closing)
         self.work_notifier = WorkNotifier(postgres, self.closing)
         self.event_router = ServerEventRouter(postgres)
-        self.queue_depths = QueryCache[list[Queue]]()
-        self.health_cache = QueryCache[list[HealthCheck]](max_ttl_seconds=1.0)  # also after a check that timed out
+        self.queue_depths = QueryCache()
+        self.health_cache = QueryCache(max_ttl_seconds=1.0)  # also after a check that timed out
         self._tenants: TenantDatabases | None = None
         self.worker_credentials = WorkerCredentials(settings, self._get_tenants, self.owner_connection)
         self._known_workers: set[tuple[UUID, int]] = set()
-        self.metrics_cache = QueryCache[bytes](ttl_factor=metrics.TTL_FACTOR, min_ttl_seconds=metrics.MIN_TTL_SECONDS)
+        self.metrics_cache = QueryCache(ttl_factor=metrics.TTL_FACTOR, min_ttl_seconds=metrics.MIN_TTL_SECONDS)
         self.analysis_pool = AnalysisPool()
         self.query_limiter = QueryLimiter()
         self.failure: AaiclickError | None = None

@@ -9,7 +9,6 @@
 - `sign_in_audit`: audit entries of sign-ins, rate-limited
 - `pages`: page handlers, one module per subject
 - `read_transaction`: read-only transaction for pages that list rows of large tables
-- `page_cache`: cache with single flight
 - `metrics_sampler`: in-memory metrics of the last hour and day, for charts
 - `svg`: geometry of charts and graphs
 - `filters`: template filters: numbers, durations, times and states

@@ -16,11 +16,11 @@ from aaiclick.errors import ForbiddenError, NotFoundError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.server.analysis_pool import current_client
 from aaiclick.server.app_state import AppState
+from aaiclick.server.cache import stale_seconds
 from aaiclick.server.problems import MalformedError
 from aaiclick.server.routing import RequestContext
 from aaiclick.server.ui import flash, sessions
 from aaiclick.server.ui.flash import FlashMessage
-from aaiclick.server.ui.page_cache import stale_seconds
 from aaiclick.server.ui.state import UiState
 from aaiclick.server.ui.templating import render_template
 

@@ -111,7 +111,7 @@ async def test_checks_of_a_hanging_clickhouse_time_out(db, monkeypatch) -> None:
 
 async def test_health_cache_has_a_maximum_ttl() -> None:
     """A check that timed out is not cached longer than a fast one."""
-    cache = QueryCache[int](max_ttl_seconds=0.0)
+    cache = QueryCache(max_ttl_seconds=0.0)
     calls: list[int] = []
 
     async def find() -> int:

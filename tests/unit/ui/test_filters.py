@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from aaiclick.server.ui import filters, flash
 from aaiclick.server.ui.dispatch import accepts_forms
 from aaiclick.server.ui.metrics_sampler import Sample, completion_rates
-from aaiclick.server.ui.page_cache import PageCache
 from aaiclick.server.ui.refresh_interval import CPU_SHARE, MIN_SECONDS, RefreshInterval
 from aaiclick.server.ui.routing import local_url
 from aaiclick.server.ui.svg.job_graph import shorten_text
@@ -170,22 +168,6 @@ def test_refresh_interval_grows_with_open_pages() -> None:
     for _ in range(100):
         interval.record_page_time(0.02)
     assert interval.seconds == pytest.approx(50 * 0.02 / CPU_SHARE, rel=0.01)
-
-
-async def test_concurrent_requests_share_one_load() -> None:
-    cache, loads = PageCache(), []
-
-    async def load() -> int:
-        loads.append(1)
-        await asyncio.sleep(0)
-        return len(loads)
-
-    assert await asyncio.gather(*(cache.get("a", load, min_ttl=60) for _ in range(5))) == [1] * 5
-    assert await cache.get("b", load, min_ttl=60) == 2
-    assert await cache.get("a", load, min_ttl=60) == 1
-    for key in range(1_000):
-        await cache.get(key, load, min_ttl=-1)
-    assert len(cache._entries) <= 500
 
 
 def test_completion_rates() -> None:

@@ -107,7 +107,9 @@ async def _count_tasks(page: PageRequest, connection: Connection, job: Any) -> d
 async def _count_types(page: PageRequest, connection: Connection, job: Any) -> list[Any]:
     """Count tasks by group, type and state; a changed job is counted again."""
     key = ("units", job["id"], job["updated_at"])
-    return await page.ui_state.cache.get(key, lambda: job_queries.load_job_units(connection, job["id"]), min_ttl=0.2)
+    return await page.ui_state.cache.get(
+        key, lambda: job_queries.load_job_units(connection, job["id"]), min_ttl_seconds=0.2
+    )
 
 
 async def _count_types_of_large_job(page: PageRequest, connection: Connection, job: Any) -> tuple[list[Any], bool]:
@@ -145,7 +147,7 @@ async def _collapse_job(page: PageRequest, connection: Connection, job: Any) -> 
         return [*samples, *other_tasks], edges
 
     samples, edges = await page.ui_state.cache.get(
-        ("edges", job_id, job["total_tasks"], counting), load_edges, min_ttl=5
+        ("edges", job_id, job["total_tasks"], counting), load_edges, min_ttl_seconds=5
     )
     return await _with_dataset_edges(connection, job, collapse_types(counts_by_type, samples, groups, edges)), counting
 

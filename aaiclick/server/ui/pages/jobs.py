@@ -49,7 +49,7 @@ async def list_jobs(page: PageRequest) -> Response:
             window_end = await job_queries.find_window_end(connection, org, before)
         waiting_reasons = await _explain_waiting(page, connection, rows[:MAX_JOBS])
         counts = await page.ui_state.cache.get(
-            ("jobs", org), lambda: job_queries.count_jobs(connection, org), min_ttl=1
+            ("jobs", org), lambda: job_queries.count_jobs(connection, org), min_ttl_seconds=1
         )
     return page.render(
         "jobs.html",

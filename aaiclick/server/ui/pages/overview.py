@@ -35,9 +35,11 @@ async def show_overview(page: PageRequest) -> Response:
         recent = await cache.get(
             ("recent", org, span_name),
             lambda: job_queries.count_recent_jobs(connection, org, _first_id(start), step),
-            min_ttl=2,
+            min_ttl_seconds=2,
         )
-        speed = await cache.get(("speed", org), lambda: job_queries.load_job_latencies(connection, org), min_ttl=2)
+        speed = await cache.get(
+            ("speed", org), lambda: job_queries.load_job_latencies(connection, org), min_ttl_seconds=2
+        )
         failed = await cache.get(
             ("failed", org),
             lambda: job_queries.list_unsuccessful_jobs(

@@ -52,7 +52,7 @@ async def _org_shares(page: PageRequest) -> list[dict[str, Any]]:
         async with page.app_state.owner_connection() as connection:
             return await job_queries.list_org_shares(connection)
 
-    rows = await page.ui_state.cache.get("shares", load_shares, min_ttl=1)
+    rows = await page.ui_state.cache.get("shares", load_shares, min_ttl_seconds=1)
     running = sum(row["running"] for row in rows)
     weights = sum(row["weight"] for row in rows if _is_scheduled(row))
     return [

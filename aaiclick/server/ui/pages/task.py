@@ -84,7 +84,9 @@ async def _load_previews(page: PageRequest, values: dict[str, object]) -> list[d
     return await asyncio.gather(
         *(
             cache.get(
-                ("rows", org, name, table), lambda name=name, table=table: _load_preview(page, name, table), min_ttl=5
+                ("rows", org, name, table),
+                lambda name=name, table=table: _load_preview(page, name, table),
+                min_ttl_seconds=5,
             )
             for name, table in list(tables.items())[:MAX_PREVIEWS]
         )
