@@ -243,9 +243,9 @@ class DataContext:
             columns, shape = await self.describe_table(name)
         except ObjectNotFoundError as error:
             text = await self._find_literal(name, error)
-            if text is None:
-                raise
-            return self.open_literal(EncodedLiteral(name, text))
+            if text is not None:
+                return self.open_literal(EncodedLiteral(name, text))
+            columns, shape = await self.describe_table(name)  # it may have become a table between the two lookups
         counted = is_temporary(name)
         if counted:
             await self.lifecycle.hold(name)

@@ -212,6 +212,19 @@ async def test_statements_of_an_earlier_caller_change_nothing(clickhouse_endpoin
         assert names == [literal.table_id]
 
 
+async def test_a_literal_that_becomes_a_table_between_two_lookups_is_found(clickhouse_endpoint, store):
+    literal = EncodedLiteral(new_table_name(), '{"value": [1, 2]}')
+    async with DataContext(clickhouse_endpoint) as writer, DataContext(clickhouse_endpoint) as reader:
+        table = writer.open_literal(literal)
+
+        async def load_after_replacement(table_names):
+            await writer.store_literal(table)
+            return {}
+
+        store.load_literals = load_after_replacement
+        assert await Object.from_table(await reader.open_table(literal.table_id)).data() == [1, 2]
+
+
 async def test_a_lost_response_to_the_rename_is_no_loss(clickhouse_endpoint, store):
     literal = EncodedLiteral(new_table_name(), '{"value": [1, 2]}')
     async with DataContext(clickhouse_endpoint) as context:
