@@ -9,6 +9,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `tasks`: tasks
 - `workers`: workers, queues and task types
 - `dead_letters`: dead letters and the outbox
+- `events`: events that tasks wait for
 - `dags`: DAG files, versions, deploys, runs and backfills
 - `datasets`: datasets, their lineage and queries over them
 - `objects`: Objects and their rows

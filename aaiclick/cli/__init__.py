@@ -42,7 +42,7 @@ Data and DAGs:
 - `data`: `aaiclick data`: list, show and export Objects
 - `dag`: `aaiclick dag`: validate, diff, deploy, run and roll back DAGs
 - `datasets`: `aaiclick datasets`: list, show, query and rematerialize datasets
-- `outbox_events`: `aaiclick events`: list dataset events, and retry failed ones
+- `outbox_events`: `aaiclick events`: send events, list and retry dataset events
 
 Organisations:
 

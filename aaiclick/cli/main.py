@@ -41,7 +41,7 @@ COMMANDS = {
     "tasks": CommandEntry("tasks", "List, show, cancel and clear tasks."),
     "logs": CommandEntry("tasks", "Print the log of a task."),
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
-    "events": CommandEntry("outbox_events", "List pending and failed dataset events; retry failed ones."),
+    "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),
     "dag": CommandEntry("dag", "Validate, diff, deploy, run and roll back DAGs."),

@@ -1,22 +1,47 @@
-"""`aaiclick events`: list pending and failed dataset events, and retry failed ones."""
+"""`aaiclick events`: send events to waiting tasks; list dataset events that are not routed, and retry them."""
 
 from __future__ import annotations
 
+import json
 from itertools import islice
+from typing import Any, cast
 
 import click
 
 from aaiclick.api.dead_letters import OutboxEvent, OutboxRetryRequest, OutboxState
+from aaiclick.api.events import SendEventRequest
 from aaiclick.cli.database import error_headline, format_time
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
-from aaiclick.cli.param_types import ID
+from aaiclick.cli.param_types import ID, Number
 from aaiclick.cli.remote import PAGE_SIZE
 
 
 @click.group()
 def events() -> None:
-    """List pending and failed dataset events; retry failed ones."""
+    """Send events to waiting tasks; list and retry dataset events."""
+
+
+@events.command("send")
+@click.argument("name")
+@click.option("--key", default="", help="Only waits for this key end.")
+@click.option("--payload", default="{}", help="A JSON object: the result of the waits.")
+@click.option(
+    "--keep", "keep_seconds", type=Number(0, 366 * 86_400), default=86_400, show_default=True,
+    help="Seconds during which it also ends waits that begin after it.",
+)  # fmt: skip
+def send_event(name: str, key: str, payload: str, keep_seconds: float) -> None:
+    """Send an event: tasks that wait for it go on."""
+    try:
+        fields = json.loads(payload)
+        if not isinstance(fields, dict):
+            raise TypeError
+    except (ValueError, TypeError):
+        raise click.UsageError("--payload is not a JSON object.") from None
+    request = SendEventRequest(name=name, key=key, payload=cast("dict[str, Any]", fields), keep_seconds=keep_seconds)
+    with open_operations() as operations:
+        sent = operations.send_event(request)
+    print_message(f"Event sent; {sent.ended_waits} {'wait' if sent.ended_waits == 1 else 'waits'} ended.")
 
 
 @events.command("ls")

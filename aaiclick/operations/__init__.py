@@ -19,6 +19,7 @@ same name of `aaiclick.client.endpoints`.
 - `task_logs`: files with the logs of tasks
 - `dead_letters`: operations on dead letters
 - `outbox`: operations on events of datasets that are not routed
+- `events`: operations on events that tasks wait for
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `orgs`: operations on organisations

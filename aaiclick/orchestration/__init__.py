@@ -13,6 +13,7 @@ Submit:
 - `placeholder`: uses of a task that need its value
 - `handlers`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
+- `waits`: tasks that wait for a time, an event or a job; sensors; events
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
@@ -87,6 +88,7 @@ from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerS
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.secrets import get_secret
 from aaiclick.orchestration.testing import run_job_test
+from aaiclick.orchestration.waits import send_event, sensor, sleep, until, wait_for_event, wait_for_job
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.health import Health, health_check
@@ -131,8 +133,14 @@ __all__ = [
     "register_worker",
     "retry_failed_tasks",
     "run_job_test",
+    "send_event",
+    "sensor",
     "set_retry_policy",
+    "sleep",
     "task",
+    "until",
+    "wait_for_event",
+    "wait_for_job",
     "worker_heartbeat",
 ]
 

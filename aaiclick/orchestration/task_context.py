@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,8 @@ class TaskScope:
     """Redacts secrets that the attempt has read."""
     emit: Callable[[Any, str, str | None], Awaitable[None]] | None = None
     """Publishes rows and emits their event: rows, cursor, output. Set for sources of DAGs."""
+    wait_state: Mapping[str, Any] | None = None
+    """The outcome of the wait that an earlier attempt began."""
     effects: str | None = None
     """Effects that the completion writes along with the result (`Success.effects`), set by the running code."""
 

@@ -18,7 +18,7 @@ from aaiclick.api.worker_protocol.field_types import (
     TableName,
     Text,
 )
-from aaiclick.store.engine.leases import Failure, Success, seconds_since
+from aaiclick.store.engine.leases import Failure, Success, Wait, seconds_since
 
 LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]
 
@@ -86,6 +86,8 @@ class CompleteRequest(LeaseRequest):
         default=None, description="Names of the dependents that run; the others are skipped"
     )
 
+    wait: Wait | None = Field(default=None, description="The attempt ended in order to wait: the task goes on later")
+
     @staticmethod
     def from_success(success: Success) -> CompleteRequest:
         return CompleteRequest(
@@ -97,6 +99,7 @@ class CompleteRequest(LeaseRequest):
             literal=success.literal,
             effects=None if success.effects is None else TaskEffects.model_validate_json(success.effects),
             branch=None if success.branch is None else list(success.branch),
+            wait=success.wait,
         )
 
 

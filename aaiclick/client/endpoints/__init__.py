@@ -6,6 +6,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `tasks`: tasks
 - `dead_letters`: dead letters
 - `outbox`: events that are pending or could not be routed
+- `events`: events that tasks wait for
 - `queues`: queues and task types
 - `workers`: workers
 - `dags`: DAGs
@@ -33,6 +34,7 @@ from aaiclick.client.endpoints.audit import AuditEndpoints
 from aaiclick.client.endpoints.dags import DagEndpoints
 from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
+from aaiclick.client.endpoints.events import EventEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
 from aaiclick.client.endpoints.objects import ObjectEndpoints
 from aaiclick.client.endpoints.orgs import OrgEndpoints
@@ -50,6 +52,7 @@ class Endpoints(
     TaskEndpoints,
     DeadLetterEndpoints,
     OutboxEndpoints,
+    EventEndpoints,
     QueueEndpoints,
     WorkerEndpoints,
     DagEndpoints,

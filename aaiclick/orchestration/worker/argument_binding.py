@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast, get_args
@@ -20,6 +21,7 @@ from aaiclick.orchestration.task_context import TaskScope
 from aaiclick.store.engine.leases import Claim
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders, temporary_tables_in
+from aaiclick.store.engine.waits import WAIT_ARGUMENT
 
 
 async def bind_arguments(
@@ -29,6 +31,10 @@ async def bind_arguments(
     if claim.kwargs == "{}":
         return {}
     arguments = json.loads(claim.kwargs)
+    if WAIT_ARGUMENT in arguments:
+        scope.wait_state = arguments[WAIT_ARGUMENT]
+        if WAIT_ARGUMENT not in inspect.signature(function).parameters:
+            del arguments[WAIT_ARGUMENT]
     needed = referenced_task_ids(arguments)
     results: Mapping[int, TaskResult] = {}
     if needed and claim.job_id is not None:

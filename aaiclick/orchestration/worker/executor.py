@@ -98,12 +98,12 @@ class Executor:
             arguments = _restore_arguments(function, await bind_arguments(scope, claim, function, tables))
             value = await self._call_function(running, function, arguments)
             tables.seal()  # tables of the result must stay until the outcome refers to them
-            result, literal, awaits, branch = await self._publisher.publish(running, value, data)
+            result, literal, awaits, branch, wait = await self._publisher.publish(running, value, data)
             within: set[str] = set()
             if result is not None and literal is None and TABLE_ID_KEY in result:
                 within = temporary_tables_in(json.loads(result))
             held = tuple(sorted(within)) if within or tables.has_references else None
-            return Success(claim.lease, result, running.began, awaits, held, literal, scope.effects, branch)
+            return Success(claim.lease, result, running.began, awaits, held, literal, scope.effects, branch, wait)
         finally:
             tables.seal()
             await data.close()

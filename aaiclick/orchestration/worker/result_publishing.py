@@ -25,6 +25,7 @@ from aaiclick.orchestration.worker.argument_binding import map_leaves
 from aaiclick.orchestration.worker.outages import find_outage, publish_pauses
 from aaiclick.orchestration.worker.running_task import RunningTask
 from aaiclick.orchestration.worker.task_data import TaskData
+from aaiclick.store.engine.leases import Wait
 
 MAX_INLINE_ITEMS = 10_000
 """Larger values are converted in a thread, so that other tasks go on."""
@@ -33,12 +34,13 @@ MAX_ENCODED_BYTES = 1 << 20
 
 
 class PublishedResult(NamedTuple):
-    """A published value: the result as JSON text, the value of a literal, ids of awaited tasks, chosen dependents."""
+    """A published value: the result as JSON text, a literal, ids of awaited tasks, chosen dependents, or a wait."""
 
     result: str | None
     literal: str | None = None
     awaits: tuple[int, ...] = ()
     branch: tuple[str, ...] | None = None
+    wait: Wait | None = None
 
 
 class ResultPublisher:
@@ -54,6 +56,8 @@ class ResultPublisher:
             return PublishedResult(None)
         if isinstance(value, Branch):
             return PublishedResult(None, branch=value.names)
+        if isinstance(value, Wait):
+            return PublishedResult(None, wait=value)
         text = encode_simple(value, self._max_literal_bytes)
         if text is not None:
             return _publish_literal(new_table_name(), text)

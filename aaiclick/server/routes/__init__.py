@@ -4,6 +4,7 @@
 - `jobs`: submit, list, cancel, retry and pause jobs
 - `tasks`: enqueue, list, cancel, clear and explain tasks; read logs
 - `dead_letters`: list, group, redrive and discard dead letters
+- `events`: events that tasks wait for
 - `outbox`: events that are pending or could not be routed
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
@@ -34,6 +35,7 @@ from aaiclick.server.routes import (
     dags,
     datasets,
     dead_letters,
+    events,
     health,
     jobs,
     live,
@@ -57,6 +59,7 @@ ALL = (
     jobs.routes,
     tasks.routes,
     dead_letters.routes,
+    events.routes,
     outbox.routes,
     queues.routes,
     task_types.routes,

@@ -18,6 +18,7 @@ Claim and execute:
 - `claims`: claims tasks, renews their leases, promotes due tasks
 - `dispatches`: dispatches of ready tasks to external runtimes
 - `worker_leases`: leases that a supervisor manages for its processes
+- `waits`: tasks that wait for a time, an event or a job, and events
 - `dynamic_tasks`: tasks that a running task adds or returns
 
 Complete:

@@ -30,6 +30,7 @@ from aaiclick.store.engine.leases import (
 )
 from aaiclick.store.engine.propagate import is_linked, propagate
 from aaiclick.store.engine.skip import choose_branches
+from aaiclick.store.engine.waits import RefusedWait, begin_wait
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import table_references
 
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 NOT_HELD_FINGERPRINT = "result not held"
 """The fingerprint of an attempt that returned a table that is not among its own or its arguments."""
+
+
+REFUSED_WAIT_FINGERPRINT = "wait"
+"""The fingerprint of an attempt that cannot wait, or no longer."""
 
 
 RELEASED_FINGERPRINT = "released"
@@ -61,7 +66,7 @@ async def acknowledge(
     plain = [
         s
         for s in successes
-        if not (s.lease.linked or s.awaits or s.branch is not None or s.effects) and s.tables is None
+        if not (s.lease.linked or s.awaits or s.branch is not None or s.wait or s.effects) and s.tables is None
     ]
     if plain:
         plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
@@ -190,13 +195,20 @@ async def _end_attempts(
     ended: list[asyncpg.Record] = []
     delta = PropagationDelta()
     failures = list(failures)
-    if done := [success for success in successes if not success.awaits]:
+    if done := [success for success in successes if not success.awaits and success.wait is None]:
         rows, unfinished = await _finish_tasks(connection, done, delta, now)
         ended += rows
         failures += unfinished
     for success in successes:
         if success.awaits:
             outcome = await await_returned_tasks(connection, success, delta, now)
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            elif outcome is not None:
+                ended.append(outcome)
+    for success in successes:
+        if success.wait is not None:
+            outcome = await _begin_wait(connection, success, now)
             if isinstance(outcome, Failure):
                 failures.append(outcome)
             elif outcome is not None:
@@ -252,6 +264,18 @@ async def _finish_tasks(
     return rows, failures
 
 
+async def _begin_wait(
+    connection: Connection, success: Success, now: datetime | None
+) -> asyncpg.Record | Failure | None:
+    assert success.wait is not None  # noqa: S101
+    outcome = await begin_wait(connection, success.lease, success.wait, now)
+    if not isinstance(outcome, RefusedWait):
+        return outcome
+    if outcome.error is None:
+        return to_cancelled_failure(success)
+    return Failure(success.lease, outcome.error, REFUSED_WAIT_FINGERPRINT, permanent=True, began=success.began)
+
+
 async def _split_releases(
     connection: Connection, releases: Sequence[Lease], now: datetime | None
 ) -> tuple[list[Lease], list[Failure]]:
@@ -274,7 +298,7 @@ def _is_lock_sufficient(locks: dict[int, bool], row: asyncpg.Record) -> bool:
     exclusive = locks.get(row["job_id"])
     if exclusive is None or exclusive:
         return exclusive is not None
-    return row["status"] == "PENDING" or (
+    return row["status"] in ("PENDING", "WAITING") or (
         row["status"] == "COMPLETED" and row["group_id"] is None and not row["gates"] and not row["stale"]
     )
 

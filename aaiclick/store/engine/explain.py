@@ -47,6 +47,10 @@ class TaskFacts:
     cause_id: int | None
     concurrency_key: str | None
     slots: int
+    wait_type: str | None
+    wait_name: str | None
+    wait_key: str | None
+    wait_job_id: int | None
     now: datetime
     cause_type: str | None
     cause_status: str | None
@@ -113,6 +117,8 @@ def explain_facts(facts: TaskFacts) -> list[Reason]:
                 ),
                 *_explain_due(facts),
             ]
+        case "TIME", _ if facts.wait_type is not None:
+            return [_explain_wait(facts), *_explain_due(facts)]
         case "TIME", _:
             return [Reason("scheduled", f"starts {_format_available_at(facts)}"), *_explain_due(facts)]
         case "HELD", _:
@@ -121,6 +127,21 @@ def explain_facts(facts: TaskFacts) -> list[Reason]:
             return [*_explain_pauses(facts), *_explain_limits(facts), *_explain_workers(facts)] or [
                 _explain_queued(facts)
             ]
+
+
+def _explain_wait(facts: TaskFacts) -> Reason:
+    at = facts.available_at or facts.now
+    until = at.isoformat(timespec="seconds")
+    match facts.wait_type:
+        case "event":
+            event = facts.wait_name if not facts.wait_key else f"{facts.wait_name}/{facts.wait_key}"
+            return Reason("event", f"waits for event {event} until {until}")
+        case "job":
+            return Reason("job", f"waits for job {facts.wait_job_id} until {until}")
+        case "poll":
+            return Reason("poll", f"polls again at {until}")
+        case _:
+            return Reason("sleep", f"waits until {until}")
 
 
 def _explain_leased(facts: TaskFacts) -> list[Reason]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import AwareDatetime, ConfigDict, Field, with_config
 
 from aaiclick.store.json_types import JsonText, SnowflakeId
 
@@ -83,6 +83,32 @@ class OutcomeCounts:
     failed: int = 0
 
 
+MAX_WAIT_SECONDS = 366 * 86_400.0
+"""Longest wait, and the default; the timeout of the job counts too."""
+
+MAX_NAME_CHARACTERS = 1_000
+
+Seconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a task waits for: a time, an event, the end of a job, or its next poll.
+
+    `seconds` is the delay until it goes on at the latest, `at` an absolute time instead; `deadline_seconds` limits all
+    waits of the task together.
+    """
+
+    wait_type: Literal["time", "event", "job", "poll"]
+    seconds: Seconds = MAX_WAIT_SECONDS
+    at: AwareDatetime | None = None
+    deadline_seconds: Seconds = MAX_WAIT_SECONDS
+    name: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
+    key: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
+    job_id: SnowflakeId | None = None
+
+
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(slots=True)
 class Success:
@@ -102,6 +128,8 @@ class Success:
     """`catalog.runs.Effects` of a task of a DAG as JSON text, written in the transaction of its completion."""
     branch: Sequence[str] | None = None
     """Names of the dependents that run; the others are skipped. None: all run."""
+    wait: Wait | None = None
+    """The attempt ended in order to wait; the task goes on with another attempt."""
 
 
 @with_config(ConfigDict(extra="forbid"))

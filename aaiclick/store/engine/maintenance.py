@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REAP_BATCH_SIZE = 1_000
 METRIC_MERGE_BATCH_SIZE = 10_000
+EVENT_BATCH_SIZE = 10_000
 LOST_LEASE_FINGERPRINT = "lease expired"
 SINGLE_LOCK_SECONDS = 0.05
 """Lock timeout per job in a pass over many jobs, some of which are known to be locked."""
@@ -127,6 +128,7 @@ async def delete_old_history(
         workers = await connection.execute(statement("delete_old_workers"), keep_seconds, now)
     async with failpoints.statement("delete_old_queue_minutes"):
         await connection.execute(statement("delete_old_queue_minutes"), now)
+    await connection.execute(statement("delete_expired_events"), EVENT_BATCH_SIZE, now)
     await connection.execute(statement("merge_metric_counts"), METRIC_MERGE_BATCH_SIZE)
     return {"jobs": jobs, "tasks": tasks, "workers": _row_count(workers)}
 

@@ -12,6 +12,7 @@ from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.result_placeholders import TASK_RESULT, resolve_placeholders, temporary_tables_in
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.engine.waits import WAIT_ARGUMENT
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import TaskOptions
 
@@ -39,7 +40,7 @@ async def rerun_job(connection: Connection, job: Any) -> int:
     new_tasks: list[NewTask] = []
     tables: list[tuple[int, str]] = []
     for row in tasks:
-        kwargs = resolve_placeholders(json.loads(row["kwargs"]), references)
+        kwargs = resolve_placeholders(reset_arguments(json.loads(row["kwargs"])), references)
         tables += [(new_ids[row["id"]], table) for table in temporary_tables_in(kwargs)]
         new_tasks.append(_copy_task(row, new_ids, json.dumps(kwargs)))
     plan = Plan(
@@ -50,6 +51,15 @@ async def rerun_job(connection: Connection, job: Any) -> int:
     )
     new_job = NewJob(get_snowflake_id(), job["name"], job["org_id"], job["timeout_seconds"])
     return await submit_job(connection, new_job, plan, names)
+
+
+def reset_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments without what the engine has written: states of waits, and failures for handlers."""
+    return {
+        name: {"object_type": "failure"} if isinstance(value, dict) and value.get("object_type") == "failure" else value  # pyright: ignore[reportUnknownMemberType]
+        for name, value in kwargs.items()
+        if name != WAIT_ARGUMENT
+    }
 
 
 def _copy_task(row: Any, new_ids: Mapping[int, int], kwargs: str) -> NewTask:

@@ -5,6 +5,7 @@
 - `tenants`: organisations, queues, users, roles, keys, secrets, sessions, audit log
 - `jobs`: jobs, groups, dependencies, additions, and attempts that did not succeed
 - `tasks`: the table of tasks
+- `waits`: waits of tasks, and the events that end them
 - `workers`: worker processes and leadership
 - `task_effects`: effects of tasks: events, inputs, lineage, state, table references; metrics
 - `catalog`: DAG versions, definitions and datasets
@@ -52,6 +53,7 @@ from aaiclick.store.models.tenants import (
     UiSession,
     User,
 )
+from aaiclick.store.models.waits import WaitRow, WorkflowEvent
 from aaiclick.store.models.workers import Worker
 
 __all__ = [
@@ -88,6 +90,8 @@ __all__ = [
     "TaskType",
     "UiSession",
     "User",
+    "WaitRow",
     "Worker",
+    "WorkflowEvent",
     "metadata",
 ]

@@ -51,6 +51,7 @@ class Job(Row, table=True):
     failed_tasks: int = column(Integer(), default=0, server="0")
     cancelled_tasks: int = column(Integer(), default=0, server="0")
     open_events: int = column(Integer(), default=0, server="0")
+    has_waiters: bool = column(Boolean(), default=False, server="false")
     name: str = text_column()
     definition_id: UUID | None = uuid_column("job_definitions.id", null=True)
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True)

@@ -43,6 +43,8 @@ POLICIES = {
     "table_references": (
         "EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id)"
     ),
+    "waits": SAME_ORG,
+    "workflow_events": SAME_ORG,
     "workers": SAME_ORG,
     "outbox": SAME_ORG,
     "dispatches": SAME_ORG,

@@ -192,6 +192,42 @@ WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS
 EXECUTE FUNCTION aaiclick_update_source_status()
 """
 
+# The final results of a job, for tasks that wait for its end.
+_JOB_OUTCOME = """
+CREATE OR REPLACE FUNCTION aaiclick_job_outcome(ended_id bigint) RETURNS jsonb LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT jsonb_build_object('job', jsonb_build_object('id', j.id::text, 'name', j.name, 'status', j.status,
+    'error', j.error, 'results', coalesce((SELECT jsonb_agg(r.result ORDER BY r.id) FROM (
+        SELECT t.id, t.result FROM tasks t
+        WHERE t.job_id = j.id AND t.status = 'COMPLETED' AND t.added_by IS NULL AND t.result IS NOT NULL
+          AND (t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE
+          AND NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type < 'handler')
+        ORDER BY t.id LIMIT 100) AS r), '[]')))
+FROM jobs j WHERE j.id = ended_id $$
+"""
+
+_WAKE_JOB_WAITS = """
+CREATE OR REPLACE FUNCTION aaiclick_wake_job_waits() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record;
+BEGIN
+    FOR woken IN DELETE FROM waits WHERE job_id = NEW.id RETURNING task_id, attempt LOOP
+        UPDATE tasks SET readiness = 'READY', updated_at = now(),
+            kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || outcome)
+        WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME';
+        PERFORM pg_notify('aaiclick_ready', queue) FROM tasks WHERE id = woken.task_id;
+    END LOOP;
+    RETURN NULL;
+END $$
+"""
+
+# Few jobs are awaited: WHEN keeps all others out of plpgsql.
+_WAKE_JOB_WAITS_TRIGGER = """
+CREATE TRIGGER wake_job_waits AFTER UPDATE ON jobs FOR EACH ROW
+WHEN (NEW.has_waiters AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL)
+EXECUTE FUNCTION aaiclick_wake_job_waits()
+"""
+
 _DEFAULT_ORG = f"""
 INSERT INTO orgs (id, name, slug) VALUES ('{DEFAULT_ORG_ID}', 'Default', '{DEFAULT_ORG_SLUG}')
 """  # noqa: S608
@@ -215,6 +251,9 @@ def _statements() -> list[str]:
         *_COUNT_REFERENCES_TRIGGERS,
         *counts,
         *sources,
+        _JOB_OUTCOME,
+        _WAKE_JOB_WAITS,
+        _WAKE_JOB_WAITS_TRIGGER,
         _DEFAULT_ORG,
     ]
 

@@ -2,7 +2,7 @@
 -- Facts about the state of the task $1. Tokens: what a rate limit allows now, computed as in `claim_tasks_fair`.
 SELECT t.id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.readiness::text, t.available_at, t.attempt,
     t.failures, t.max_attempts, t.worker_id, t.lease_expires_at, t.cancel_requested_at, t.cause_id, t.concurrency_key, coalesce(t.concurrency_limit, 1) AS slots,
-    now() AS now, c.type AS cause_type, c.status::text AS cause_status,
+    w.wait_type, w.name AS wait_name, w.key AS wait_key, w.job_id AS wait_job_id, now() AS now, c.type AS cause_type, c.status::text AS cause_status,
     j.paused_at AS job_paused_at, o.paused_at AS org_paused_at, o.max_running AS org_max, o.rate_per_second AS org_rate,
     o.name AS org_name, q.paused_at AS queue_paused_at, q.max_running AS queue_max, q.rate_per_second AS queue_rate,
     CASE WHEN o.rate_per_second IS NOT NULL THEN
@@ -30,6 +30,7 @@ SELECT t.id, t.job_id, t.group_id, t.queue, t.type, t.status::text, t.readiness:
         LIMIT 10000) AS earlier) AS ahead
 FROM tasks t
 LEFT JOIN tasks c ON c.id = t.cause_id
+LEFT JOIN waits w ON w.task_id = t.id AND w.attempt = t.attempt AND t.readiness = 'TIME'
 LEFT JOIN jobs j ON j.id = t.job_id
 LEFT JOIN orgs o ON o.id = t.org_id
 LEFT JOIN queues q ON q.org_id = t.org_id AND q.name = t.queue

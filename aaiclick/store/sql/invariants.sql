@@ -28,6 +28,16 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', t.id, 'due since ' || round(extract(epoch FROM now() - t.available_at)) || ' s and not ready' FROM tasks t
     WHERE t.readiness = 'TIME' AND t.available_at < now() - $1::float8 * interval '1 second'
     UNION ALL
+    SELECT 'task', t.id, 'waits for event ' || w.name || ', which was sent' FROM waits w
+    JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
+    WHERE w.wait_type = 'event' AND EXISTS (
+        SELECT FROM workflow_events e WHERE e.org_id = w.org_id AND e.name = w.name AND e.key = w.key
+          AND e.created_at >= w.began_at AND e.expires_at > now())
+    UNION ALL
+    SELECT 'task', t.id, 'waits for job ' || w.job_id || ', which has ended' FROM waits w
+    JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
+    WHERE w.wait_type = 'job' AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = w.job_id AND j.completed_at IS NULL)
+    UNION ALL
     SELECT 'job', j.id, 'unfinished, though all its tasks have ended' FROM jobs j
     WHERE j.completed_at IS NULL AND j.open_tasks = 0 AND j.open_events = 0
 ) AS found

@@ -51,7 +51,8 @@ ORDER BY t.readiness = 'TIME', t.id LIMIT 1
 -- dependents no longer.
 SELECT id, definition_id, coalesce(entrypoint, type) AS name, result::text AS result, literal FROM tasks t
 WHERE job_id = $1 AND status = 'COMPLETED' AND added_by IS NULL AND result IS NOT NULL
-  AND (NOT has_dependents OR NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id))
+  AND (trigger_rule IN ('failed', 'ended')) IS NOT TRUE
+  AND (NOT has_dependents OR NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type < 'handler'))
 ORDER BY id LIMIT $2
 
 -- name: load_group_results

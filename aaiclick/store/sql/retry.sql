@@ -11,7 +11,7 @@ WITH back AS MATERIALIZED (
 done AS (
     UPDATE tasks t SET status = 'PENDING', failures = 0, completed_at = NULL, cause_id = NULL,
         cancel_requested_at = NULL, next_retry_at = NULL, updated_at = coalesce($4::timestamptz, now()),
-        result = CASE WHEN t.unmet > 0 THEN t.result END, literal = NULL,
+        result = CASE WHEN t.unmet > 0 THEN t.result END, literal = NULL, kwargs = t.kwargs - 'aaiclick_wait',
         available_at = CASE WHEN $3::float8 > 0 AND t.id = ANY ($1::bigint[])
             THEN coalesce($4::timestamptz, now()) + $3::float8 * interval '1 second' * (array_position($1, t.id) - 1 + $5::int)
             END,
@@ -67,7 +67,7 @@ history AS (
 )
 UPDATE tasks t SET status = 'PENDING', readiness = 'BLOCKED', failures = 0, completed_at = NULL, cause_id = NULL,
     passed_over = false, cancel_requested_at = NULL, next_retry_at = NULL, lease_token = NULL, result = NULL, literal = NULL,
-    available_at = NULL, updated_at = coalesce($2::timestamptz, now())
+    available_at = NULL, kwargs = t.kwargs - 'aaiclick_wait', updated_at = coalesce($2::timestamptz, now())
 WHERE t.id = ANY (ARRAY(SELECT id FROM was))
 
 -- name: clear_group_failures

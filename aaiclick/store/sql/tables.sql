@@ -199,7 +199,8 @@ judged AS MATERIALIZED (
         WHEN t.has_dependents IS NULL THEN false
         WHEN NOT t.has_dependents THEN true
         ELSE NOT EXISTS (
-            SELECT FROM dependencies d WHERE d.previous_id = r.owner_id AND r.owner_id IS DISTINCT FROM CASE d.next_type
+            SELECT FROM dependencies d WHERE d.previous_id = r.owner_id AND d.next_type < 'handler'
+              AND r.owner_id IS DISTINCT FROM CASE d.next_type
                 WHEN 'task' THEN (SELECT n.added_by FROM tasks n WHERE n.id = d.next_id)
                 ELSE (SELECT g.added_by FROM groups g WHERE g.id = d.next_id) END)
         END AS final

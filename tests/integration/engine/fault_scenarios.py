@@ -33,10 +33,11 @@ from aaiclick.store.catalog.sources import start_source
 from aaiclick.store.engine import control, dispatches, maintenance, queue, worker_leases, workers
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
-from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success
+from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
+from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import literals, table_references
 from aaiclick.store.task_options import TaskOptions
@@ -109,6 +110,15 @@ async def submit_two_tasks(db: Any, **options: Any) -> State:
 async def claim(db: Any, state: State) -> None:
     claims = await queue.claim(db, worker_id=state["worker"], limit=1, queues=(), lease_seconds=60)
     state["lease"], state["claim"] = (claims[0].lease, claims[0]) if claims else (None, None)
+
+
+async def prepare_wait(db: Any) -> State:
+    """A task that waits for an event."""
+    state = await submit_two_tasks(db)
+    await claim(db, state)
+    success = Success(state["lease"], wait=Wait("event", name="paid"))
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[success])
+    return {"task": state["task"]}
 
 
 def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callable[[Any], Awaitable[State]]:
@@ -493,6 +503,11 @@ SCENARIOS = {
         check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
     ),
     "cancel_job": Scenario(submit_two_tasks, lambda db, state: control.cancel_job(db, state["job"]), CANCELLED),
+    "send_event": Scenario(
+        prepare_wait,
+        lambda db, state: send_event(db, DEFAULT_ORG_ID, "paid", keep_seconds=0.0),
+        check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
     "cancel_tasks": Scenario(submit_two_tasks, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
     "retry": Scenario(
         with_outcome(submit_two_tasks, fails=True),

@@ -15,6 +15,8 @@ class Node:
         self.key, self.job, self.group, self.previous, self.when = key, job, group, previous, when
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
+        self.waits_until: timedelta | None = None
+        self.waits_for_event = False
         self.lease_until: timedelta | None = None
         self.cancel_requested = False
         self.critical, self.passed_over = critical, False
@@ -32,6 +34,8 @@ class Model:
         self.tasks: dict[int, Node] = {}
         self.groups: dict[int, Node] = {}
         self.clock = timedelta()
+        self.event_until = timedelta()
+        """When the last event expires."""
 
     def node(self, key: int) -> Node:
         return self.tasks[key] if key in self.tasks else self.groups[key]
@@ -98,19 +102,32 @@ class Model:
     def claimable(self) -> set[int]:
         return {
             t.key for t in self.tasks.values()
-            if self.startable(t) and t.returned is None
+            if self.startable(t) and t.returned is None and (t.waits_until is None or t.waits_until <= self.clock)
             and (t.status == "PENDING" or (t.retry_at is not None and t.retry_at <= self.clock))
         }  # fmt: skip
 
     def ready(self) -> set[int]:
         """Return the tasks that are claimable without a promotion."""
-        return {key for key in self.claimable() if self.tasks[key].status == "PENDING"}
+        ready = (self.tasks[key] for key in self.claimable())
+        return {task.key for task in ready if task.status == "PENDING" and task.waits_until is None}
 
     def promote(self) -> None:
         """Make due retries PENDING."""
         for task in self.tasks.values():
             if task.retry_at is not None and task.retry_at <= self.clock:
                 task.status, task.retry_at = "PENDING", None
+            if task.waits_until is not None and task.waits_until <= self.clock:
+                task.waits_until, task.waits_for_event = None, False
+
+    def wait(self, key: int, event: bool, seconds: float) -> None:
+        """Let a running task wait, unless it was cancelled or its event was sent before."""
+        task = self.tasks[key]
+        if task.cancel_requested:
+            task.status = "CANCELLED"
+            return
+        task.status = "PENDING"
+        if not event or self.event_until <= self.clock:
+            task.waits_until, task.waits_for_event = self.clock + timedelta(seconds=seconds), event
 
     def is_unreachable(self, key: int) -> bool:
         """Return whether a task or group can never complete in the current state."""

@@ -24,7 +24,7 @@ ROWS = 300_000
 BATCH = 100
 MANY = 3_000
 TOKEN = uuid4()
-LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts"}
+LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts", "waits", "workflow_events"}
 
 COLUMNS = """
     INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
@@ -51,6 +51,12 @@ FILL = f"""
     {COLUMNS} SELECT n, 'x', 'CLAIMED', NULL, 1, NULL, 0, NULL, 7, '{TOKEN}', now() + interval '1 h', now(),
                      n % 10000 + 1, true
         FROM generate_series(4 * {ROWS} + 1, 4 * {ROWS} + 1000) AS n;
+    INSERT INTO waits (task_id, org_id, attempt, wait_type, name, key)
+        SELECT n, '00000000-0000-4000-8000-000000000001', 0, 'event', 'paid', n::text
+        FROM generate_series(2 * {ROWS} + 1, 3 * {ROWS}) AS n;
+    INSERT INTO workflow_events (id, org_id, name, key, expires_at)
+        SELECT n, '00000000-0000-4000-8000-000000000001', 'paid', n::text, now() + interval '1 d'
+        FROM generate_series(1, {ROWS}) AS n;
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
         SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
     INSERT INTO task_attempts (task_id, attempt, charged, outcome, started_at)
@@ -155,6 +161,12 @@ CASES: dict[str, list[Any]] = {
     "start_handlers": [list(range(ROWS + 1, ROWS + 1 + BATCH)), None],
     "add_handler_predecessors": [live(1)[0], live()],
     "list_handlers_of_tasks": [live()],
+    "lock_waiting_lease": [live()[0], 1, TOKEN, None],
+    "suspend_task": [live()[0], 1, TOKEN, None, 60.0, 60.0, None],
+    "wake_event_waits": [DEFAULT_ORG_ID, "paid", "7", "{}", None],
+    "find_workflow_event": [DEFAULT_ORG_ID, "paid", "7", None],
+    "await_job": [1, DEFAULT_ORG_ID],
+    "delete_expired_events": [BATCH, None],
     "discard_additions": [live(), [1] * BATCH],
     "mark_has_dependents": [live(), 1],
     "delete_addition_gates": [live(1)[0], 1],

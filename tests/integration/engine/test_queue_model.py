@@ -33,10 +33,11 @@ from aaiclick.store.connections import connect
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
-from aaiclick.store.engine.leases import Claim, Failure, Success
+from aaiclick.store.engine.leases import Claim, Failure, Success, Wait
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan, expand_handler_edges
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
-from aaiclick.store.enums import Cancellation
+from aaiclick.store.engine.waits import send_event
+from aaiclick.store.enums import DEFAULT_ORG_ID, Cancellation
 from aaiclick.store.task_options import HANDLER_RULES, TaskOptions
 from tests.integration.engine.queue_model import Model, Node
 
@@ -62,7 +63,11 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.db: asyncpg.Connection = self.run(connect(self.endpoint))
-        self.run(self.db.execute("TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers CASCADE"))
+        self.run(
+            self.db.execute(
+                "TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers, workflow_events CASCADE"
+            )
+        )
         self.worker = self.run(queue.register_worker(self.db, hostname="h", pid=1)).id
         self.other = self.run(queue.register_worker(self.db, hostname="o", pid=2)).id
         self.zero = self.run(self.db.fetchval("SELECT now()"))
@@ -225,6 +230,7 @@ class Life(RuleBasedStateMachine):
             task = self.model.tasks[claim.lease.task_id]
             assert claim.lease.attempt > task.attempt
             task.status, task.retry_at, task.attempt = "CLAIMED", None, claim.lease.attempt
+            task.waits_until, task.waits_for_event = None, False
             task.lease_until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
         return claims
 
@@ -248,6 +254,28 @@ class Life(RuleBasedStateMachine):
         for key in keys & self.model.tasks.keys():
             if self.model.tasks[key].status == "COMPLETED":
                 self.model.remove_additions(key, self.model.tasks[key].attempt)
+
+    @rule(claims=leases, event=st.booleans(), seconds=st.sampled_from([30.0, 60.0]))
+    def wait(self, claims: list[Claim], event: bool, seconds: float) -> None:
+        """A task waits for the event or for a time."""
+        for claim in claims[:1]:
+            key = claim.lease.task_id
+            mine = {key} if self.holds(claim) else set()
+            wait = Wait("event", seconds, name="e") if event else Wait("time", seconds)
+            success = [Success(claim.lease, wait=wait)]
+            assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=success, now=self.now)) == mine
+            if mine:
+                self.model.wait(key, event, seconds)
+        self.model.settle()
+
+    @rule(keep=st.sampled_from([0.0, 20.0, 100.0]))
+    def send(self, keep: float) -> None:
+        waiting = [t for t in self.model.tasks.values() if t.status == "PENDING" and t.waits_for_event]
+        _, count = self.run(send_event(self.db, DEFAULT_ORG_ID, "e", keep_seconds=keep, now=self.now))
+        assert count == len(waiting)
+        for task in waiting:
+            task.waits_until, task.waits_for_event = None, False
+        self.model.event_until = max(self.model.event_until, self.model.clock + timedelta(seconds=keep))
 
     @rule(claims=leases, data=st.data())
     def choose(self, claims: list[Claim], data: st.DataObject) -> None:
@@ -383,6 +411,7 @@ class Life(RuleBasedStateMachine):
         for task in self.model.tasks.values():
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
                 restarted.add(task.key)
+                task.waits_until, task.waits_for_event = None, False
                 task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
                 task.cancel_requested = False
                 if task.returned is not None and all(
@@ -391,7 +420,8 @@ class Life(RuleBasedStateMachine):
                     task.returned = None  # no returned task is left: it runs again
         for handler in self.model.handlers(restarted):
             handler.status, handler.cause, handler.retry_at, handler.failures = "PENDING", None, None, 0
-            handler.cancel_requested = handler.passed_over = False
+            handler.cancel_requested = handler.passed_over = handler.waits_for_event = False
+            handler.waits_until = None
         self.finished_jobs.discard(job)
         self.model.settle()
 

@@ -410,6 +410,7 @@ async def _to_outcome(connection: Connection, body: CompleteRequest, holds: Mapp
         body.literal,
         effects,
         body.branch,
+        body.wait,
     )
 
 

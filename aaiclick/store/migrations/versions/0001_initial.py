@@ -19,7 +19,7 @@ depends_on = None
 TABLES = """
     metric_counts,
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, orphan_files,
-    dispatches, outbox,
+    dispatches, outbox, waits, workflow_events,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
     dag_version_datasets, dataset_partitions, dataset_versions, datasets, job_definitions, dag_current_versions,
@@ -44,6 +44,7 @@ def downgrade() -> None:
     op.execute(
         "DROP FUNCTION aaiclick_touch(), aaiclick_delete_dependencies(), aaiclick_count_references(), "
         "aaiclick_org_id(), aaiclick_add_metric_counts(), aaiclick_add_reopened_counts(), aaiclick_bucket(float8), "
+        "aaiclick_wake_job_waits(), aaiclick_job_outcome(bigint), "
         "aaiclick_update_source_status(), aaiclick_set_source_status(uuid, bigint, timestamptz)"
     )
     op.execute("DROP SEQUENCE leader_terms, dataset_tickets")

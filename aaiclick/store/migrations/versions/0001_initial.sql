@@ -401,6 +401,7 @@ CREATE TABLE jobs (
     failed_tasks integer NOT NULL DEFAULT 0,
     cancelled_tasks integer NOT NULL DEFAULT 0,
     open_events integer NOT NULL DEFAULT 0,
+    has_waiters boolean NOT NULL DEFAULT false,
     name text NOT NULL,
     definition_id uuid,
     dag_version_id uuid,
@@ -672,6 +673,43 @@ CREATE INDEX outbox_failed ON outbox (org_id, id) WHERE status = 'Failed';
 CREATE INDEX outbox_job ON outbox (job_id) WHERE job_id IS NOT NULL;
 
 CREATE INDEX outbox_pending ON outbox (kind, id) WHERE status = 'Pending';
+
+CREATE TABLE waits (
+    task_id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    began_at timestamptz NOT NULL DEFAULT now(),
+    attempt integer NOT NULL,
+    job_id bigint,
+    wait_type text NOT NULL,
+    name text NOT NULL DEFAULT '',
+    key text NOT NULL DEFAULT '',
+    CONSTRAINT waits_pkey PRIMARY KEY (task_id),
+    CONSTRAINT waits_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
+    CONSTRAINT waits_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT waits_wait_type CHECK (wait_type IN ('time', 'event', 'job', 'poll')),
+    CONSTRAINT waits_job CHECK ((wait_type = 'job') = (job_id IS NOT NULL))
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX waits_event ON waits (org_id, name, key) WHERE wait_type = 'event';
+
+CREATE INDEX waits_job ON waits (job_id) WHERE job_id IS NOT NULL;
+
+CREATE TABLE workflow_events (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    expires_at timestamptz NOT NULL,
+    name text NOT NULL,
+    key text NOT NULL DEFAULT '',
+    payload jsonb NOT NULL DEFAULT '{}',
+    CONSTRAINT workflow_events_pkey PRIMARY KEY (id),
+    CONSTRAINT workflow_events_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT workflow_events_named CHECK (name <> '')
+);
+
+CREATE INDEX workflow_events_name ON workflow_events (org_id, name, key, id);
+
+CREATE INDEX workflow_events_expiry ON workflow_events (expires_at);
 
 CREATE TABLE dispatches (
     task_id bigint NOT NULL,
@@ -983,6 +1021,34 @@ CREATE TRIGGER source_status AFTER UPDATE ON tasks FOR EACH ROW
 WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS DISTINCT FROM NEW.status)
 EXECUTE FUNCTION aaiclick_update_source_status();
 
+CREATE OR REPLACE FUNCTION aaiclick_job_outcome(ended_id bigint) RETURNS jsonb LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT jsonb_build_object('job', jsonb_build_object('id', j.id::text, 'name', j.name, 'status', j.status,
+    'error', j.error, 'results', coalesce((SELECT jsonb_agg(r.result ORDER BY r.id) FROM (
+        SELECT t.id, t.result FROM tasks t
+        WHERE t.job_id = j.id AND t.status = 'COMPLETED' AND t.added_by IS NULL AND t.result IS NOT NULL
+          AND (t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE
+          AND NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type < 'handler')
+        ORDER BY t.id LIMIT 100) AS r), '[]')))
+FROM jobs j WHERE j.id = ended_id $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_wake_job_waits() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record;
+BEGIN
+    FOR woken IN DELETE FROM waits WHERE job_id = NEW.id RETURNING task_id, attempt LOOP
+        UPDATE tasks SET readiness = 'READY', updated_at = now(),
+            kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || outcome)
+        WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME';
+        PERFORM pg_notify('aaiclick_ready', queue) FROM tasks WHERE id = woken.task_id;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER wake_job_waits AFTER UPDATE ON jobs FOR EACH ROW
+WHEN (NEW.has_waiters AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL)
+EXECUTE FUNCTION aaiclick_wake_job_waits();
+
 -- Row-level security: rows of the session's org
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
 $$ SELECT nullif(current_setting('aaiclick.org_id', true), '')::uuid $$;
@@ -1042,6 +1108,10 @@ ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE waits ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE workflow_events ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE orphan_files ENABLE ROW LEVEL SECURITY;
 
@@ -1116,6 +1186,10 @@ CREATE POLICY shared ON workers FOR SELECT USING (org_id IS NULL);
 CREATE POLICY org ON outbox USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON dispatches USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON waits USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON workflow_events USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 

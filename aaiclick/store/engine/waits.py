@@ -1,0 +1,118 @@
+"""Waits: a task that ends its attempt and goes on later, without a worker in between.
+
+A waiting task is scheduled (`TIME`) at the end of its wait. An event or the end of a job makes it ready earlier; its
+next attempt finds the outcome in its arguments (`aaiclick_wait`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from aaiclick import failpoints
+from aaiclick.errors import SubmitError
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.claims import notify_ready
+from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.leases import MAX_NAME_CHARACTERS, Lease, Wait
+from aaiclick.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from aaiclick.store.connections import Connection
+
+WAIT_ARGUMENT = "aaiclick_wait"
+"""Argument with the state of a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedWait:
+    """A wait that cannot end: the attempt fails with this error; without one it was cancelled."""
+
+    error: str | None
+
+
+async def lock_events(connection: Connection, events: Sequence[tuple[UUID, str, str]]) -> None:
+    """Lock events (org, name, key) against each other's senders and waiters until the end of the transaction."""
+    columns = [list(values) for values in zip(*events, strict=True)]
+    await connection.execute(statement("lock_event_names"), *columns)
+
+
+async def begin_wait(
+    connection: Connection, lease: Lease, wait: Wait, now: datetime | None
+) -> asyncpg.Record | RefusedWait | None:
+    """Suspend the task of a lease; returns its row, None if the lease is lost, or why it cannot wait."""
+    key = lease.task_id, lease.attempt, lease.token
+    row = await connection.fetchrow(statement("lock_waiting_lease"), *key, now)
+    if row is None:
+        return None
+    if row["cancelled"]:
+        return RefusedWait(None)
+    if row["expired"]:
+        return RefusedWait(f"It has not ended within {wait.deadline_seconds:g} s.")
+    outcome: str | None = None
+    if wait.wait_type == "event":
+        await lock_events(connection, [(row["org_id"], wait.name, wait.key)])
+        payload = await connection.fetchval(statement("find_workflow_event"), row["org_id"], wait.name, wait.key, now)
+        outcome = None if payload is None else f'{{"event": {payload}}}'
+    elif wait.wait_type == "job":
+        awaited = await connection.fetchrow(statement("await_job"), wait.job_id, row["org_id"])
+        if awaited is None or wait.job_id == row["job_id"]:
+            return RefusedWait(f"There is no other job {wait.job_id} to wait for.")
+        outcome = awaited["outcome"]
+    times = wait.at, wait.seconds, wait.deadline_seconds
+    suspended = await connection.fetchrow(statement("suspend_task"), *key, *times, now)
+    if outcome is not None:
+        await connection.execute(statement("wake_task"), lease.task_id, outcome)
+        if suspended is not None:
+            await notify_ready(connection, {suspended["queue"]})
+    else:
+        columns = wait.wait_type, wait.name, wait.key, wait.job_id
+        await connection.execute(statement("insert_wait"), lease.task_id, lease.attempt, *columns)
+    return suspended
+
+
+async def send_event(
+    connection: Connection,
+    org_id: UUID,
+    name: str,
+    key: str = "",
+    payload: str = "{}",
+    *,
+    keep_seconds: float = 86_400.0,
+    now: datetime | None = None,
+) -> tuple[int, int]:
+    """Store an event for `keep_seconds`, and end the waits for it; returns its id and the number of waits.
+
+    `payload` is the text of a JSON object.
+    """
+    if not name or max(len(name), len(key)) > MAX_NAME_CHARACTERS:
+        raise SubmitError(
+            f"An event cannot be called {name[:50]!r}.",
+            remedy=f"It has 1 to {MAX_NAME_CHARACTERS} characters.",
+        )
+    if '"object_type"' in payload:
+        raise SubmitError(
+            "The payload of an event has a field 'object_type'.",
+            remedy="Rename it: references to Objects are not sent.",
+        )
+
+    async def send_in_transaction() -> tuple[int, int]:
+        async with failpoints.transaction(connection, "send_event"):
+            await lock_events(connection, [(org_id, name, key)])
+            event_id = get_snowflake_id()
+            await connection.execute(
+                statement("insert_workflow_event"), event_id, org_id, name, key, payload, keep_seconds, now
+            )
+            rows = await connection.fetch(statement("wake_event_waits"), org_id, name, key, payload, now)
+            ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
+            ready |= await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
+            await notify_ready(connection, ready)
+        return event_id, len(rows)
+
+    return await retry_on_deadlock(send_in_transaction)
