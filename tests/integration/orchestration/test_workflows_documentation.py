@@ -24,6 +24,7 @@ def orders(aaiclick_env, tmp_path, monkeypatch):
     parts = [text.removeprefix(MODULE) for text in EXAMPLES if text.startswith(MODULE)]
     (tmp_path / "orders.py").write_text("\n\n".join(parts))
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("orders", None)  # other tests have modules of this name
     yield
     sys.modules.pop("orders", None)
 
