@@ -2,6 +2,7 @@
 
 A literal becomes a table in three steps: one caller reserves the table, creates and fills it, and replaces the literal.
 Until the last step all readers use the literal; a caller that dies leaves a reservation, which another one takes over.
+The table is filled under another name and renamed, so a caller that continues late changes nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
-RESERVATION_SECONDS = 60.0
-"""How long a caller may take to create the table before another one takes over."""
+RESERVATION_SECONDS = 2.0
+"""How long a caller may take to create the table before another one takes over.
+
+Two callers at once are safe, since each fills a table of its own and the first rename wins; they only work twice."""
 
 
 @dataclass(frozen=True, slots=True)
