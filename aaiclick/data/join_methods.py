@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.compile.join_columns import check_join_keys, join_outputs, join_pairs
+from aaiclick.data.compile.join_columns import check_join_keys, hidden_name, join_outputs, join_pairs
 from aaiclick.data.compile.relation_nodes import Filter, Join, Project, Relation
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
 from aaiclick.data.errors import DataTypeError
@@ -165,7 +165,8 @@ def _add_matches(
 ) -> tuple[Relation, dict[str, str]]:
     """Join the matches of one direction as columns with reserved names; return the name of each column of `right`."""
     keys = {b for _, b in pairs}
-    names = {name: f"aai_m{number}_{i}" for i, name in enumerate(right.schema) if name not in keys}
+    columns = [name for name in right.schema if name not in keys]
+    names = {name: hidden_name(f"match{number}_{i}", left.schema) for i, name in enumerate(columns)}
     outputs = [(name, "k" if name in {a for a, _ in pairs} else "l", name) for name in left.schema]
     outputs += [(output, "r", name) for name, output in names.items()]
     return Join(left, right, "asof", pairs, tuple(outputs), comparison), names

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from aaiclick.data.compile.join_columns import cast_to_types, column_of, common_type
+from aaiclick.data.compile.join_columns import cast_to_types, column_of, common_type, hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Columns, Concat, Explode, Filter, Project, Relation, Sort
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
 from aaiclick.data.errors import DataTypeError
@@ -180,19 +180,22 @@ class ReshapeMethods(TableBase):
                 f"The columns differ: {names} and {list(relations[1].schema)}.", remedy="Select the same."
             )
         left, right = _cast_members(relations, names)
-        own = Project(left, (*as_columns(identity_mapping(left)), ("aai_p", FunctionCall("_position", (RowIndex(),)))))
+        position, first_position, own_count, all_count = (
+            hidden_name(label, names) for label in ("position", "first", "own", "all")
+        )
+        own = Project(left, (*as_columns(identity_mapping(left)), (position, FunctionCall("_position", (RowIndex(),)))))
         missing = FunctionCall("cast", (Literal(None, INT64.as_nullable()),), (INT64.as_nullable(),))
-        foreign = Project(right, (*as_columns(identity_mapping(right)), ("aai_p", missing)))
-        own_position, rows = Ref("aai_p", INT64.as_nullable()), Concat((_cast_position(own), foreign))
+        foreign = Project(right, (*as_columns(identity_mapping(right)), (position, missing)))
+        own_position, rows = Ref(position, INT64.as_nullable()), Concat((_cast_position(own, position), foreign))
         keys: Columns = tuple((name, Ref(name, dtype)) for name, dtype in left.schema.items())
         first, count = FunctionCall("min", (own_position,)), FunctionCall("count", (own_position,))
-        counted = Aggregate(rows, keys, (("aai_f", first), ("aai_c", count), ("aai_l", FunctionCall("len"))))
+        counted = Aggregate(rows, keys, ((first_position, first), (own_count, count), (all_count, FunctionCall("len"))))
         zero = Literal(0, INT64)
-        is_own = FunctionCall("gt", (Ref("aai_c", INT64), zero))
-        foreign_rows = FunctionCall("sub", (Ref("aai_l", INT64), Ref("aai_c", INT64)))
+        is_own = FunctionCall("gt", (Ref(own_count, INT64), zero))
+        foreign_rows = FunctionCall("sub", (Ref(all_count, INT64), Ref(own_count, INT64)))
         is_selected = FunctionCall("gt" if is_in_other else "eq", (foreign_rows, zero))
         chosen = Filter(counted, FunctionCall("and", (is_own, is_selected)))
-        ordered = Sort(chosen, (SortKey(Ref("aai_f", INT64.as_nullable())),))
+        ordered = Sort(chosen, (SortKey(Ref(first_position, INT64.as_nullable())),))
         return self._derive_object(Project(ordered, keys), self.shape)
 
 
@@ -208,12 +211,12 @@ def _cast_members(relations: Sequence[Relation], names: Sequence[str]) -> tuple[
     return tuple(cast_to_types(relation, dtypes) for relation in relations)
 
 
-def _cast_position(relation: Project) -> Relation:
+def _cast_position(relation: Project, position: str) -> Relation:
     nullable = INT64.as_nullable()
     return Project(
         relation.input,
         tuple(
-            (n, FunctionCall("cast", (node,), (nullable,)) if n == "aai_p" else node) for n, node in relation.columns
+            (n, FunctionCall("cast", (node,), (nullable,)) if n == position else node) for n, node in relation.columns
         ),
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.compile.join_columns import (
     check_columns_exist,
+    hidden_name,
 )
 from aaiclick.data.compile.relation_nodes import (
     Aggregate,
@@ -207,11 +208,12 @@ class TableMethods(TableBase):
             return self._derive_object(
                 Filter(self.relation, FunctionCall("le", (mixed, Literal(bound, UINT64)))), self.shape
             )
+        position, order = (hidden_name(label, self.relation.schema) for label in ("position", "hash"))
         numbered = Project(
-            self.relation, (*as_columns(identity_mapping(self.relation)), ("aai_s", RowIndex()), ("aai_h", mixed))
+            self.relation, (*as_columns(identity_mapping(self.relation)), (position, RowIndex()), (order, mixed))
         )
-        chosen = Slice(Sort(numbered, (SortKey(Ref("aai_h", UINT64)),)), 0, n)
-        back = Sort(chosen, (SortKey(Ref("aai_s", UINT64)),))
+        chosen = Slice(Sort(numbered, (SortKey(Ref(order, UINT64)),)), 0, n)
+        back = Sort(chosen, (SortKey(Ref(position, UINT64)),))
         return self._derive_object(Project(back, as_columns(identity_mapping(self.relation))), self.shape)
 
     def distinct(self, *subset: str | Column | Sequence[str]) -> Object:

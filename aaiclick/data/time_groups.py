@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.data.compile.join_columns import hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Explode, Filter, Join, Project, Relation
 from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column
@@ -18,8 +19,6 @@ from aaiclick.data.types import BOOL
 if TYPE_CHECKING:
     from aaiclick.data.object import Object
     from aaiclick.data.table_base import TableBase
-
-PRESENT = "aai_present"
 
 
 class TimeGroupBy(GroupBy):
@@ -66,13 +65,14 @@ class TimeGroupBy(GroupBy):
         if not self._fill:
             return self._owner._derive_object(relation)  # pyright: ignore[reportPrivateUsage]
         *keys, (time, bucket) = relation.keys
+        present = hidden_name("present", relation.schema)
         spine = self._all_intervals(relation.input, tuple(keys), time, bucket)
-        marked = Aggregate(relation.input, relation.keys, (*relation.values, (PRESENT, _constant_true(bucket))))
+        marked = Aggregate(relation.input, relation.keys, (*relation.values, (present, _constant_true(bucket))))
         pairs = tuple((name, name) for name, _ in relation.keys)
         sides = [(name, "k", name) for name, _ in relation.keys]
         sides += [(name, "r", name) for name in marked.schema if name not in dict(relation.keys)]
         joined = Join(spine, marked, "left", pairs, tuple(sides))
-        is_missing = FunctionCall("is_null", (Ref(PRESENT, BOOL.as_nullable()),))
+        is_missing = FunctionCall("is_null", (Ref(present, BOOL.as_nullable()),))
         columns: list[tuple[str, ExpressionNode]] = [(n, Ref(n, joined.schema[n])) for n, _ in relation.keys]
         nothing = Filter(relation.input, Literal(False, BOOL))
         for name, node in relation.values:
@@ -90,8 +90,9 @@ class TimeGroupBy(GroupBy):
         )
         dtype = bucket.type.as_required()
         ends = [FunctionCall("cast", (node,), (dtype.as_nullable(),)) for node in (first, last)]
-        spans = Aggregate(rows, keys, (("aai_first", ends[0]), ("aai_last", ends[1])))
-        refs = [Ref(name, dtype.as_nullable()) for name in ("aai_first", "aai_last")]
+        names = [hidden_name(label, dict(keys)) for label in ("first", "last")]
+        spans = Aggregate(rows, keys, tuple(zip(names, ends, strict=True)))
+        refs = [Ref(name, dtype.as_nullable()) for name in names]
         series = FunctionCall("_time_range", tuple(refs), (self._interval, dtype))
         columns = (*((name, Ref(name, node.type)) for name, node in keys), (time, series))
         return Explode(Project(spans, columns), (time,), False)

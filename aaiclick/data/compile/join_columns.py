@@ -104,3 +104,11 @@ def cast_to_types(relation: Relation, dtypes: Mapping[str, DataType]) -> Relatio
         node = column_of(relation, name)
         nodes.append((name, node if node.type == dtype else FunctionCall("cast", (node,), (dtype,))))
     return Project(relation, tuple(nodes))
+
+
+def hidden_name(label: str, *schemas: Iterable[str]) -> str:
+    """Return a name for a column of an intermediate result that no user column has; such results may be stored."""
+    name = f"_{label}"
+    while any(name in schema for schema in schemas):
+        name = f"_{name}"
+    return name

@@ -373,3 +373,25 @@ async def test_conditions_with_scalar_objects():
     obj = await create_object_from_value(FRAME)
     label = case((col("v") > obj["v"].mean(), "high"), otherwise="low")
     assert (await obj.select(a=label).data())["a"] == ["high", "low", "low", "low", "low", "high", "low"]
+
+
+REPEATED = {
+    "difference": lambda o: o.select("k", "v").difference(o.select("k", "v").head(2)),
+    "intersect": lambda o: o.select("k", "v").intersect(o.select("k", "v").head(2)),
+    "join_asof": lambda o: o.select("k", "v").join_asof(o.select("v", "s"), "v", strategy="nearest", tolerance=2),
+    "group_by_time": lambda o: o.group_by_time("t", "2h").agg(v=col("v").sum()),
+    "join": lambda o: o.select("k", "v").join(o.select("v", "s"), left_on=col("k") + 2, right_on="v"),
+    "sample": lambda o: o.select("k", "v").sample(3),
+    "pasted": lambda o: o.select("v").with_columns(w=o.filter(col("k").is_null() | (col("k") > 0))["k"]),
+    "top": lambda o: o.sort("v").group_by("k").head(1).select("k", "v"),
+    "tail": lambda o: o.sort("v").tail(3).select("k", "v"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+async def test_results_can_be_used_twice_in_one_query(name):
+    obj = REPEATED[name](await create_object_from_value(FRAME))
+    rows = await obj.rows()
+    assert await obj.concat(obj).rows() == rows * 2
+    assert await obj.select(n=length()).data() == {"n": [len(rows)]}
+    assert await (await obj).rows() == rows
