@@ -23,7 +23,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `local`: embedded PostgreSQL and ClickHouse servers
 - `settings`: settings from the environment, validated once
 - `endpoints`: addresses and credentials of servers
-- `cron`: nominal times of cron schedules
+- `cron`: nominal times of cron schedules and intervals, and which of them start
 - `errors`: base classes of all errors
 - `tracebacks`: tracebacks trimmed to user code
 - `concurrent_map`: calls of an asynchronous function for many items, a few at a time

@@ -1,4 +1,4 @@
-"""Cron schedules: which nominal times are due, as pure functions of (expression, zone, last, now).
+"""Cron schedules and intervals: which nominal times are due and may start, as pure functions.
 
 A run is identified by its nominal time, an instant in UTC. Daylight saving time follows Debian's cron:
 
@@ -7,23 +7,26 @@ A run is identified by its nominal time, an instant in UTC. Daylight saving time
 - a schedule with minutes or hours that begin with `*` follows real time: every 15 minutes stays every 15 minutes
   through both changes.
 
-So the instants of a schedule are a fixed, strictly increasing sequence, independent of the starting point.
+So the instants of a schedule are a fixed, strictly increasing sequence, independent of the starting point. Those of an
+interval are multiples of it since its anchor, the time when the schedule was created.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Literal
+from typing import Literal, Protocol
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
 from aaiclick.errors import ScheduleError
 
-MissedPolicy = Literal["skip", "one", "all"]
+MissedPolicy = Literal["skip", "latest", "all"]
+OverlapPolicy = Literal["allow", "queue", "skip", "cancel_running"]
 
 NAMED_SCHEDULES = {
     "@hourly": "0 * * * *",
@@ -36,8 +39,25 @@ NAMED_SCHEDULES = {
 }
 MAX_EXPRESSION = 200
 GRACE = timedelta(minutes=1)
+MIN_INTERVAL = timedelta(seconds=1)
+MAX_INTERVAL = timedelta(days=3660)
+_INTERVAL = re.compile(r"([0-9]{1,9}) *([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIELDS = "minute, hour, day of month, month, day of week"
 _LEAP = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class NominalTimes(Protocol):
+    """A fixed sequence of instants."""
+
+    @property
+    def zone(self) -> ZoneInfo: ...
+
+    def runs_after(self, moment: datetime) -> Iterator[datetime]:
+        """Nominal times after a moment, ascending, in UTC."""
+        ...
+
+    def next_run(self, moment: datetime) -> datetime | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,30 @@ class Schedule:
 
     def next_runs(self, moment: datetime, count: int) -> list[datetime]:
         return list(islice(self.runs_after(moment), count))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Instants at multiples of an interval after an anchor; the zone only formats them."""
+
+    period: timedelta
+    anchor: datetime
+    zone: ZoneInfo
+
+    def runs_after(self, moment: datetime) -> Iterator[datetime]:
+        """Nominal times after a moment, ascending, in UTC."""
+        anchor = self.anchor.astimezone(UTC)
+        count = max(1, (moment.astimezone(UTC) - anchor) // self.period + 1)
+        while True:
+            try:
+                nominal = anchor + count * self.period
+            except OverflowError:  # past the year 9999
+                return
+            yield nominal
+            count += 1
+
+    def next_run(self, moment: datetime) -> datetime | None:
+        return next(self.runs_after(moment), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +154,43 @@ def parse_expression(text: str) -> str:
     return " ".join(expression.upper().split())
 
 
+def parse_interval(text: str) -> timedelta:
+    """Parse a number and a unit, such as 30s, 5m, 2h, 1d or 1w; raises ScheduleError."""
+    match = _INTERVAL.fullmatch(text.strip().lower())
+    remedy = "Write a number and a unit (s, m, h, d or w), for example 30s, 5m or 1d."
+    if match is None:
+        raise ScheduleError(f"The interval {text!r:.60} cannot be read.", remedy=remedy)
+    try:
+        interval = timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        interval = timedelta.max
+    if not MIN_INTERVAL <= interval <= MAX_INTERVAL:
+        raise ScheduleError(f"The interval {text!r:.60} is not between 1s and {MAX_INTERVAL.days}d.", remedy=remedy)
+    return interval
+
+
 def parse_schedule(expression: str, zone: str = "UTC") -> Schedule:
     return Schedule(parse_expression(expression), parse_zone(zone))
 
 
 def find_due_runs(
-    schedule: Schedule,
+    schedule: NominalTimes,
     last: datetime,
     now: datetime,
     *,
-    missed: MissedPolicy = "one",
+    missed: MissedPolicy = "latest",
     max_missed: int = 100,
     grace: timedelta = GRACE,
 ) -> DueRuns:
     """Runs that are due at `now` when all up to `last` have been handled.
 
-    `skip` skips runs that are late by more than `grace`; `one` starts only the newest; `all` starts all, up to the
+    `skip` skips runs that are late by more than `grace`; `latest` starts only the newest; `all` starts all, up to the
     newest `max_missed`. A call with `last = handled` starts nothing twice.
     """
     newest, has_older = _newest_runs(schedule, last, now, max_missed + 1)
     if missed == "all":
         runs = newest[-max_missed:]
-    elif missed == "one":
+    elif missed == "latest":
         runs = newest[-1:]
     else:
         runs = [run for run in newest[-1:] if now - run <= grace]
@@ -144,7 +203,7 @@ def find_due_runs(
     )
 
 
-def _newest_runs(schedule: Schedule, last: datetime, now: datetime, count: int) -> tuple[list[datetime], bool]:
+def _newest_runs(schedule: NominalTimes, last: datetime, now: datetime, count: int) -> tuple[list[datetime], bool]:
     """The newest nominal times in (last, now], and whether older ones were left out.
 
     Searches a doubling window before `now`, so that a year's outage of an every-minute schedule costs no more than an
@@ -163,6 +222,33 @@ def _newest_runs(schedule: Schedule, last: datetime, now: datetime, count: int) 
         window *= 2
 
 
-def may_start(running: int, *, overlap: bool) -> bool:
-    """Whether a due run may start while others are running; by default there is one at a time."""
-    return overlap or running == 0
+@dataclass(frozen=True, slots=True)
+class StartDecision:
+    """Runs to start now, after unfinished ones are cancelled if `cancels`; and the next run to handle.
+
+    `waits`: nothing starts before an unfinished run has ended, and nothing is handled.
+    """
+
+    starting: tuple[datetime, ...]
+    next_run: datetime | None
+    skipped: int = 0
+    cancels: bool = False
+    waits: bool = False
+
+
+def decide_start(due_runs: DueRuns, overlap: OverlapPolicy, running: int) -> StartDecision:
+    """Decide which due runs start while `running` others have not ended.
+
+    `queue` starts one at a time, oldest first. With `skip` and `cancel_running` only the newest of several due runs
+    starts: the others would overlap with it.
+    """
+    runs, skipped = due_runs.runs, due_runs.skipped
+    if not runs or overlap == "allow":
+        return StartDecision(runs, due_runs.next_run, skipped)
+    if overlap == "queue":
+        if running:
+            return StartDecision((), runs[0], waits=True)
+        return StartDecision(runs[:1], runs[1] if len(runs) > 1 else due_runs.next_run, skipped)
+    if overlap == "skip" and running:
+        return StartDecision((), due_runs.next_run, skipped + len(runs))
+    return StartDecision(runs[-1:], due_runs.next_run, skipped + len(runs) - 1, cancels=running > 0)

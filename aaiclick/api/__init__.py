@@ -8,6 +8,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `jobs`: jobs
 - `tasks`: tasks
 - `workers`: workers, queues and task types
+- `schedules`: schedules of jobs and queue items
 - `dead_letters`: dead letters and the outbox
 - `events`: events that tasks wait for
 - `dags`: DAG files, versions, deploys, runs and backfills

@@ -18,7 +18,7 @@ from uuid import UUID
 from aaiclick.catalog.execution import table_storage
 from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
 from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks, is_memoized
-from aaiclick.cron import Schedule, parse_schedule
+from aaiclick.cron import NominalTimes, parse_schedule
 from aaiclick.data.runtime.clickhouse_client import Client
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
 from aaiclick.store.catalog import backfill as store
@@ -142,13 +142,13 @@ async def _plan_times(connection: Connection, definition: asyncpg.Record, first:
         for nominal in times
     ]
     started = await store.find_started_jobs(connection, definition, [request.key for request in requests])
-    limit = definition["max_concurrency"] if source["overlap"] else 1
+    limit = definition["max_concurrency"] if source["overlap"] == "allow" else 1
     steps = tuple(_make_step(str(request.event["nominal"]), request, started) for request in requests)
     bounds = VersionRange(int(times[0].timestamp()), int(times[-1].timestamp())) if times else None
     return BackfillPlan(definition, steps, limit, bounds)
 
 
-def list_times_between(schedule: Schedule, first: str, last: str, now: datetime) -> list[datetime]:
+def list_times_between(schedule: NominalTimes, first: str, last: str, now: datetime) -> list[datetime]:
     """Return the nominal times between two bounds, both included; future ones are left to the schedule."""
     start, end = _parse_time(first, schedule, is_end=False), _parse_time(last, schedule, is_end=True)
     if end < start:
@@ -158,7 +158,7 @@ def list_times_between(schedule: Schedule, first: str, last: str, now: datetime)
     return _check_count(list(islice(takewhile(lambda time_: time_ <= end, after), MAX_RUNS + 1)))
 
 
-def _parse_time(text: str, schedule: Schedule, *, is_end: bool) -> datetime:
+def _parse_time(text: str, schedule: NominalTimes, *, is_end: bool) -> datetime:
     """Parse a time or a day; a day stands for its first or its last moment."""
     try:
         try:

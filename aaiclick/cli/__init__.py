@@ -35,6 +35,7 @@ Jobs and tasks:
 - `tasks`: `aaiclick tasks` and `aaiclick logs`
 - `queues`: `aaiclick queues` and `aaiclick workers`
 - `task_types`: `aaiclick types`: settings of task types
+- `schedules`: `aaiclick schedules`: schedules of jobs and queue items
 - `dlq`: `aaiclick dlq`: list, redrive and discard dead letters
 
 Data and DAGs:

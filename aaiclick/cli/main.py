@@ -40,6 +40,7 @@ COMMANDS = {
     "jobs": CommandEntry("jobs", "List, show, cancel, retry and release jobs."),
     "tasks": CommandEntry("tasks", "List, show, cancel and clear tasks."),
     "logs": CommandEntry("tasks", "Print the log of a task."),
+    "schedules": CommandEntry("schedules", "List, create, pause, fire and backfill schedules."),
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
     "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),

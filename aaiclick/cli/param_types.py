@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -54,7 +55,23 @@ class BoundedText(click.types.StringParamType):
         return value
 
 
+class ArgumentType(click.ParamType[tuple[str, object]]):
+    """An argument of a job, NAME=VALUE; VALUE is JSON or plain text."""
+
+    name = "argument"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, object]:
+        argument_name, equals, text = str(value).partition("=")
+        if not equals or not argument_name.isidentifier():
+            self.fail(f"{value!r:.80}: write NAME=VALUE.", param, ctx)
+        try:
+            return argument_name, json.loads(text)
+        except (ValueError, RecursionError):
+            return argument_name, text
+
+
 ID = IdType()
+ARGUMENT = ArgumentType()
 CURSOR_ID = IdType(0)
 """Id after which a listing continues; 0 is the beginning."""
 

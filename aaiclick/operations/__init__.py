@@ -22,6 +22,7 @@ same name of `aaiclick.client.endpoints`.
 - `events`: operations on events that tasks wait for
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
+- `schedules`: operations on schedules
 - `orgs`: operations on organisations
 - `users`: operations on users
 - `roles`: operations on dataset roles and their members

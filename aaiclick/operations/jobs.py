@@ -14,7 +14,7 @@ from aaiclick.operations.databases import Databases
 from aaiclick.operations.lookups import changed_ids, find_job
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row, to_group_progress
+from aaiclick.operations.rows import to_group_progress, to_job
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.engine import cancel, pause, queries, rerun, retry
 from aaiclick.store.tables.literals import load_result_literals
@@ -103,7 +103,7 @@ async def list_jobs(
         connection, status=status, org_id=actor.visible_org_id, before=before, limit=limit + 1
     )
     visible_rows = await redact_jobs(connection, await dataset_reader(connection, actor), rows)
-    return make_page(visible_rows, limit, lambda row: from_row(Job, row), lambda row: row["id"])
+    return make_page(visible_rows, limit, to_job, lambda row: row["id"])
 
 
 @operation(Permission.READER, changes=False)
@@ -111,7 +111,7 @@ async def get_job(connection: Connection, actor: Actor, job_id: int) -> Job:
     """Get a job."""
     row = await find_job(connection, actor, job_id)
     (visible_row,) = await redact_jobs(connection, await dataset_reader(connection, actor), [row])
-    return from_row(Job, visible_row)
+    return to_job(visible_row)
 
 
 @operation(Permission.READER, changes=False)

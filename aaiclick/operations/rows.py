@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from aaiclick.api.field_types import RetryPolicy
-from aaiclick.api.jobs import GroupProgress
+from aaiclick.api.jobs import GroupProgress, Job
 from aaiclick.api.tasks import Attempt, Task, TaskDetail
 from aaiclick.api.workers import Queue, TaskType, Worker
 from aaiclick.catalog.task_summary import summarize_outputs
@@ -31,6 +31,17 @@ _HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed")
 def from_row(model: type[Model], row: Row, **fields: object) -> Model:
     """Build a model from the columns of the same names, and other fields."""
     return model(**{name: row[name] for name in model.model_fields if name not in fields}, **fields)
+
+
+def to_job(row: Row) -> Job:
+    trigger: dict[str, Any] = {} if row["trigger"] is None else json.loads(row["trigger"])
+    is_scheduled = row["schedule_id"] is not None
+    return from_row(
+        Job,
+        row,
+        schedule=trigger.get("schedule") if is_scheduled else None,
+        nominal_at=trigger.get("nominal") if is_scheduled else None,
+    )
 
 
 def to_task(row: Row) -> Task:

@@ -11,6 +11,8 @@ Submit:
 - `decorators`: `@task` and `@job`: functions as steps and workflows
 - `function_check`: functions and options that decorators refuse
 - `placeholder`: uses of a task that need its value
+- `parameters`: JSON Schema of a job's parameters, and validation of arguments
+- `parameter_schema`: JSON Schemas of parameters as text
 - `handlers`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
 - `waits`: tasks that wait for a time, an event or a job; sensors; events
@@ -46,6 +48,9 @@ Claim, execute and complete:
 Around tasks:
 
 - `loops`: background loops: leases, schedules, events, retention, cleanup
+- `schedule_spec`: times and policies of a schedule, and the parameter with the nominal time
+- `schedules`: creates schedules at run time, and those that modules declare
+- `scheduled_runs`: starts a run of a schedule
 - `background_coroutines`: background coroutines that restart on unexpected errors
 - `health`: `health_check()`: PostgreSQL, ClickHouse, workers and the queue
 - `table_audit`: compares tables in ClickHouse with references in PostgreSQL
@@ -86,6 +91,8 @@ from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.literals import ContextLiterals
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
+from aaiclick.orchestration.schedule_spec import NominalDate, NominalTime
+from aaiclick.orchestration.schedules import schedule, schedule_item, unschedule
 from aaiclick.orchestration.secrets import get_secret
 from aaiclick.orchestration.testing import run_job_test
 from aaiclick.orchestration.waits import send_event, sensor, sleep, until, wait_for_event, wait_for_job
@@ -104,6 +111,8 @@ __all__ = [
     "Health",
     "Job",
     "JobStatus",
+    "NominalDate",
+    "NominalTime",
     "OrchContext",
     "PermanentError",
     "RetryPolicy",
@@ -133,11 +142,14 @@ __all__ = [
     "register_worker",
     "retry_failed_tasks",
     "run_job_test",
+    "schedule",
+    "schedule_item",
     "send_event",
     "sensor",
     "set_retry_policy",
     "sleep",
     "task",
+    "unschedule",
     "until",
     "wait_for_event",
     "wait_for_job",

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from aaiclick.errors import SubmitError
+from aaiclick.errors import ScheduleError, SubmitError
 from aaiclick.orchestration.api import create_job
 from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
@@ -41,6 +41,8 @@ from aaiclick.orchestration.function_check import (
 )
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.parameters import JobParameters
+from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
@@ -148,28 +150,48 @@ class _Decorator:
         return TaskFunction[Any, Any](function, self._options, self._on_failure)
 
 
+class JobKeywords(ScheduleKeywords, total=False):
+    """Options of `@job`; `schedule` is a cron expression and `every` an interval."""
+
+    name: str | None
+    timeout_seconds: float | None
+    finally_: Handler | None
+    on_failure: Handler | None
+    schedule: str | None
+    every: str | None
+
+
+def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
+    """The schedule of a @job, if it has one; raises ScheduleError."""
+    policies: dict[str, Any] = {key: value for key, value in options.items() if key in ScheduleKeywords.__annotations__}
+    schedule, every = options.get("schedule"), options.get("every")
+    if schedule is None and every is None:
+        if policies:
+            raise ScheduleError(
+                f"The job {name!r} has {min(policies)!r}, but no schedule.",
+                remedy='Add a cron expression (schedule="0 3 * * *") or an interval (every="5m").',
+            )
+        return None
+    return ScheduleSpec.parse(schedule, every, **policies)
+
+
 class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
-    def __init__(
-        self,
-        function: Callable[P, object],
-        name: str | None,
-        timeout_seconds: float | None,
-        finally_: Handler | None = None,
-        on_failure: Handler | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[P, object], options: JobKeywords) -> None:
         check_function(function, "@job", is_local_allowed=True)
         functools.update_wrapper(self, function)
         self.function = function
-        self.name = name or function.__name__
-        self._timeout_seconds = timeout_seconds
-        self._finally, self._on_failure = finally_, on_failure
+        self.name = options.get("name") or function.__name__
+        self.timeout_seconds = options.get("timeout_seconds")
+        self.parameters = JobParameters(function)
+        self.schedule = _parse_schedule(self.name, options)
+        self._finally, self._on_failure = options.get("finally_"), options.get("on_failure")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Build and submit the job."""
+        """Validate the arguments, build and submit the job."""
         nodes = await self.build_async(*args, **kwargs)
-        return await create_job(self.name, nodes, timeout_seconds=self._timeout_seconds)
+        return await create_job(self.name, nodes, timeout_seconds=self.timeout_seconds)
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         """Tasks and groups of the job, without submitting them; an `async` function runs on a new event loop."""
@@ -204,16 +226,13 @@ class JobFunction(Generic[P]):
         return build_then_add
 
     def _call_function(self, *args: P.args, **kwargs: P.kwargs) -> object:
-        try:
-            inspect.signature(self.function).bind(*args, **kwargs)
-        except TypeError as error:
-            raise describe_call_error(self.function, error) from None
-        return self.function(*args, **kwargs)
+        bound = self.parameters.bind(*args, **kwargs)
+        return self.function(*bound.args, **bound.kwargs)
 
     def _add_handlers(self, nodes: list[Node], *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         if self._finally is None and self._on_failure is None:
             return nodes
-        arguments = inspect.signature(self.function).bind(*args, **kwargs).arguments
+        arguments = self.parameters.bind(*args, **kwargs).arguments
         return [*nodes, *make_job_handlers(nodes, self._finally, self._on_failure, arguments)]
 
     def _combine_nodes(self, nodes: list[Node], returned: object) -> list[Node]:
@@ -261,33 +280,18 @@ async def _add_to_running_job(nodes: Sequence[Node]) -> Task | list[Task] | None
 @overload
 def job(function: Callable[P, object], /) -> JobFunction[P]: ...
 @overload
-def job(
-    *,
-    name: str | None = None,
-    timeout_seconds: float | None = None,
-    finally_: Handler | None = None,
-    on_failure: Handler | None = None,
-) -> Callable[[Callable[P, object]], JobFunction[P]]: ...
-def job(
-    function: Callable[..., object] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    timeout_seconds: float | None = None,
-    finally_: Handler | None = None,
-    on_failure: Handler | None = None,
-    **unknown: object,
-) -> Any:
+def job(**options: Unpack[JobKeywords]) -> Callable[[Callable[P, object]], JobFunction[P]]: ...
+def job(function: Callable[..., object] | None = None, /, **options: Unpack[JobKeywords]) -> Any:
     """Decorator: calls of the function submit the tasks that it creates as a job.
 
     `finally_` runs when all tasks have ended in any way, `on_failure` if one of them has failed: functions with
     parameters that are named like those of the job, and one for the TaskFailure.
     """
-    for option in unknown:
+    for option in options:
         elsewhere = f"{option!r} is an option of @task." if option in TaskKeywords.__annotations__ else ""
-        check_keywords(unknown, ("name", "timeout_seconds", "finally_", "on_failure"), "@job", elsewhere)
+        check_keywords({option: None}, JobKeywords.__annotations__, "@job", elsewhere)
 
     def decorate(function: Callable[..., object]) -> JobFunction[Any]:
-        return JobFunction[Any](function, name, timeout_seconds, finally_, on_failure)
+        return JobFunction[Any](function, options)
 
     return decorate if function is None else decorate(function)

@@ -107,6 +107,16 @@ class TaskOptions:
         """Options from a row that has OPTION_COLUMNS."""
         return cls(*[row[column] for column in OPTION_COLUMNS])
 
+    @classmethod
+    def from_json(cls, text: str) -> TaskOptions:
+        """Options from the text of `to_json`."""
+        values: dict[str, Any] = json.loads(text)
+        if (policy := values.get("retry_policy")) is not None:
+            values["retry_policy"] = json.dumps(policy)
+        if (run_at := values.get("run_at")) is not None:
+            values["run_at"] = datetime.fromisoformat(run_at)
+        return replace(DEFAULT_OPTIONS, **values)
+
     def to_json(self) -> dict[str, object]:
         """Options that differ from the default, as fields of a JSON object."""
         values = {name: value for name, value in asdict(self).items() if value != getattr(DEFAULT_OPTIONS, name)}

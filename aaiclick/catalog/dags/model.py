@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from aaiclick.cron import MissedPolicy, parse_expression, parse_zone
+from aaiclick.cron import MissedPolicy, OverlapPolicy, parse_expression, parse_zone
 from aaiclick.errors import ScheduleError
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
@@ -110,11 +110,13 @@ class CronSource(DagModel):
         str, AfterValidator(_check_schedule), Field(description="Five fields of cron, or @hourly, @daily …")
     ]
     timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
-    missed: Annotated[MissedPolicy, Field(description="After an outage: skip missed runs, run one, or run all.")] = (
-        "one"
-    )
+    missed: Annotated[
+        MissedPolicy, Field(description="After an outage: skip missed runs, run the latest, or run all.")
+    ] = "latest"
     max_missed: Annotated[int, Field(ge=1, le=10_000, description="With missed: all, most runs to catch up.")] = 100
-    overlap: Annotated[bool, Field(description="Start even if the previous run has not finished.")] = False
+    overlap: Annotated[
+        OverlapPolicy, Field(description="While a run has not finished: start others too, queue, skip or cancel it.")
+    ] = "queue"
 
 
 class WebhookSource(DagModel):

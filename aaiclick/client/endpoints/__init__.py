@@ -9,6 +9,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `events`: events that tasks wait for
 - `queues`: queues and task types
 - `workers`: workers
+- `schedules`: schedules
 - `dags`: DAGs
 - `datasets`: datasets
 - `objects`: Objects
@@ -41,6 +42,7 @@ from aaiclick.client.endpoints.orgs import OrgEndpoints
 from aaiclick.client.endpoints.outbox import OutboxEndpoints
 from aaiclick.client.endpoints.queues import QueueEndpoints
 from aaiclick.client.endpoints.roles import RoleEndpoints
+from aaiclick.client.endpoints.schedules import ScheduleEndpoints
 from aaiclick.client.endpoints.secrets import SecretEndpoints
 from aaiclick.client.endpoints.tasks import TaskEndpoints
 from aaiclick.client.endpoints.users import UserEndpoints
@@ -55,6 +57,7 @@ class Endpoints(
     EventEndpoints,
     QueueEndpoints,
     WorkerEndpoints,
+    ScheduleEndpoints,
     DagEndpoints,
     DatasetEndpoints,
     ObjectEndpoints,

@@ -9,6 +9,7 @@
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
 - `workers`: list, get and drain workers
+- `schedules`: create, list, pause, fire, backfill and sync schedules
 - `worker_api`: protocol of workers without database credentials
 - `objects`: list, schema, rows and export of Objects
 - `live`: change feed as server-sent events
@@ -45,6 +46,7 @@ from aaiclick.server.routes import (
     outbox,
     queues,
     roles,
+    schedules,
     secrets,
     task_types,
     tasks,
@@ -64,6 +66,7 @@ ALL = (
     queues.routes,
     task_types.routes,
     workers.routes,
+    schedules.routes,
     objects.routes,
     live.routes,
     orgs.routes,

@@ -44,6 +44,7 @@ _CSS_CLASSES = {
     "TIMED_OUT": "failed",
     "LOST": "dead",
     "RELEASED": "pending",
+    "MISSING": "dead",
     "Idle": "pending",
     "Pending": "pending",
     "Running": "running",
@@ -206,6 +207,11 @@ def source_state(row: Any) -> str:
     if status not in ("Pending", "Running") or json.loads(row["source"]).get("kind") == "always_on":
         return status
     return "Running" if row["run_status"] in ("PENDING", "RUNNING") else "Idle"
+
+
+def schedule_state(schedule: Any) -> str:
+    """Return the displayed state of a schedule."""
+    return str(schedule.state).upper()
 
 
 def task_state(row: Any) -> str:

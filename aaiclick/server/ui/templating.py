@@ -16,8 +16,8 @@ FILTERS = (
     filters.format_number, filters.format_capped_count, filters.format_bytes, filters.format_duration,
     filters.format_relative_time, filters.format_utc_time, filters.format_json, filters.format_pairs,
     filters.error_headline, filters.state_name, filters.css_class, filters.job_state, filters.task_state,
-    filters.source_state, filters.worker_state, filters.task_name, filters.count_progress, filters.strip_ansi_codes,
-    filters.split_at_task_ids, queries.last_run_started_at,
+    filters.source_state, filters.schedule_state, filters.worker_state, filters.task_name, filters.count_progress,
+    filters.strip_ansi_codes, filters.split_at_task_ids, queries.last_run_started_at,
 )  # fmt: skip
 
 FIRST_TEMPLATES = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")

@@ -22,6 +22,7 @@ from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.dispatches import runtime_queue
+from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import OPTION_COLUMNS, TaskOptions
 
@@ -211,12 +212,12 @@ async def start_source_job(
     """
     job_id, name = get_snowflake_id(), f"{definition['dag_name']}.{definition['name']}"
     org_id: UUID = definition["org_id"]
-    inserted = await connection.fetchval(
-        statement("insert_job"), job_id, org_id, name, _find_job_timeout(definition), 1, idempotency_key,
-        definition["id"], definition["dag_version_id"], json.dumps(trigger),
+    job = NewJob(
+        job_id, name, org_id, _find_job_timeout(definition), idempotency_key, definition["id"],
+        definition["dag_version_id"], json.dumps(trigger),
     )  # fmt: skip
-    if inserted is None:
-        return int(await connection.fetchval(statement("find_job_by_key"), org_id, name, idempotency_key)), False
+    if (existing_id := await insert_job(connection, job, 1)) is not None:
+        return existing_id, False
     tasks = TaskBatch.for_definition({**definition, "type": name}, org_id)
     tasks.append(0, job_id, None, json.dumps(trigger))
     await insert_tasks(connection, [tasks])
@@ -264,9 +265,8 @@ async def open_job(
 ) -> int:
     """Insert a job without tasks; the caller emits its events in the same transaction."""
     job_id = get_snowflake_id()
-    await connection.fetchval(
-        statement("insert_job"), job_id, org_id, name, None, 0, None, None, dag_version_id, json.dumps(trigger)
-    )
+    job = NewJob(job_id, name, org_id, dag_version_id=dag_version_id, trigger=json.dumps(trigger))
+    await insert_job(connection, job, 0)
     return job_id
 
 

@@ -36,6 +36,13 @@ async def update_source_status(
     return int(await connection.fetchval(statement("update_source_status"), now, *(dag or (None, None))))
 
 
+async def list_unfinished_runs(connection: Connection, definition: asyncpg.Record, limit: int) -> list[int]:
+    """Unfinished jobs of a source."""
+    name = f"{definition['dag_name']}.{definition['name']}"
+    rows = await connection.fetch(statement("list_unfinished_source_runs"), definition["org_id"], name, limit)
+    return [row["id"] for row in rows]
+
+
 async def set_next_run(
     connection: Connection, definition_id: UUID, next_run_at: datetime | None, started: bool
 ) -> None:

@@ -3,10 +3,12 @@
 Submit:
 
 - `plan`: cycle check and initial counters of a submission, as pure functions
+- `new_jobs`: the row of a new job
 - `submit`: submits jobs, and adds nodes to them
 - `submit_stream`: submits a job slice by slice
 - `enqueue`: enqueues tasks without a job
 - `result_placeholders`: placeholders of task results in JSON arguments
+- `schedules`: schedules of jobs and queue items
 - `task_types`: retry policies per task type
 - `concurrency`: makes held tasks ready while slots of their concurrency key are free
 

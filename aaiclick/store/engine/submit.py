@@ -17,6 +17,7 @@ from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.engine.plan import (
     Counters,
     ExistingNodes,
@@ -29,7 +30,6 @@ from aaiclick.store.engine.plan import (
     list_handlers,
 )
 from aaiclick.store.engine.propagate import update_jobs
-from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
 from aaiclick.store.task_options import DEFAULT_OPTIONS, OPTION_COLUMNS
@@ -70,18 +70,6 @@ class JobLimits:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    id: int
-    name: str
-    org_id: UUID = DEFAULT_ORG_ID
-    timeout_seconds: float | None = None
-    idempotency_key: str | None = None
-    definition_id: UUID | None = None
-    dag_version_id: UUID | None = None
-    trigger: str | None = None
-
-
 async def submit_job(
     connection: Connection,
     job: NewJob,
@@ -96,14 +84,8 @@ async def submit_job(
     plan = expand_handler_edges(plan, names or {})
     counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})
     async with failpoints.transaction(connection, "submit"):
-        inserted = await connection.fetchval(
-            statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, len(plan.tasks),
-            job.idempotency_key, job.definition_id, job.dag_version_id, job.trigger,
-        )  # fmt: skip
-        if inserted is None:
-            return int(
-                await connection.fetchval(statement("find_job_by_key"), job.org_id, job.name, job.idempotency_key)
-            )
+        if (existing_id := await insert_job(connection, job, len(plan.tasks))) is not None:
+            return existing_id
         await _insert_plan(connection, job.org_id, job.id, plan, counters, set(), None, now)
         await hold_arguments(connection, job.id, plan.tables, plan.session_tables, names or {}, job.org_id)
         if not plan.tasks:

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterable, Mapping
 from typing import TYPE_CHECKING
 
 from aaiclick import failpoints
+from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.engine.plan import Plan
 from aaiclick.store.engine.propagate import update_jobs
-from aaiclick.store.engine.submit import JobLimits, NewJob, add_to_job
-from aaiclick.store.statements import statement
+from aaiclick.store.engine.submit import JobLimits, add_to_job
 
 if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
@@ -28,14 +28,8 @@ async def submit_slices(
     Returns the job's id, or that of the existing job with its idempotency key; then no slice is read.
     """
     async with failpoints.transaction(connection, "submit_slices"):
-        inserted = await connection.fetchval(
-            statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, 0, job.idempotency_key,
-            job.definition_id, job.dag_version_id, job.trigger,
-        )  # fmt: skip
-        if inserted is None:
-            return int(
-                await connection.fetchval(statement("find_job_by_key"), job.org_id, job.name, job.idempotency_key)
-            )
+        if (existing_id := await insert_job(connection, job, 0)) is not None:
+            return existing_id
         is_empty = True
         async for plan, names in slices:
             await add_to_job(connection, job.id, plan, names, limits=limits)

@@ -4,6 +4,7 @@
 - `enum_types`: PostgreSQL enum types
 - `tenants`: organisations, queues, users, roles, keys, secrets, sessions, audit log
 - `jobs`: jobs, groups, dependencies, additions, and attempts that did not succeed
+- `schedules`: schedules of jobs and queue items
 - `tasks`: the table of tasks
 - `waits`: waits of tasks, and the events that end them
 - `workers`: worker processes and leadership
@@ -28,6 +29,7 @@ from aaiclick.store.models.catalog import (
     JobDefinition,
 )
 from aaiclick.store.models.jobs import Dependency, Group, Job, TaskAddition, TaskAttempt
+from aaiclick.store.models.schedules import Schedule
 from aaiclick.store.models.task_effects import (
     ColumnLineage,
     Dispatch,
@@ -80,6 +82,7 @@ __all__ = [
     "OutboxRow",
     "Queue",
     "QueueMinute",
+    "Schedule",
     "TableRefcount",
     "TableReference",
     "TableSession",

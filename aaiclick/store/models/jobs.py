@@ -55,6 +55,7 @@ class Job(Row, table=True):
     name: str = text_column()
     definition_id: UUID | None = uuid_column("job_definitions.id", null=True)
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True)
+    schedule_id: int | None = snowflake_column(null=True)
     trigger: dict[str, Any] | None = json_column(null=True)
     idempotency_key: str | None = text_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
@@ -93,6 +94,12 @@ class Job(Row, table=True):
             "jobs_deadline", "deadline_at", postgresql_where=text("completed_at IS NULL AND deadline_at IS NOT NULL")
         ),
         Index("jobs_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
+        Index("jobs_schedule", "schedule_id", "id", postgresql_where=text("schedule_id IS NOT NULL")),
+        Index(
+            "jobs_schedule_unfinished",
+            "schedule_id",
+            postgresql_where=text("schedule_id IS NOT NULL AND completed_at IS NULL"),
+        ),
         Index("jobs_dag_version", "dag_version_id", "id", postgresql_where=text("dag_version_id IS NOT NULL")),
         Index(
             "jobs_idempotency_key",

@@ -32,6 +32,7 @@ POLICIES = {
     "dataset_versions": "EXISTS (SELECT FROM datasets d WHERE d.id = dataset_uuid)",
     "dataset_partitions": "EXISTS (SELECT FROM dataset_versions v WHERE v.id = dataset_version)",
     "dag_version_datasets": "EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id)",
+    "schedules": SAME_ORG,
     "jobs": SAME_ORG,
     "groups": "EXISTS (SELECT FROM jobs j WHERE j.id = job_id)",
     "tasks": SAME_ORG,

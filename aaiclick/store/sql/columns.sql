@@ -1,7 +1,18 @@
 -- name: jobs
 id, org_id, created_at, updated_at, status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, open_events, has_waiters,
-name, definition_id, dag_version_id, trigger, idempotency_key, timeout_seconds, deadline_at, cancel_requested_at, paused_at,
+name, definition_id, dag_version_id, schedule_id, trigger, idempotency_key, timeout_seconds, deadline_at,
+cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
+
+-- name: schedule_fields
+-- Columns of `ScheduleFields`, in the order of its fields.
+entrypoint text, job_name text, item_type text, kwargs jsonb, options jsonb, cron text, every_seconds float8,
+timezone text, missed text, max_missed integer, overlap text, nominal_parameter text, nominal_type text,
+timeout_seconds float8, declared_in text
+
+-- name: schedules
+id, org_id, name, {schedule_fields.*}, anchor_at, next_run_at, due_at, paused_at, missing_at, last_nominal_at,
+last_run_id, skipped, error, created_at, updated_at
 
 -- name: task_attempts
 task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error, error_fingerprint, log_path

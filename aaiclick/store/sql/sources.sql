@@ -38,6 +38,11 @@ SELECT count(*) FROM (
     OFFSET 0) AS s
 WHERE s.died
 
+-- name: list_unfinished_source_runs
+-- Unfinished jobs of the name $2 of the org $1, at most $3.
+SELECT open.id FROM (SELECT j.id, j.name FROM jobs j WHERE j.org_id = $1 AND j.completed_at IS NULL OFFSET 0) AS open
+WHERE open.name = $2 ORDER BY open.id LIMIT $3
+
 -- name: set_next_run
 -- Set the next run of the definition $1 to $2, and its last event if $3.
 UPDATE job_definitions SET next_run_at = $2, last_event_at = CASE WHEN $3 THEN now() ELSE last_event_at END WHERE id = $1

@@ -133,7 +133,7 @@ async def end_jobs(shop):
 
 
 async def test_concurrent_schedulers_start_each_run_once(shop, aaiclick_postgres):
-    await shop.deploy(SHOP.replace("missed: all", "missed: all, overlap: true"))
+    await shop.deploy(SHOP.replace("missed: all", "missed: all, overlap: allow"))
     await set_due(shop)
     connections = [await connect(aaiclick_postgres) for _ in range(5)]
     later = DUE + timedelta(days=3)

@@ -122,7 +122,7 @@ async def test_pause_resume_and_deploy_drain_in_their_own_transactions(shop):
 
 
 async def test_a_source_runs_until_the_last_of_its_runs_has_ended(shop):
-    await shop.deploy(SHOP.replace("missed: all", "missed: all, overlap: true"))
+    await shop.deploy(SHOP.replace("missed: all", "missed: all, overlap: allow"))
     await shop.fire()
     await shop.fire()
     first, second = await claim(shop), await claim(shop)

@@ -22,6 +22,8 @@ from aaiclick.catalog.range_registration import register_range
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
 from aaiclick.orchestration.loops import scheduler
+from aaiclick.orchestration.schedule_spec import ScheduleSpec
+from aaiclick.orchestration.schedules import NewSchedule, save_schedule, sync_schedules
 from aaiclick.server.idempotency import run_idempotent
 from aaiclick.server.ui.sessions import sign_in_subject
 from aaiclick.server.ui.sign_in_audit import SignInAudit
@@ -177,6 +179,12 @@ async def deploy_filled(db: Any) -> State:
     await claim(db, state)
     await succeed(db, state)
     return {"begun": begun, "version": begun.version_id}
+
+
+async def save_schedule_(db: Any, _: State) -> None:
+    spec = ScheduleSpec.parse("0 6 * * *", None)
+    new = NewSchedule("points", spec, "points.sell", "sell", declared_in="points")
+    await save_schedule(db, DEFAULT_ORG_ID, new, replace=True)
 
 
 async def emit_event_(db: Any) -> State:
@@ -618,6 +626,19 @@ SCENARIOS = {
     "rematerialize": Scenario(deployed, rematerialize, check_query("SELECT count(*) > 0 FROM jobs")),
     "register_version": Scenario(
         deployed, register_version, check_query("SELECT count(*) FROM dataset_versions WHERE range_end = 9", is_=1)
+    ),
+    "save_schedule": Scenario(
+        prepare_ids, save_schedule_, check_query("SELECT count(*) FROM schedules WHERE due_at = next_run_at", is_=1)
+    ),
+    "start_schedules": Scenario(
+        prepared_by(two_days_later(prepare_ids), save_schedule_),
+        lambda db, state: scheduler.start_due_schedules(db, now=state["now"]),
+        check_query("SELECT count(*) = 1 AND min(j.idempotency_key) LIKE 'schedule:%' FROM jobs j"),
+    ),
+    "sync_schedules": Scenario(
+        prepared_by(prepare_ids, save_schedule_),
+        lambda db, _: sync_schedules(db, DEFAULT_ORG_ID, "points", []),
+        check_query("SELECT count(missing_at) FROM schedules", is_=1),
     ),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),

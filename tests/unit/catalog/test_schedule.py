@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aaiclick.cron import find_due_runs, may_start, parse_schedule
+from aaiclick.cron import DueRuns, Interval, decide_start, find_due_runs, parse_interval, parse_schedule
 from aaiclick.errors import ScheduleError
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
@@ -92,7 +92,7 @@ def test_rolling_schedule_has_no_gap(schedule, moment):
     assert gaps == {step} or (schedule.zone.key == "Australia/Lord_Howe" and gaps <= {step, step / 2, step * 1.5})
 
 
-@given(schedules, moments, st.timedeltas(timedelta(0), timedelta(days=3)), st.sampled_from(["skip", "one", "all"]))
+@given(schedules, moments, st.timedeltas(timedelta(0), timedelta(days=3)), st.sampled_from(["skip", "latest", "all"]))
 @settings(max_examples=100, deadline=None)
 def test_repeated_checks_lose_and_repeat_no_run(schedule, last, gap, missed):
     now = last + gap
@@ -115,7 +115,7 @@ def at(text):
     [
         ("skip", "2026-01-01 09:00:30", ["09:00"], 8),
         ("skip", "2026-01-01 09:30", [], 9),
-        ("one", "2026-01-01 09:30", ["09:00"], 8),
+        ("latest", "2026-01-01 09:30", ["09:00"], 8),
         ("all", "2026-01-01 09:30", ["07:00", "08:00", "09:00"], 1),
         ("all", "2026-01-01 00:30", [], 0),
     ],
@@ -179,7 +179,59 @@ def test_arbitrary_text_parses_or_is_refused(text):
     assert schedule.next_run(at("2026-01-01")) is not None
 
 
-def test_run_waits_for_previous_unless_overlap():
-    assert may_start(0, overlap=False)
-    assert not may_start(1, overlap=False)
-    assert may_start(3, overlap=True)
+RUNS = tuple(at(f"2026-01-01 0{hour}:00") for hour in (1, 2, 3))
+NEXT = at("2026-01-01 04:00")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "running", "starting", "next_run", "skipped", "cancels"),
+    [
+        ("allow", 0, RUNS, NEXT, 0, False),
+        ("allow", 2, RUNS, NEXT, 0, False),
+        ("queue", 0, RUNS[:1], RUNS[1], 0, False),
+        ("queue", 1, (), RUNS[0], 0, False),
+        ("skip", 0, RUNS[2:], NEXT, 2, False),
+        ("skip", 1, (), NEXT, 3, False),
+        ("cancel_running", 0, RUNS[2:], NEXT, 2, False),
+        ("cancel_running", 1, RUNS[2:], NEXT, 2, True),
+    ],
+)
+def test_due_runs_follow_the_overlap_policy(overlap, running, starting, next_run, skipped, cancels):
+    decision = decide_start(DueRuns(RUNS, 0, False, RUNS[-1], NEXT), overlap, running)
+    assert (decision.starting, decision.next_run, decision.skipped) == (starting, next_run, skipped)
+    assert decision.cancels is cancels
+    assert decision.waits is (overlap == "queue" and running > 0)
+
+
+@given(
+    moments, st.timedeltas(timedelta(seconds=1), timedelta(days=40)), moments, st.timedeltas(timedelta(0), timedelta(1))
+)
+@settings(max_examples=100, deadline=None)
+def test_runs_of_an_interval_do_not_depend_on_start_time(anchor, period, moment, later):
+    interval = Interval(period, anchor, ZoneInfo("UTC"))
+    first = interval.next_run(moment)
+    assert first > moment
+    assert (first - anchor) % period == timedelta(0)
+    assert first > anchor
+    assert first - period <= max(moment, anchor)
+    assert interval.next_run(moment + later) >= first
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("5m", 300), (" 2 H ", 7200), ("1d", 86_400), ("2w", 1_209_600)]
+)
+def test_intervals_are_a_number_and_a_unit(text, seconds):
+    assert parse_interval(text).total_seconds() == seconds
+
+
+INVALID_INTERVALS = {
+    "empty": "", "no unit": "5", "no number": "m", "zero": "0s", "negative": "-1m", "fraction": "1.5h",
+    "word": "5 minutes", "too long": "99999999w", "100 kB": "9" * 100_000 + "s", "NUL": "5m\x00",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", INVALID_INTERVALS.values(), ids=INVALID_INTERVALS)
+def test_invalid_interval_is_refused(text):
+    with pytest.raises(ScheduleError, match=r"cannot be read|is not between") as caught:
+        parse_interval(text)
+    assert len(str(caught.value)) < 300

@@ -9,7 +9,7 @@
 - `queues`: depth, throughput, limits, pause and resume of queues
 - `dead_letters`: dead letters grouped by error, and failed events
 - `workers`: workers and their tasks in progress
-- `schedules`: sources with their next and last runs
+- `schedules`: schedules and sources with their next and last runs
 - `dags`: DAG list, graph, versions, runs and rollback
 - `dag_actions`: fire a source, pause, resume and backfill
 - `datasets`: dataset list, preview, versions and lineage

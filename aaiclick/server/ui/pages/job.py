@@ -20,6 +20,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.lookups import find_job
+from aaiclick.operations.rows import to_job
 from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
@@ -79,6 +80,7 @@ async def show_job(page: PageRequest) -> Response:
                     values |= {"opened": page.query_param("open"), "shut": page.query_param("shut")}
                 else:
                     values["chart"] = gantt.draw_gantt(collapsed, job["completed_at"] or datetime.now(UTC))
+    values["origin"] = to_job(job)
     return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 

@@ -389,6 +389,60 @@ CREATE INDEX dag_version_datasets_dataset ON dag_version_datasets (dataset_uuid)
 
 CREATE INDEX dag_version_datasets_version ON dag_version_datasets (dataset_version);
 
+-- Schedules of jobs and queue items
+CREATE TABLE schedules (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    entrypoint text,
+    job_name text,
+    item_type text,
+    kwargs jsonb NOT NULL DEFAULT '{}',
+    options jsonb NOT NULL DEFAULT '{}',
+    cron text,
+    every_seconds double precision,
+    timezone text NOT NULL,
+    anchor_at timestamptz NOT NULL DEFAULT now(),
+    missed text NOT NULL,
+    max_missed integer NOT NULL,
+    overlap text NOT NULL,
+    nominal_parameter text,
+    nominal_type text,
+    timeout_seconds double precision,
+    declared_in text,
+    next_run_at timestamptz,
+    due_at timestamptz,
+    paused_at timestamptz,
+    missing_at timestamptz,
+    last_nominal_at timestamptz,
+    last_run_id bigint,
+    skipped bigint NOT NULL DEFAULT 0,
+    error text,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT schedules_pkey PRIMARY KEY (id),
+    CONSTRAINT schedules_org_id_name_key UNIQUE (org_id, name),
+    CONSTRAINT schedules_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT schedules_named CHECK (name <> ''),
+    CONSTRAINT schedules_target CHECK (num_nonnulls(entrypoint, item_type) = 1),
+    CONSTRAINT schedules_job_name CHECK ((entrypoint IS NULL) = (job_name IS NULL)),
+    CONSTRAINT schedules_times CHECK (num_nonnulls(cron, every_seconds) = 1 AND COALESCE(every_seconds, 1) >= 1),
+    CONSTRAINT schedules_missed CHECK (missed IN ('skip', 'latest', 'all') AND max_missed >= 1),
+    CONSTRAINT schedules_overlap CHECK (overlap IN ('allow', 'queue', 'skip', 'cancel_running')),
+    CONSTRAINT schedules_item_overlap CHECK (item_type IS NULL OR overlap = 'allow'),
+    CONSTRAINT schedules_nominal CHECK ((nominal_parameter IS NULL) = (nominal_type IS NULL)),
+    CONSTRAINT schedules_nominal_type CHECK (nominal_type IN ('date', 'datetime')),
+    CONSTRAINT schedules_timeout CHECK (timeout_seconds > 0),
+    CONSTRAINT schedules_due CHECK
+        (due_at IS NULL OR (next_run_at IS NOT NULL AND paused_at IS NULL AND missing_at IS NULL)),
+    CONSTRAINT schedules_active CHECK
+        (next_run_at IS NULL OR due_at IS NOT NULL OR paused_at IS NOT NULL OR missing_at IS NOT NULL)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX schedules_declared ON schedules (org_id, declared_in) WHERE declared_in IS NOT NULL;
+
+CREATE INDEX schedules_next_due ON schedules (due_at) WHERE due_at IS NOT NULL;
+
 -- Jobs and tasks
 CREATE TABLE jobs (
     id bigint NOT NULL,
@@ -405,6 +459,7 @@ CREATE TABLE jobs (
     name text NOT NULL,
     definition_id uuid,
     dag_version_id uuid,
+    schedule_id bigint,
     trigger jsonb,
     idempotency_key text,
     timeout_seconds double precision,
@@ -446,6 +501,10 @@ CREATE UNIQUE INDEX jobs_idempotency_key ON jobs (org_id, name, idempotency_key)
 CREATE INDEX jobs_name ON jobs (org_id, name, id);
 
 CREATE INDEX jobs_paused ON jobs (id) WHERE paused_at IS NOT NULL;
+
+CREATE INDEX jobs_schedule ON jobs (schedule_id, id) WHERE schedule_id IS NOT NULL;
+
+CREATE INDEX jobs_schedule_unfinished ON jobs (schedule_id) WHERE schedule_id IS NOT NULL AND completed_at IS NULL;
 
 CREATE INDEX jobs_unfinished ON jobs (org_id, id) WHERE completed_at IS NULL;
 
@@ -1091,6 +1150,8 @@ ALTER TABLE dataset_partitions ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dag_version_datasets ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE groups ENABLE ROW LEVEL SECURITY;
@@ -1164,6 +1225,8 @@ CREATE POLICY org ON dataset_versions USING (EXISTS (SELECT FROM datasets d WHER
 CREATE POLICY org ON dataset_partitions USING (EXISTS (SELECT FROM dataset_versions v WHERE v.id = dataset_version));
 
 CREATE POLICY org ON dag_version_datasets USING (EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id));
+
+CREATE POLICY org ON schedules USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON jobs USING (org_id = aaiclick_org_id());
 
