@@ -83,8 +83,8 @@ class Job(BaseModel):
     deadline_at: datetime | None
     cancel_requested_at: datetime | None
     paused_at: datetime | None
-    schedule: str | None = Field(description="Name of the schedule that started it")
-    nominal_at: datetime | None = Field(description="Nominal time of a scheduled run")
+    schedule: str | None = Field(default=None, description="Name of the schedule that started it")
+    nominal_at: datetime | None = Field(default=None, description="Nominal time of a scheduled run")
     error: str | None
 
 

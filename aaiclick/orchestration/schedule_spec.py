@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
-from aaiclick.errors import ScheduleError
 from aaiclick.cron import (
     Interval,
     MissedPolicy,
@@ -23,6 +22,7 @@ from aaiclick.cron import (
     parse_interval,
     parse_zone,
 )
+from aaiclick.errors import ScheduleError
 
 if TYPE_CHECKING:
     import asyncpg

@@ -135,27 +135,27 @@ async def list_schedule_runs(connection: Connection, schedule_id: int, limit: in
 
 async def find_runs(connection: Connection, schedule: asyncpg.Record, keys: Sequence[str]) -> dict[str, asyncpg.Record]:
     """Idempotency key → (id, status) of runs of a schedule."""
-    name = "find_scheduled_jobs" if schedule["item_type"] is None else "find_scheduled_items"
-    target = schedule["job_name"] if schedule["item_type"] is None else schedule["item_type"]
-    rows = await connection.fetch(statement(name), schedule["org_id"], target, list(keys))
+    item_type: str | None = schedule["item_type"]
+    query = statement("find_scheduled_jobs") if item_type is None else statement("find_scheduled_items")
+    rows = await connection.fetch(query, schedule["org_id"], item_type or schedule["job_name"], list(keys))
     return {row["idempotency_key"]: row for row in rows}
 
 
 async def delete_schedule(connection: Connection, org_id: UUID, name: str) -> None:
-    await _change(connection, "delete_schedule", org_id, name)
+    await _change(connection, statement("delete_schedule"), org_id, name)
 
 
 async def pause_schedule(connection: Connection, org_id: UUID, name: str) -> None:
-    await _change(connection, "pause_schedule", org_id, name)
+    await _change(connection, statement("pause_schedule"), org_id, name)
 
 
 async def resume_schedule(connection: Connection, org_id: UUID, name: str) -> None:
     """Resume a schedule; runs missed meanwhile are handled by its policy."""
-    await _change(connection, "resume_schedule", org_id, name)
+    await _change(connection, statement("resume_schedule"), org_id, name)
 
 
-async def _change(connection: Connection, statement_name: str, org_id: UUID, name: str) -> None:
-    if await connection.fetchval(statement(statement_name), org_id, name) is None:
+async def _change(connection: Connection, query: str, org_id: UUID, name: str) -> None:
+    if await connection.fetchval(query, org_id, name) is None:
         raise unknown_schedule(name)
 
 

@@ -24,7 +24,7 @@ ROWS = 300_000
 BATCH = 100
 MANY = 3_000
 TOKEN = uuid4()
-LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts", "waits", "workflow_events"}
+LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts", "waits", "workflow_events", "schedules"}
 
 COLUMNS = """
     INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
@@ -59,6 +59,11 @@ FILL = f"""
         FROM generate_series(1, {ROWS}) AS n;
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
         SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
+    INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed, max_missed, overlap,
+                           declared_in, next_run_at, due_at, last_run_id)
+        SELECT n, '00000000-0000-4000-8000-000000000001', 'n' || n, 'm.f', 'f', '* * * * *', 'UTC', 'all', 9, 'queue',
+               'm' || n, due, due, n % 10000 + 1
+        FROM generate_series(1, 100000) AS n, LATERAL (SELECT now() + (n - 200) * interval '1 s' AS due) AS d;
     INSERT INTO task_attempts (task_id, attempt, charged, outcome, started_at)
         SELECT n, 1, false, 'RELEASED', now() FROM generate_series(1, {ROWS}) AS n;
 """
@@ -169,6 +174,15 @@ CASES: dict[str, list[Any]] = {
     "delete_expired_events": [BATCH, None],
     "discard_additions": [live(), [1] * BATCH],
     "mark_has_dependents": [live(), 1],
+    "lock_due_schedules": [None, BATCH],
+    "list_unfinished_runs": [1, BATCH],
+    "get_schedule": [DEFAULT_ORG_ID, "n77"],
+    "lock_schedule": [DEFAULT_ORG_ID, "n77"],
+    "list_schedules": [DEFAULT_ORG_ID, "", None, BATCH],
+    "list_schedule_runs": [1, BATCH],
+    "find_scheduled_jobs": [DEFAULT_ORG_ID, "j", ["k"] * BATCH],
+    "find_scheduled_items": [DEFAULT_ORG_ID, "x", ["k"] * BATCH],
+    "advance_schedule": [77, None, None, None, None, 0],
     "delete_addition_gates": [live(1)[0], 1],
     "update_job_counters": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
     "fail_tasks": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
 from zoneinfo import ZoneInfo
 
+import hypothesis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,7 +204,7 @@ def test_due_runs_follow_the_overlap_policy(overlap, running, starting, next_run
     assert decision.waits is (overlap == "queue" and running > 0)
 
 
-@given(
+@hypothesis.given(
     moments, st.timedeltas(timedelta(seconds=1), timedelta(days=40)), moments, st.timedeltas(timedelta(0), timedelta(1))
 )
 @settings(max_examples=100, deadline=None)

@@ -26,7 +26,7 @@ FORM_ERRORS = (ConflictError, LimitError, RequestError, ScheduleError)
 
 
 @dataclass(frozen=True)
-class BackfillForm:
+class TimeRangeForm:
     """Fields of the backfill form."""
 
     first: str
@@ -70,7 +70,7 @@ async def show_schedule(page: PageRequest) -> Response:
     """Show a schedule, and which runs a backfill would start."""
     name = _schedule_name(page)
     schedule = await page.call.perform(operations.get_schedule, name)
-    form = BackfillForm(page.query_param("from").strip(), page.query_param("to").strip())
+    form = TimeRangeForm(page.query_param("from").strip(), page.query_param("to").strip())
     plan: BackfillResponse | None = None
     form_error: AaiclickError | None = None
     if form.is_complete and page.has_permission("writer"):
