@@ -1,7 +1,7 @@
 """Scheduler: starts due runs of schedules and of cron sources, and restarts always-on sources after each run.
 
 A run is identified by its nominal time and started in the transaction that advances its schedule: a crash before the
-commit starts nothing, and no run starts twice. `aaiclick.orchestration.cron` decides by the policies for missed and
+commit starts nothing, and no run starts twice. `aaiclick.cron` decides by the policies for missed and
 overlapping runs, for schedules and for cron sources alike.
 """
 
