@@ -49,37 +49,39 @@ async def sync_schedules(context: Context, body: SyncSchedulesRequest) -> SyncSc
     return await context.perform(operations.sync_schedules, body.module, body.schedules, dry_run=body.dry_run)
 
 
-@routes.get("/v1/schedules/{name}", Permission.READER)
-async def get_schedule(context: Context, name: ScheduleName) -> ScheduleDetail:
+@routes.get("/v1/schedules/{schedule}", Permission.READER)
+async def get_schedule(context: Context, schedule: ScheduleName) -> ScheduleDetail:
     """Get a schedule with its next times and its last runs."""
-    return await context.perform(operations.get_schedule, name)
+    return await context.perform(operations.get_schedule, schedule)
 
 
-@routes.delete("/v1/schedules/{name}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def delete_schedule(context: Context, name: ScheduleName) -> None:
+@routes.delete("/v1/schedules/{schedule}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def delete_schedule(context: Context, schedule: ScheduleName) -> None:
     """Delete a schedule; its jobs continue."""
-    await context.perform(operations.delete_schedule, name)
+    await context.perform(operations.delete_schedule, schedule)
 
 
-@routes.post("/v1/schedules/{name}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def pause_schedule(context: Context, name: ScheduleName) -> None:
+@routes.post("/v1/schedules/{schedule}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def pause_schedule(context: Context, schedule: ScheduleName) -> None:
     """Pause a schedule: no run of it starts."""
-    await context.perform(operations.pause_schedule, name)
+    await context.perform(operations.pause_schedule, schedule)
 
 
-@routes.post("/v1/schedules/{name}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
-async def resume_schedule(context: Context, name: ScheduleName) -> None:
+@routes.post("/v1/schedules/{schedule}/resume", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)
+async def resume_schedule(context: Context, schedule: ScheduleName) -> None:
     """Resume a paused schedule."""
-    await context.perform(operations.resume_schedule, name)
+    await context.perform(operations.resume_schedule, schedule)
 
 
-@routes.post("/v1/schedules/{name}/fire", Permission.WRITER, status_code=HTTPStatus.CREATED)
-async def fire_schedule(context: Context, name: ScheduleName, body: FireScheduleRequest) -> CreatedResponse:
+@routes.post("/v1/schedules/{schedule}/fire", Permission.WRITER, status_code=HTTPStatus.CREATED)
+async def fire_schedule(context: Context, schedule: ScheduleName, body: FireScheduleRequest) -> CreatedResponse:
     """Start a run of a schedule now."""
-    return await context.perform(operations.fire_schedule, name, body.nominal)
+    return await context.perform(operations.fire_schedule, schedule, body.nominal)
 
 
-@routes.post("/v1/schedules/{name}/backfill", Permission.WRITER)
-async def backfill_schedule(context: Context, name: ScheduleName, body: BackfillScheduleRequest) -> BackfillResponse:
+@routes.post("/v1/schedules/{schedule}/backfill", Permission.WRITER)
+async def backfill_schedule(
+    context: Context, schedule: ScheduleName, body: BackfillScheduleRequest
+) -> BackfillResponse:
     """Start the runs of past nominal times in a range that have not run."""
-    return await context.perform(operations.backfill_schedule, name, body.first, body.last, dry_run=body.dry_run)
+    return await context.perform(operations.backfill_schedule, schedule, body.first, body.last, dry_run=body.dry_run)

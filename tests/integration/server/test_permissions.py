@@ -20,7 +20,7 @@ SOMEBODY = ("reader", "writer", "admin", "worker", "other-admin", "operator-read
 NOBODYS = {
     "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org": str(uuid4()),
     "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
-    "job": "nobodys", "dataset": "nobodys",
+    "job": "nobodys", "dataset": "nobodys", "schedule": "nobodys",
 }  # fmt: skip
 
 
@@ -77,13 +77,15 @@ def own_ids(site):
         0
     ]["id"]
     assert admin.post("/v1/types/t/pause").status_code == 204
+    schedule = {"name": "nightly", "entrypoint": "m.f", "cron": "@daily"}
+    assert admin.post("/v1/schedules", json=schedule).status_code == 201
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
     return {
         "dag": "sales", "dataset": "daily_sales",
         "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
-        "org": str(site.org), "name": "default", "table_id": "t1",
+        "org": str(site.org), "name": "default", "table_id": "t1", "schedule": "nightly",
     }  # fmt: skip
 
 
@@ -96,6 +98,8 @@ BODIES = {"PATCH": {"role": "admin"}}
 BODIES_OF = {
     "/v1/datasets/{dataset}/readers": {"roles": []},
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
+    "/v1/schedules/{schedule}/fire": {},
+    "/v1/schedules/{schedule}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
 }
 DAG = """

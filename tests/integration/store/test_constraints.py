@@ -46,6 +46,19 @@ REACTIVE = SOURCE | {
     "status": "'Idle'",
 }
 
+SCHEDULE = {
+    "id": "4",
+    "org_id": ORG,
+    "name": "'n'",
+    "entrypoint": "'m.f'",
+    "job_name": "'f'",
+    "cron": "'@daily'",
+    "timezone": "'UTC'",
+    "missed": "'all'",
+    "max_missed": "1",
+    "overlap": "'allow'",
+}
+
 ROWS: dict[str, dict[str, str]] = {
     "tasks": {"id": "1", "type": "'x'"},
     "jobs": {"id": "2", "org_id": ORG, "name": "'x'"},
@@ -67,6 +80,7 @@ ROWS: dict[str, dict[str, str]] = {
     "org_secrets": {"org_id": ORG, "name": "'x'", "ciphertext": "'c'", "key_id": "'k'"},
     "ui_sessions": {"token_hash": "'h'", "key_id": UUID, "expires_at": "now()"},
     "job_definitions": SOURCE,
+    "schedules": SCHEDULE,
     "datasets": {
         "org_id": ORG,
         "name": "'x'",
@@ -111,6 +125,10 @@ ALLOWED: list[tuple[str, dict[str, str]]] = [(table, {}) for table in ROWS] + [
     ("task_attempts", {"outcome": "'RELEASED'", "charged": "false"}),
     ("job_definitions", REACTIVE),
     ("job_definitions", {"runtime": "'ecs_platform'", "update_strategy": "'append'", "unique_key": "'{id}'"}),
+    ("schedules", {"next_run_at": "now()", "due_at": "now()"}),
+    ("schedules", {"next_run_at": "now()", "paused_at": "now()"}),
+    ("schedules", {"cron": "NULL", "every_seconds": "1"}),
+    ("schedules", {"entrypoint": "NULL", "job_name": "NULL", "item_type": "'x'"}),
     ("dataset_versions", {"range_start": "1", "range_end": "1"}),
     ("dataset_versions", {"range_end": "9223372036854775807"}),
     ("table_refcounts", {"refcount": "-1", "dropping_at": "now()"}),
@@ -119,6 +137,21 @@ ALLOWED: list[tuple[str, dict[str, str]]] = [(table, {}) for table in ROWS] + [
 ]
 
 REFUSED: list[tuple[str, str, dict[str, str]]] = [
+    ("schedules", "named", {"name": "''"}),
+    ("schedules", "target", {"item_type": "'x'"}),
+    ("schedules", "job_name", {"job_name": "NULL"}),
+    ("schedules", "times", {"every_seconds": "5"}),
+    ("schedules", "times", {"cron": "NULL", "every_seconds": "0.5"}),
+    ("schedules", "missed", {"missed": "'one'"}),
+    ("schedules", "missed", {"max_missed": "0"}),
+    ("schedules", "overlap", {"overlap": "'x'"}),
+    ("schedules", "item_overlap", {"entrypoint": "NULL", "job_name": "NULL", "item_type": "'x'", "overlap": "'skip'"}),
+    ("schedules", "nominal", {"nominal_parameter": "'day'"}),
+    ("schedules", "nominal_type", {"nominal_parameter": "'day'", "nominal_type": "'time'"}),
+    ("schedules", "timeout", {"timeout_seconds": "0"}),
+    ("schedules", "due", {"due_at": "now()"}),
+    ("schedules", "due", {"next_run_at": "now()", "due_at": "now()", "paused_at": "now()"}),
+    ("schedules", "active", {"next_run_at": "now()"}),
     ("tasks", "phase", {"completed_at": "now()"}),
     ("tasks", "phase", {"status": "'COMPLETED'", "readiness": "NULL"}),
     ("tasks", "phase", {"status": "'CANCELLED'", "readiness": "NULL"}),
