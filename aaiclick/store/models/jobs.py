@@ -95,11 +95,11 @@ class Job(Row, table=True):
         ),
         Index("jobs_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
         Index("jobs_schedule", "schedule_id", "id", postgresql_where=text("schedule_id IS NOT NULL")),
-        # An expression, so that no plan takes the index of all unfinished jobs instead.
+        # By status, so that no plan takes the index of all unfinished jobs instead.
         Index(
             "jobs_schedule_unfinished",
-            text("(CASE WHEN completed_at IS NULL THEN schedule_id END)"),
-            postgresql_where=text("schedule_id IS NOT NULL"),
+            "schedule_id",
+            postgresql_where=text("schedule_id IS NOT NULL AND status IN ('PENDING', 'RUNNING')"),
         ),
         Index("jobs_dag_version", "dag_version_id", "id", postgresql_where=text("dag_version_id IS NOT NULL")),
         Index(

@@ -4,7 +4,7 @@
 SELECT {schedules.*}, coalesce($1::timestamptz, now()) AS now,
     CASE WHEN overlap = 'allow' THEN 0 ELSE (
         SELECT count(*) FROM jobs j
-        WHERE j.schedule_id IS NOT NULL AND CASE WHEN j.completed_at IS NULL THEN j.schedule_id END = s.id) END AS running
+        WHERE j.schedule_id = s.id AND j.status IN ('PENDING', 'RUNNING')) END AS running
 FROM schedules s
 WHERE due_at IS NOT NULL AND due_at <= coalesce($1::timestamptz, now())
 ORDER BY due_at LIMIT $2 FOR NO KEY UPDATE OF s SKIP LOCKED
@@ -23,7 +23,7 @@ UPDATE schedules SET due_at = $2, error = $3 WHERE id = $1
 -- name: list_unfinished_runs
 -- Unfinished jobs of the schedule $1, at most $2.
 SELECT id FROM jobs
-WHERE schedule_id IS NOT NULL AND CASE WHEN completed_at IS NULL THEN schedule_id END = $1 ORDER BY id LIMIT $2
+WHERE schedule_id = $1 AND status IN ('PENDING', 'RUNNING') ORDER BY id LIMIT $2
 
 -- name: lock_schedule
 -- Lock the schedule $2 of the org $1.

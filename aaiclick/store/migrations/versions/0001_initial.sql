@@ -504,8 +504,8 @@ CREATE INDEX jobs_paused ON jobs (id) WHERE paused_at IS NOT NULL;
 
 CREATE INDEX jobs_schedule ON jobs (schedule_id, id) WHERE schedule_id IS NOT NULL;
 
-CREATE INDEX jobs_schedule_unfinished ON jobs ((CASE WHEN completed_at IS NULL THEN schedule_id END))
-    WHERE schedule_id IS NOT NULL;
+CREATE INDEX jobs_schedule_unfinished ON jobs (schedule_id)
+    WHERE schedule_id IS NOT NULL AND status IN ('PENDING', 'RUNNING');
 
 CREATE INDEX jobs_unfinished ON jobs (org_id, id) WHERE completed_at IS NULL;
 
