@@ -88,7 +88,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class IntervalTimes:
     """Instants at multiples of an interval after an anchor; the zone only formats them."""
 
     period: timedelta

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
 from aaiclick.cron import (
-    Interval,
+    IntervalTimes,
     MissedPolicy,
     NominalTimes,
     OverlapPolicy,
@@ -110,7 +110,7 @@ def _make_times(cron: str | None, every: timedelta | None, timezone: str, anchor
     if cron is not None:
         return Schedule(cron, zone)
     assert every is not None  # noqa: S101  (a schedule has one of them)
-    return Interval(every, anchor, zone)
+    return IntervalTimes(every, anchor, zone)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> Any:

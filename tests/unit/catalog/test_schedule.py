@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aaiclick.cron import DueRuns, Interval, decide_start, find_due_runs, parse_interval, parse_schedule
+from aaiclick.cron import DueRuns, IntervalTimes, decide_start, find_due_runs, parse_interval, parse_schedule
 from aaiclick.errors import ScheduleError
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
@@ -209,7 +209,7 @@ def test_due_runs_follow_the_overlap_policy(overlap, running, starting, next_run
 )
 @settings(max_examples=100, deadline=None)
 def test_runs_of_an_interval_do_not_depend_on_start_time(anchor, period, moment, later):
-    interval = Interval(period, anchor, ZoneInfo("UTC"))
+    interval = IntervalTimes(period, anchor, ZoneInfo("UTC"))
     first = interval.next_run(moment)
     assert first > moment
     assert (first - anchor) % period == timedelta(0)
