@@ -340,7 +340,69 @@ def number_rows(chain, obj, frame):
     return obj.with_row_index(name), frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(name))
 
 
+def take_last_rows(chain, obj, frame):
+    count = chain.chance.randint(1, 9)
+    choices = [
+        lambda: (obj.tail(count), frame.tail(count)),
+        lambda: (obj.head(-count), frame.head(-count)),
+        lambda: (obj[-count:-1], frame.slice(max(0, frame.height - count), max(0, min(count, frame.height) - 1))),
+        lambda: (obj.reverse(), frame.reverse()),
+    ]
+    return chain.chance.choice(choices)()
+
+
+def take_rows_of_groups(chain, obj, frame):
+    key, count = chain.chance.choice(frame.columns), chain.chance.choice([1, 2])
+    number = pl.int_range(pl.len()).over(key)
+    if chain.chance.random() < 0.5:
+        return obj.group_by(key).head(count), frame.filter(number < count)
+    return obj.group_by(key).tail(count), frame.filter(number >= pl.len().over(key).cast(pl.Int64) - count)
+
+
+def fill_column(chain, obj, frame):
+    name, key = chain.chance.choice(frame.columns), chain.chance.choice(frame.columns)
+    x, p = col(name), pl.col(name)
+    expression, same = chain.chance.choice(
+        [
+            (x.forward_fill(), p.forward_fill()),
+            (x.backward_fill(), p.backward_fill()),
+            (x.forward_fill(1), p.forward_fill(1)),
+            (x.forward_fill().over(key), p.forward_fill().over(key)),
+        ]
+    )
+    output = chain.unused(frame.columns, name[0])
+    return obj.with_columns(**{output: expression}), frame.with_columns(same.alias(output))
+
+
+def combine_rows(chain, obj, frame):
+    count = chain.chance.randint(0, 4)
+    some, same = obj.slice(0, count), frame.head(count)
+    choices = [
+        lambda: (obj.union(some), frame.unique(maintain_order=True)),
+        lambda: (obj.intersect(some), same.unique(maintain_order=True)),
+        lambda: (
+            obj.difference(some),
+            frame.join(same, on=frame.columns, how="anti", nulls_equal=True).unique(maintain_order=True),
+        ),
+        lambda: (
+            obj.concat(some.drop(frame.columns[0]), how="diagonal") if frame.width > 1 else obj,
+            pl.concat([frame, same.drop(frame.columns[0])], how="diagonal") if frame.width > 1 else frame,
+        ),
+    ]
+    return chain.chance.choice(choices)()
+
+
+def filter_by_object(chain, obj, frame):
+    names = [name for name, dtype in frame.schema.items() if dtype == pl.Int64]
+    if not names:
+        return None
+    name, count = chain.chance.choice(names), chain.chance.randint(0, 4)
+    values = frame.head(count)[name].drop_nulls()
+    return obj.filter(col(name).isin(obj.slice(0, count)[name])), frame.filter(pl.col(name).is_in(values.implode()))
+
+
 STEPS = (
+    take_last_rows, take_rows_of_groups, fill_column, combine_rows, filter_by_object,
     add_column, add_column, add_column, keep_rows, sort_rows, slice_rows, keep_distinct, aggregate_groups, join_other,
     add_window, add_window, append_rows, drop_column, number_rows,
 )  # fmt: skip
