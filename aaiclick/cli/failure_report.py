@@ -33,6 +33,7 @@ def report_failure(job: Job) -> None:
         print_message(f"\n{job.failed_tasks - len(failed)} more tasks failed: aaiclick tasks ls {job.id}")
     if failed:
         print_message(f"\nThe whole log:             aaiclick logs {failed[0].id}")
+        print_message(f"Repeat it in a debugger:   aaiclick tasks debug {failed[0].id} --pdb")
         print_message(f"Retry after a correction:  aaiclick jobs retry {job.id}")
 
 

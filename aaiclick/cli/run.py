@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import inspect
 import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 
@@ -26,7 +28,8 @@ from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
-from aaiclick.orchestration.graph import Node
+from aaiclick.orchestration.graph import Node, Task
+from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
 from aaiclick.store.tables.literals import load_result_literals
@@ -43,16 +46,21 @@ MAX_RESULTS = 5
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument; VALUE is JSON or plain text.")
 @click.option("--name", default=None, help="Name of the job [default: the function's].")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the job has finished.")
+@click.option("--debug", is_flag=True, help="Run the tasks in this process, one at a time: breakpoint() works.")
 @output_option
-def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, output: str) -> int:
+def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, debug: bool, output: str) -> int:
     """Run a job: ENTRYPOINT is package.module.function, a @job, a @task or a plain function.
 
     Exit code 1 if the job fails.
     """
     sys.path.insert(0, str(Path.cwd()))
+    if debug and remote.is_remote():
+        remote.refuse_remote("--debug")
     if remote.is_remote():
         return _run_remote(entrypoint, dict(_parse_argument(pair) for pair in pairs), name, wait, output)
-    job, results = asyncio.run(_run_local(entrypoint, dict(_parse_argument(pair) for pair in pairs), name, wait))
+    arguments = dict(_parse_argument(pair) for pair in pairs)
+    debug_queue = f"debug-{uuid4()}" if debug else None
+    job, results = asyncio.run(_run_local(entrypoint, arguments, name, wait, debug_queue))
     return _print_result(job, results, output)
 
 
@@ -118,12 +126,15 @@ def _lacks_worker(client: Client, job_id: int) -> bool:
 
 
 async def _run_local(
-    entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool
+    entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool, debug_queue: str | None
 ) -> tuple[JobModel, list[tuple[str, str]]]:
     async with OrchContext() as context:
-        job = await _submit_job(entrypoint, arguments, name)
+        job = await _submit_job(entrypoint, arguments, name, debug_queue)
         print_message(f"Job {job.id} ({job.name}) submitted.")
-        if wait:
+        if debug_queue is not None:
+            runner = importlib.import_module("aaiclick.orchestration.worker.inline_runner")  # slow import
+            await runner.run_until_job_ends(job.id, debug_queue=debug_queue)
+        elif wait:
             await watch_job(context, job.id)
         async with context.connection() as connection:
             ended = await get_job(connection, local_actor(), job.id)
@@ -146,14 +157,19 @@ async def _load_results(context: OrchContext, job_id: int) -> list[tuple[str, st
     ]
 
 
-async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None) -> Job:
+async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None, debug_queue: str | None) -> Job:
     module, attribute = split_entrypoint(entrypoint)
     target = load_target(entrypoint)
     if isinstance(target, JobFunction):
         job_function = target  # pyright: ignore[reportUnknownVariableType]
         nodes = await _build_tasks(job_function, arguments, entrypoint)
-        return await create_job(name or job_function.name, nodes)
-    return await create_job(name or attribute, create_task(f"{module}.{attribute}", arguments))
+        name = name or job_function.name
+    else:
+        nodes = [create_task(f"{module}.{attribute}", arguments)]
+    for node in collect_unsubmitted(nodes) if debug_queue is not None else ():
+        if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
+            node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
+    return await create_job(name or attribute, nodes)
 
 
 async def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], entrypoint: str) -> list[Node]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import pdb
+import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,12 +30,15 @@ from aaiclick.cli.output import (
 )
 from aaiclick.cli.param_types import CURSOR_ID, ID
 from aaiclick.cli.remote import PAGE_SIZE
+from aaiclick.cli.user_module import load_target
 from aaiclick.client.requests import encode_cursor
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import find_clickhouse
+from aaiclick.orchestration.decorators import TaskFunction
 from aaiclick.orchestration.worker.logs import LogExcerpt
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import Cancellation
+from aaiclick.tracebacks import is_user_error, report_user_errors
 
 FOLLOW_SECONDS = 0.2
 
@@ -112,6 +120,37 @@ def clear_tasks(task_ids: tuple[int, ...]) -> None:
     with open_operations() as operations:
         count = operations.clear_task(first_id, other_ids).count
     print_message(f"{count} tasks cleared.")
+
+
+@tasks.command("debug")
+@click.argument("task_id", type=ID)
+@click.option("--pdb", "post_mortem", is_flag=True, help="Open the debugger where the function raises an exception.")
+def debug_task(task_id: int, post_mortem: bool) -> None:
+    """Repeat a task here with its real inputs; nothing is stored and the job does not change.
+
+    Run it in the directory of your code. breakpoint() works.
+    """
+    if remote.is_remote():
+        remote.refuse_remote("'tasks debug'")
+    sys.path.insert(0, str(Path.cwd()))
+    debugging = importlib.import_module("aaiclick.orchestration.debugging")  # slow import: the ClickHouse client
+    try:
+        with report_user_errors(f"Task {task_id}", "Correct the line and run the command again."):
+            try:
+                value = asyncio.run(debugging.repeat_task(task_id, _load_function))
+            except Exception as error:
+                if post_mortem and is_user_error(error):
+                    pdb.post_mortem(error.__traceback__)
+                raise
+    finally:
+        sys.path.pop(0)
+    click.echo(f"Result: {value!r}")
+
+
+def _load_function(entrypoint: str) -> Any:
+    """Undecorated function of an entry point."""
+    target = load_target(entrypoint)
+    return target.function if isinstance(target, TaskFunction) else target
 
 
 @click.command()

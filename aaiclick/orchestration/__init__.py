@@ -56,6 +56,7 @@ Around tasks:
 - `table_audit`: compares tables in ClickHouse with references in PostgreSQL
 - `json_logging`: logs as one JSON object per line
 - `tracing`: OpenTelemetry traces, one per job
+- `debugging`: breakpoints in tasks, and attempts that are repeated in the foreground
 - `testing`: `run_job_test`: runs a job to its end in this process
 """
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
+from aaiclick.orchestration.debugging import breakpoints_on
 from aaiclick.orchestration.graph import Job
 from aaiclick.orchestration.loops import event_router
 from aaiclick.orchestration.worker.executor_factory import make_executor
@@ -18,19 +22,29 @@ from aaiclick.orchestration.worker.worker_process import WorkerProcess
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import queries, queue, worker_leases
+from aaiclick.store.enums import DEFAULT_QUEUE
 from aaiclick.store.migrate import prepare_schema
 
 POLL_SECONDS = 0.02
 CONCURRENCY = 16
 
 
-async def run_until_job_ends(job_id: int) -> Job:
-    """Run tasks in this process until the job has ended; returns the job."""
+@contextmanager
+def _captured_with_breakpoints() -> Generator[None]:
+    with breakpoints_on(sys.stdout), captured_output():
+        yield
+
+
+async def run_until_job_ends(job_id: int, *, debug_queue: str | None = None) -> Job:
+    """Run tasks in this process until the job has ended; returns the job.
+
+    With `debug_queue`, only tasks of that queue and the default one run, one at a time and with the terminal's streams.
+    """
     settings = get_settings()
     postgres, clickhouse = await postgres_endpoint(settings), await clickhouse_endpoint(settings)
     await prepare_schema(postgres, embedded=settings.postgres is None)
     log_directory = get_logs_dir(settings)
-    with captured_output():
+    with nullcontext() if debug_queue else _captured_with_breakpoints():
         setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, (), str(Path.cwd()))
         connection = await connect(postgres)
         try:
@@ -43,8 +57,8 @@ async def run_until_job_ends(job_id: int) -> Job:
             )
             config = WorkerConfig(
                 worker_id=worker.id,
-                queues=(),
-                concurrency=CONCURRENCY,
+                queues=() if debug_queue is None else (debug_queue, DEFAULT_QUEUE),
+                concurrency=CONCURRENCY if debug_queue is None else 1,
                 lease_seconds=settings.job_default_timeout_seconds,
                 task_timeout_seconds=settings.worker_task_timeout_seconds,
                 grace_seconds=0,
