@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,9 +84,7 @@ class Settings(BaseSettings):
         "The only modules whose functions may be tasks, with commas [if there is one organisation, those below the "
         "worker's directory]",
     )
-    log_dir: Path | None = _variable(
-        "AAICLICK_LOG_DIR", None, "Task logs [/var/log/aaiclick, on macOS ~/.aaiclick/logs, or in AAICLICK_HOME]"
-    )
+    log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs [logs/tasks in AAICLICK_HOME]")
     log_format: Literal["text", "json"] = _variable(
         "AAICLICK_LOG_FORMAT",
         "text",
@@ -434,19 +431,11 @@ def _format_value(attribute: str, value: object, settings: Settings) -> str:
 
 
 def get_logs_dir(settings: Settings | None = None) -> Path:
-    """Return the directory of task logs; created if missing.
-
-    AAICLICK_LOG_DIR if set; else the system's (`/var/log/aaiclick`, on macOS `~/.aaiclick/logs`); where that cannot be
-    written, `logs/tasks` in AAICLICK_HOME.
-    """
+    """Return the directory of task logs, created if missing: AAICLICK_LOG_DIR, or `logs/tasks` in AAICLICK_HOME."""
     settings = settings or get_settings()
     if settings.log_dir is not None:
         return _ensure_writable(settings.log_dir, "AAICLICK_LOG_DIR")
-    system = Path("~/.aaiclick/logs").expanduser() if sys.platform == "darwin" else Path("/var/log/aaiclick")
-    try:
-        return _ensure_writable(system, "the system's log directory")
-    except SettingsError:
-        return _ensure_writable(settings.home / "logs" / "tasks", "AAICLICK_HOME")
+    return _ensure_writable(settings.home / "logs" / "tasks", "AAICLICK_HOME")
 
 
 def _ensure_writable(directory: Path, origin: str) -> Path:

@@ -1,7 +1,5 @@
 """Settings: parsing, validation and display of environment variables."""
 
-import os
-import sys
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -192,23 +190,10 @@ def test_log_directory_is_configurable(monkeypatch, tmp_path):
     assert (tmp_path / "a" / "b").is_dir()
 
 
-@pytest.mark.parametrize(("platform", "directory"), [("linux", "/var/log/aaiclick"), ("darwin", "~/.aaiclick/logs")])
-@pytest.mark.parametrize("is_writable", [True, False])
-def test_log_directory_is_that_of_the_system_or_below_home(monkeypatch, tmp_path, platform, directory, is_writable):
+def test_log_directory_is_below_home_by_default(monkeypatch, tmp_path):
     settings = settings_with(monkeypatch, AAICLICK_HOME=str(tmp_path))
-    system, tried = Path(directory).expanduser(), list[Path]()
-
-    def mkdir(path, **_):
-        tried.append(path)
-        if path == system and not is_writable:
-            raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    monkeypatch.setattr(os, "access", lambda *_: True)
-    expected = system if is_writable else tmp_path / "logs" / "tasks"
-    assert get_logs_dir(settings) == expected
-    assert tried == ([system] if is_writable else [system, expected])
+    assert get_logs_dir(settings) == tmp_path / "logs" / "tasks"
+    assert (tmp_path / "logs" / "tasks").is_dir()
 
 
 def test_unusable_log_directory_is_refused(monkeypatch, tmp_path):
