@@ -30,22 +30,23 @@ def breakpoints_on(stdout: TextIO) -> Generator[None]:
     previous: Any = sys.breakpointhook
 
     def stop_at_caller(*_: object, **__: object) -> None:
-        frame = sys._getframe(1)
-        make_debugger = getattr(getattr(previous, "__self__", None), "_init_pdb", None)
-        if make_debugger is not None:  # pytest's own debugger, which suspends its capture of output
-            streams, sys.stdout = sys.stdout, stdout
-            try:
-                make_debugger("set_trace").set_trace(frame)
-            finally:
-                sys.stdout = streams
-        else:
-            pdb.Pdb(stdin=sys.__stdin__, stdout=stdout).set_trace(frame)
+        output = sys.__stdout__ if _suspend_capture() else stdout
+        pdb.Pdb(stdin=sys.__stdin__, stdout=output).set_trace(sys._getframe(1))
 
     sys.breakpointhook = stop_at_caller
     try:
         yield
     finally:
         sys.breakpointhook = previous
+
+
+def _suspend_capture() -> bool:
+    """Suspend the capture of output by pytest, which replaces `pdb.set_trace` by a method of its own."""
+    plugins: Any = getattr(getattr(pdb.set_trace, "__self__", None), "_pluginmanager", None)
+    capture = None if plugins is None else plugins.getplugin("capturemanager")
+    if capture is not None:
+        capture.suspend(in_=True)
+    return capture is not None
 
 
 async def repeat_task(task_id: int, load_function: Callable[[str], Callable[..., Any]]) -> Any:

@@ -6,6 +6,8 @@ import json
 import os
 import pty
 import select
+import subprocess
+import sys
 import time
 
 import pytest
@@ -42,7 +44,7 @@ def broken() -> None:
 
 def test_stopping() -> None:
     done = run_job_test(asyncio.run(stopping()))
-    assert done.status == "COMPLETED"
+    assert done.status == "COMPLETED", done.error
 """
 SECONDS = 60.0
 
@@ -50,11 +52,17 @@ SECONDS = 60.0
 class Terminal:
     """A program with a pseudo-terminal as its standard streams."""
 
-    def __init__(self, arguments, environment, directory, program="aaiclick"):
+    def __init__(self, start):
         self._end, child_end = pty.openpty()
         with os.fdopen(child_end, "r+b", buffering=0) as stream:
-            self._process = FORK_SERVER.start(arguments, environment, directory, stream, stream, stream, program)
+            self._process = start(stream)
         self.text = ""
+
+    @classmethod
+    def of_command(cls, project, *arguments):
+        return cls(
+            lambda stream: FORK_SERVER.start(list(arguments), project.environment, project.cwd, stream, stream, stream)
+        )
 
     def expect(self, text):
         """Read until a text appears."""
@@ -90,7 +98,7 @@ def project(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
 
 
 def test_breakpoint_stops_a_debugged_run(project):
-    terminal = Terminal(["run", "test_project.stopping", "--debug"], project.environment, project.cwd)
+    terminal = Terminal.of_command(project, "run", "test_project.stopping", "--debug")
     terminal.expect("(Pdb) ")
     terminal.send("p 10 * total")
     terminal.expect("60")
@@ -100,8 +108,12 @@ def test_breakpoint_stops_a_debugged_run(project):
 
 
 def test_breakpoint_stops_a_test_of_a_job(project):
-    code = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', 'test_project.py']))"
-    terminal = Terminal([code], project.environment, project.cwd, "-c")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py"]
+    terminal = Terminal(
+        lambda stream: subprocess.Popen(
+            command, env=project.environment, cwd=project.cwd, stdin=stream, stdout=stream, stderr=stream
+        )
+    )
     terminal.expect("(Pdb) ")
     terminal.send("p 10 * total")
     terminal.expect("60")
@@ -116,7 +128,7 @@ def test_failed_task_is_repeated_in_the_debugger(project):
     failed = next(row for row in json.loads(project("tasks", "ls", job_id, "-o", "json").stdout) if row["error"])
     before = project("tasks", "show", failed["id"], "-o", "json").stdout
     assert f"aaiclick tasks debug {failed['id']} --pdb" in ran.stderr
-    terminal = Terminal(["tasks", "debug", failed["id"], "--pdb"], project.environment, project.cwd)
+    terminal = Terminal.of_command(project, "tasks", "debug", failed["id"], "--pdb")
     terminal.expect("(Pdb) ")
     terminal.send("p rows, empty")
     terminal.expect("([1, 2, 3], 0)")
