@@ -166,9 +166,10 @@ async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str |
         name = name or job_function.name
     else:
         nodes = [create_task(f"{module}.{attribute}", arguments)]
-    for node in collect_unsubmitted(nodes) if debug_queue is not None else ():
-        if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
-            node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
+    if debug_queue is not None:
+        for node in collect_unsubmitted(nodes):
+            if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
+                node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
     return await create_job(name or attribute, nodes)
 
 

@@ -31,7 +31,7 @@ def breakpoints_on(stdout: TextIO) -> Generator[None]:
 
     def stop_at_caller(*_: object, **__: object) -> None:
         output = sys.__stdout__ if _suspend_capture() else stdout
-        pdb.Pdb(stdin=sys.__stdin__, stdout=output).set_trace(sys._getframe(1))
+        pdb.Pdb(stdin=sys.__stdin__, stdout=output).set_trace(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
 
     sys.breakpointhook = stop_at_caller
     try:
