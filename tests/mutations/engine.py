@@ -60,8 +60,8 @@ ENGINE_MUTATIONS = (
     ),
     Mutation(
         "the fence of additions, `lock_lease`", f"{SQL}/leases.sql",
-        "true) FROM tasks\nWHERE id = $1 AND attempt = $2 AND lease_token = $3",
-        "true) FROM tasks\nWHERE id = $1 AND ($2::int, $3::uuid) IS NOT NULL", (f"{ENGINE}/test_leases.py",),
+        "cancelled FROM tasks\nWHERE id = $1 AND attempt = $2 AND lease_token = $3",
+        "cancelled FROM tasks\nWHERE id = $1 AND ($2::int, $3::uuid) IS NOT NULL", (f"{ENGINE}/test_leases.py",),
     ),
     Mutation(
         "SKIP LOCKED in `claim_tasks`", f"{SQL}/claim_tasks.sql", "LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED",
