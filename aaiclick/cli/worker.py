@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -216,9 +217,11 @@ async def check_server(endpoint: ServerEndpoint) -> None:
 
 
 def _handle_stop_signal(supervisor: Supervisor) -> None:
-    print_message(
+    message = (
         "Releasing running tasks."
         if supervisor.stopping
         else "Finishing running tasks. Press Ctrl-C again to release them at once."
     )
     supervisor.stop()
+    with suppress(OSError):  # the terminal may be gone
+        print_message(message)
