@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -223,5 +222,5 @@ def _handle_stop_signal(supervisor: Supervisor) -> None:
         else "Finishing running tasks. Press Ctrl-C again to release them at once."
     )
     supervisor.stop()
-    with suppress(OSError):  # the terminal may be gone
+    with contextlib.suppress(OSError):  # the terminal may be gone
         print_message(message)
