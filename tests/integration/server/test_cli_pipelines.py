@@ -228,7 +228,10 @@ def test_jobs_dags_and_datasets_end_to_end(command, code_directory) -> None:
     named = [item for item in run_json("data ls") if item["rows"]]
     assert named
     assert {tuple(item) for item in named} == {tuple(item) for item in run_json("data ls", role=None)}
-    assert {item["state"] for item in run_json("data ls --state live")} == {"live"}
+    small = f"data ls --job {pair['id']} --state literal"
+    assert {item["state"] for item in run_json(small)} == {"literal"}
+    assert run_json(small) == run_json(small, role=None)
+    assert {item["state"] for item in run_json("data ls --state live")} <= {"live"}
     shown = run_json(f"data show {named[0]['name'] or named[0]['table_id']}")
     assert shown["columns"]
 

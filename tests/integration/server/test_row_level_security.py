@@ -45,6 +45,8 @@ INSERT INTO tasks (id, org_id, job_id, type) VALUES ($n02, $o, $n00, 't'), ($n03
 INSERT INTO dependencies (previous_id, next_id, previous_type, next_type) VALUES ($n02, $n03, 'task', 'task'),
     ($n02, $n01, 'task', 'group');
 INSERT INTO task_attempts (task_id, attempt, charged, outcome) VALUES ($n02, 1, true, 'FAILED');
+INSERT INTO waits (task_id, org_id, attempt, wait_type) VALUES ($n02, $o, 1, 'time');
+INSERT INTO workflow_events (id, org_id, expires_at, name) VALUES ($n06, $o, now(), 'e');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
