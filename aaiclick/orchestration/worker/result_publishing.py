@@ -80,7 +80,7 @@ class ResultPublisher:
             return PublishedResult(json.dumps(value))
         if isinstance(value, Object):
             await data.open()
-            return self._publish_object(await _materialise(value))
+            return await self._publish_object(await _materialise(value))
         returned = list(iter_instances(value, Task))
         if not returned and next(iter_instances(value, Object), None) is None:
             return await self._publish_value(value, data)
@@ -94,7 +94,7 @@ class ResultPublisher:
         """Store a value that contains no Objects: with the task if it is small, else as a table."""
         if isinstance(value, AsyncIterable | Iterator):
             await data.open()
-            return _publish_reference(await create_object_from_value(value))
+            return await _publish_table(await create_object_from_value(value))
         try:
             rows = await asyncio.to_thread(_convert_typed, value) if _is_large(value) else _convert_typed(value)
         except DataError as error:
@@ -103,15 +103,15 @@ class ResultPublisher:
         if text is not None:
             return _publish_literal(new_table_name(), text)
         await data.open()
-        return _publish_reference(await create_object_from_rows(rows))
+        return await _publish_table(await create_object_from_rows(rows))
 
-    def _publish_object(self, obj: Object) -> PublishedResult:
+    async def _publish_object(self, obj: Object) -> PublishedResult:
         """Refer to an Object; one that is a literal of this attempt is stored with the task."""
         literal = obj.literal
         if literal is None or literal.is_result or isinstance(obj, View):
             return _publish_reference(obj)
         text = encode_rows(ArrowRows(literal.rows, literal.columns, obj.shape), MAX_ENCODED_BYTES)
-        return _publish_reference(obj) if text is None else _publish_literal(obj.table_id, text)
+        return await _publish_table(obj) if text is None else _publish_literal(obj.table_id, text)
 
 
 def _convert_typed(value: object) -> ArrowRows:
@@ -125,6 +125,12 @@ def _convert_typed(value: object) -> ArrowRows:
         except ConversionError:
             pass
         raise
+
+
+async def _publish_table(obj: Object) -> PublishedResult:
+    """Refer to an Object that is stored as a table: its text is too long for a literal, even if its rows are small."""
+    await obj.store_literal()
+    return _publish_reference(obj)
 
 
 def _publish_reference(obj: Object) -> PublishedResult:

@@ -24,6 +24,18 @@ def give(value: object) -> object:
 
 
 @task
+def give_long(first: list[object] | str, count: int) -> object:
+    if isinstance(first, str):
+        return first * count
+    return [True, False] * 30_000 if first == [True] else first * count
+
+
+@task
+async def take_any(value: Object) -> None:
+    received["any"] = await value.data()
+
+
+@task
 def give_frame() -> pd.DataFrame:
     return pd.DataFrame({"x": [1, 2, 3]})
 
@@ -136,6 +148,22 @@ async def test_a_job_of_plain_values_needs_no_clickhouse(monkeypatch):
     assert received["dict"] == {"a": 1, "b": "x"}
     assert received["rows"] == [{"a": 1}, {"b": [2]}]
     assert received["frame"]["x"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("max_bytes", ["65536", "0"])
+@pytest.mark.parametrize(
+    "value", [[True, False] * 30_000, "é" * 30_000, ["é" * 10] * 2_000, []], ids=["flags", "text", "texts", "empty"]
+)
+async def test_a_value_with_a_long_text_and_few_bytes_is_stored(value, max_bytes, monkeypatch):
+    monkeypatch.setenv("AAICLICK_MAX_LITERAL_BYTES", max_bytes)
+    get_settings.cache_clear()
+
+    @job
+    def flow() -> None:
+        take_any(give_long(value[:1], len(value)))
+
+    run(await flow())
+    assert received["any"] == value
 
 
 async def test_many_results_reach_one_task():
