@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -21,9 +20,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-import asyncpg
-
-from aaiclick._version import __version__
 from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import Group, OrchContext, Task, create_job, create_task
@@ -36,7 +32,7 @@ from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.task_options import TaskOptions
 from bench.schema_shape import own_server
-from bench.worker import workers
+from bench.worker import describe_machine, workers
 
 RETRIES = 20
 RETRY_SECONDS = 0.3
@@ -104,14 +100,7 @@ def line(what: str, values: list[list[float]], unit: str = "ms") -> str:
 
 async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
     await upgrade(endpoint)
-    connection = await asyncpg.connect(endpoint.dsn)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; "
-        f"Python {platform.python_version()}, aaiclick {__version__}, "
-        f"PostgreSQL {connection.get_server_version().major}",
-        flush=True,
-    )
-    await connection.close()
+    print(await describe_machine(endpoint), flush=True)
     async with workers(endpoint, 1):
         for function in ("nothing", "answer"):
             await submit_to_result(endpoint, 10, function)

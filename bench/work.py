@@ -12,16 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import platform
 import statistics
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 
-import asyncpg
-
-from aaiclick._version import __version__
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task
@@ -29,7 +25,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store.connections import connect
 from aaiclick.store.migrate import upgrade
 from bench.schema_shape import own_server
-from bench.worker import workers
+from bench.worker import describe_machine, workers
 
 NOTHING = "nothing"
 SLOWER = {"return_frame": 2, "return_object": 20, "fail_first": 10}
@@ -66,7 +62,9 @@ def fan_in(count: int) -> list[Task]:
 async def measure(endpoint: PostgresEndpoint, tasks: list[Task]) -> float:
     """Milliseconds per task of a job, from its submit to its end."""
     connection = await connect(endpoint)
-    async with OrchContext(endpoint=endpoint):
+    async with OrchContext(endpoint=endpoint) as context:
+        async with context.connection() as own:
+            await own.fetchval("SELECT 1")  # a program connects once, not for each job
         clock = time.perf_counter()
         job = await create_job("work", tasks)
         while await connection.fetchval("SELECT completed_at IS NULL FROM jobs WHERE id = $1", job.id):  # noqa: ASYNC110
@@ -103,14 +101,8 @@ def operations(arguments: argparse.Namespace) -> dict[str, Callable[[], list[Tas
 
 async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
     await upgrade(endpoint)
-    connection = await asyncpg.connect(endpoint.dsn)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python "
-        f"{platform.python_version()}, aaiclick {__version__}, PostgreSQL {connection.get_server_version().major}; "
-        f"{arguments.tasks:,} tasks, {arguments.hops:,} hops, medians of {arguments.repeats}",
-        flush=True,
-    )
-    await connection.close()
+    size = f"{arguments.tasks:,} tasks, {arguments.hops:,} hops, medians of {arguments.repeats}"
+    print(f"{await describe_machine(endpoint)}; {size}", flush=True)
     chosen = {
         name: make_tasks
         for name, make_tasks in operations(arguments).items()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 import psutil
 
+from aaiclick._version import __version__
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.settings import get_settings
@@ -39,6 +41,17 @@ LEFT = """
     SELECT EXISTS (SELECT FROM tasks WHERE readiness = 'READY')
         OR EXISTS (SELECT FROM tasks WHERE status IN ('CLAIMED', 'RUNNING'))
 """
+
+
+async def describe_machine(endpoint: PostgresEndpoint) -> str:
+    """Machine, load and versions, for the first line of a report."""
+    connection = await connect(endpoint)
+    major = connection.get_server_version().major
+    await connection.close()
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Python "
+        f"{platform.python_version()}, aaiclick {__version__}, PostgreSQL {major}"
+    )
 
 
 async def fill(endpoint: PostgresEndpoint, count: int) -> None:
