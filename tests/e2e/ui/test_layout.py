@@ -206,6 +206,17 @@ def test_pages_explain_their_terms(site, window, things) -> None:
         assert [expected_text for expected_text in texts if expected_text not in text] == [], path
 
 
+def test_small_result_is_shown_on_its_own_page_and_on_the_page_of_its_task(site, window) -> None:
+    job = site.job("small result", {"key": "a", "entrypoint": "say", "kwargs": {"text": "a small result"}})
+    assert site.ended(job) == "COMPLETED"
+    [row] = site.sql("SELECT id, result ->> 'table_id' AS table FROM tasks WHERE job_id = $1", int(job))
+    reader = window("reader").client
+    page = reader.get(f"/objects/{row['table']}")
+    assert page.status_code == 200
+    assert "a small result" in page.text
+    assert "a small result" in reader.get(f"/tasks/{row['id']}").text
+
+
 def test_dag_job_links_to_its_dag_instead_of_run_again(site, visit, things) -> None:
     job = site.job("shop.fetch", {"key": "a", "entrypoint": "say"})
     site.ended(job)
