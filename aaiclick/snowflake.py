@@ -11,7 +11,8 @@ database get disjoint ranges by AAICLICK_MACHINE_IDS.
 
 **The clock may step back.** Within a process, the generator continues from the last millisecond it used. Across
 processes, each slot file stores a mark, written before any id at or past it is issued; the next holder of the slot
-starts after the mark, and free slots with a mark in the past are preferred.
+starts after the mark. Free slots with a mark in the past are preferred, then those with the earliest mark: if all
+processes of a day ran with a clock that was a year ahead, later ids have timestamps of that year.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ MAX_TIMESTAMP = (1 << 41) - 1
 RESERVE_MS = 1_000
 """How far the mark in the slot file is ahead: one small write per second while ids are issued."""
 
-FARTHEST_AHEAD_MS = 7 * 86_400_000
-"""A mark further ahead of the clock than this is invalid."""
+LAST_MARK_MS = EPOCH_MS + MAX_TIMESTAMP - 366 * 86_400_000
+"""A later mark leaves no ids to issue: another program wrote it."""
 
 SLOTS = Path("/tmp/aaiclick-machine-ids")  # noqa: S108  (shared by all users on purpose; see `_open_slot`)
 
@@ -103,8 +104,8 @@ def lease_machine_id(first: int, last: int, now_ms: int, slots: Path = SLOTS) ->
         if lease.mark_ms < now_ms:
             chosen = lease
             break
-        if lease.mark_ms > now_ms + FARTHEST_AHEAD_MS:
-            lease.release()  # no clock is that wrong: another program wrote it
+        if lease.mark_ms > LAST_MARK_MS:
+            lease.release()
             continue
         ahead.append(lease)
     if chosen is None and ahead:

@@ -14,6 +14,7 @@ from aaiclick.errors import SettingsError
 from aaiclick.snowflake import (
     EPOCH_MS,
     MAX_SEQUENCE,
+    MAX_TIMESTAMP,
     SnowflakeGenerator,
     extract_machine_id,
     extract_sequence,
@@ -24,6 +25,7 @@ from aaiclick.snowflake import (
 )
 
 NOW_MS = EPOCH_MS + 86_400_000
+YEAR_MS = 366 * 86_400_000
 
 
 class Clock:
@@ -88,6 +90,18 @@ def test_slot_with_a_mark_in_the_past_is_preferred(slots):
     ahead.reserve(NOW_MS + 60_000)
     ahead.release()
     assert lease_machine_id(0, 1, NOW_MS, slots).machine_id == 1
+
+
+def test_clock_set_back_by_a_year_leaves_ids_to_issue(slots):
+    for machine_id in range(2):
+        lease = lease_machine_id(machine_id, machine_id, NOW_MS, slots)
+        lease.reserve(NOW_MS + YEAR_MS + machine_id)
+        lease.release()
+    generator = generator_on(slots, Clock(), 0, 1)
+    first = generator.next_id()
+    assert extract_machine_id(first) == 0  # the earliest mark
+    assert extract_timestamp(first) > NOW_MS + YEAR_MS
+    assert generator.next_id() > first
 
 
 def test_a_machine_id_is_leased_once(slots):
@@ -162,7 +176,7 @@ def test_removed_slot_is_given_up(slots):
     other.release()
 
 
-@pytest.mark.parametrize("text", ["9" * 20, "3800000000000"])
+@pytest.mark.parametrize("text", ["9" * 20, str(EPOCH_MS + MAX_TIMESTAMP)])
 def test_invalid_mark_makes_a_slot_unusable(slots, text):
     lease_machine_id(1, 1, NOW_MS, slots).release()
     (slots / "0001").write_text(text)

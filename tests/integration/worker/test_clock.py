@@ -33,10 +33,11 @@ async def test_wrong_process_clock_affects_no_timestamp(worker_env, aaiclick_env
     days = DAYS if gateway_kind == "direct" else -DAYS
     variables = make_wrong_clock(tmp_path, days * 86_400)
     ((start,),) = await worker_env.rows("SELECT now()")
-    beside = {**os.environ, **variables}  # direct access to the databases with either gateway
+    environment = {**os.environ, **variables}  # direct access to the databases with either gateway
     run = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", SUBMIT], env=beside, capture_output=True, text=True, check=True
+        subprocess.run, [sys.executable, "-c", SUBMIT], env=environment, capture_output=True, text=True
     )
+    assert run.returncode == 0, run.stderr
     job_id, year = map(int, run.stdout.split())
     assert year != start.year
     assert worker_env.start("--drain", forked=False, **variables).wait(60) == 0
