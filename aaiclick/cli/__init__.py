@@ -27,6 +27,7 @@ The stack:
 Jobs and tasks:
 
 - `run`: `aaiclick run`: submit a job and wait for it
+- `job_arguments`: parameters of a job as options of `aaiclick run`
 - `user_module`: imports the module of an entry point
 - `failure_report`: failed tasks of a job with traceback, last output and next command
 - `job_request`: request body for a job graph that was built locally
