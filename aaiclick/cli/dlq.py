@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -59,7 +59,7 @@ def selection_options(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--fingerprint", default=None, help="All dead letters with this error.")
     @wraps(function)
     def command(
-        task_ids: tuple[int, ...], everything: bool, task_type: str | None, fingerprint: str | None, **options: Any
+        task_ids: tuple[int, ...], everything: bool, task_type: str | None, fingerprint: str | None, **options: object
     ) -> None:
         has_filter = bool(task_ids or task_type or fingerprint)
         if not has_filter and not everything:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -34,7 +34,7 @@ def limit_options(function: Callable[..., T]) -> Callable[..., T]:
     """Add `--weight`, `--max-running`, `--rate` and `--burst`, passed to the command as `limits`."""
 
     @functools.wraps(function)
-    def command(weight: int, max_running: int | None, rate: float | None, burst: int | None, **options: Any) -> T:
+    def command(weight: int, max_running: int | None, rate: float | None, burst: int | None, **options: object) -> T:
         if burst is not None and rate is None:
             raise click.UsageError("--burst requires --rate.")
         limits = LimitsRequest(weight=weight, max_running=max_running, rate_per_second=rate, rate_burst=burst)

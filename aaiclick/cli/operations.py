@@ -100,13 +100,13 @@ class LocalOperations(SyncEndpoints):
         if self._connection is not None:
             await self._connection.close()
 
-    async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[object, ...], kwargs: dict[str, Any]) -> T:
         return await self._run(_find_operation(declared.resource, declared.name), args, kwargs)
 
     async def _run(
         self,
         operation: Operation[..., T] | DatabasesOperation[..., T],
-        args: tuple[Any, ...],
+        args: tuple[object, ...],
         kwargs: dict[str, Any],
     ) -> T:
         if self._connection is None or self._connection.is_closed():

@@ -86,7 +86,7 @@ def show_schedule(name: str, org: str, output: str) -> None:
 @org_option
 @output_option
 def add_schedule(
-    name: str, entrypoint: str | None, pairs: tuple[tuple[str, object], ...], org: str, output: str, **fields: Any
+    name: str, entrypoint: str | None, pairs: tuple[tuple[str, object], ...], org: str, output: str, **fields: object
 ) -> None:
     """Create a schedule: ENTRYPOINT is package.module.function, a @job.
 

@@ -53,7 +53,9 @@ class JoinMethods(TableBase):
             return self._derive_object(Join(self.relation, right, how, pairs, outputs))
         return self._join_expressions(right, pairs, how, suffix)
 
-    def _join_expressions(self, right: Relation, pairs: Sequence[tuple[Any, Any]], how: str, suffix: str) -> Object:
+    def _join_expressions(
+        self, right: Relation, pairs: Sequence[tuple[object, object]], how: str, suffix: str
+    ) -> Object:
         """Join on computed keys, which are no columns of the result."""
         sides = [_with_keys(relation, [pair[i] for pair in pairs]) for i, relation in enumerate((self.relation, right))]
         names = [f"aai_k{i}" for i in range(len(pairs))]
@@ -124,7 +126,7 @@ class JoinMethods(TableBase):
         return self._derive_object(Project(joined, nodes))
 
 
-def _with_keys(relation: Relation, keys: Sequence[Any]) -> Relation:
+def _with_keys(relation: Relation, keys: Sequence[object]) -> Relation:
     columns: list[tuple[str, ExpressionNode]] = list(as_columns(identity_mapping(relation)))
     for i, key in enumerate(keys):
         node = Ref(key) if isinstance(key, str) else as_node(key)

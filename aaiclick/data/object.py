@@ -328,7 +328,7 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
 
     # --- selection -----------------------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         """Select a column `obj["x"]`, columns `obj[["x", "y"]]`, rows `obj[10:20]`, or rows by a mask `obj[mask]`."""
         if isinstance(key, str):
             if key not in self.relation.schema:

@@ -15,14 +15,14 @@ T = TypeVar("T")
 class PendingResult(Coroutine[Any, Any, T]):
     """Result of a call that runs when it is awaited; any other use raises NotAwaitedError."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], function: str) -> None:
+    def __init__(self, coroutine: Coroutine[object, object, T], function: str) -> None:
         self._coroutine = coroutine
         self._function = function
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._coroutine.__await__()
 
-    def send(self, value: Any) -> Any:
+    def send(self, value: object) -> Any:
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:

@@ -100,7 +100,7 @@ class ReshapeMethods(TableBase):
         index: str | Sequence[str] | Column,
         values: str,
         aggregate: str = "first",
-        columns: Sequence[Any] | Mapping[Any, str] | None = None,
+        columns: Sequence[object] | Mapping[Any, str] | None = None,
     ) -> Object:
         """Turn the values of column `on` into columns, which hold an aggregate of `values`; a row per `index`.
 
@@ -199,7 +199,7 @@ class ReshapeMethods(TableBase):
         return self._derive_object(Project(ordered, keys), self.shape)
 
 
-def _flatten_objects(objects: Sequence[Any]) -> list[Any]:
+def _flatten_objects(objects: Sequence[object]) -> list[Any]:
     flat: list[Any] = []
     for obj in objects:
         flat += obj if isinstance(obj, list | tuple) else [obj]

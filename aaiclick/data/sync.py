@@ -220,7 +220,7 @@ def run(coroutine: Coroutine[object, object, T]) -> T:
 
 def _make_sync(function: Callable[..., object]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: object, **named: object) -> Any:
         return _wrap_result(
             function(*map(_unwrap_value, args), **{name: _unwrap_value(value) for name, value in named.items()})
         )

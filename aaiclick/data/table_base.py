@@ -39,7 +39,7 @@ class TableBase(ABC):
     def _derive_object(self, relation: Relation, shape: Shape = "table") -> Any: ...
 
     def _resolve_columns(
-        self, columns: Sequence[Any], named: Mapping[str, Any]
+        self, columns: Sequence[object], named: Mapping[str, object]
     ) -> tuple[Relation, dict[str, ExpressionNode], list[tuple[str, ExpressionNode]]]:
         """Return a relation for this Object and all arguments, its own columns, and the arguments as nodes over it."""
         return self._resolve_arguments([*self._expand_columns(columns), *self._expand_named(named)])

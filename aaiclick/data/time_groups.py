@@ -98,7 +98,7 @@ class TimeGroupBy(GroupBy):
         return Explode(Project(spans, columns), (time,), False)
 
 
-def _within(name: str, relation: Relation, bounds: Sequence[Any]) -> ExpressionNode:
+def _within(name: str, relation: Relation, bounds: Sequence[object]) -> ExpressionNode:
     ref = Ref(name, relation.schema[name])
     condition: ExpressionNode = FunctionCall("is_not_null", (ref,))
     for bound, function in zip(bounds, ("ge", "le"), strict=True):

@@ -44,7 +44,7 @@ async def map_rows(
     inputs: Sequence[Object],
     chunk_rows: int,
     options: TaskKeywords,
-    extra: Mapping[str, Any],
+    extra: Mapping[str, object],
     schema: Mapping[str, str] | None = None,
 ) -> Task:
     """Create a task for each chunk, and return the task that collects their rows."""
@@ -58,7 +58,7 @@ async def foreach_rows(
     inputs: Sequence[Object],
     chunk_rows: int,
     options: TaskKeywords,
-    extra: Mapping[str, Any],
+    extra: Mapping[str, object],
 ) -> Task:
     return await _split_into_chunks(
         "foreach", inputs, chunk_rows, options, {"callback": callback, "extra": extra}, None
@@ -70,7 +70,7 @@ async def reduce_rows(
     inputs: Sequence[Object],
     chunk_rows: int,
     options: TaskKeywords,
-    extra: Mapping[str, Any],
+    extra: Mapping[str, object],
     before: int | None = None,
 ) -> Any:
     """One level of a tree reduction: reduce a single chunk here; map more chunks and reduce their results next."""
@@ -95,7 +95,7 @@ async def _split_into_chunks(
     inputs: Sequence[Object],
     chunk_rows: int,
     options: TaskKeywords,
-    common: Mapping[str, Any],
+    common: Mapping[str, object],
     target: Object | None,
 ) -> Task:
     views = [await _as_view(source) for source in inputs]
@@ -141,7 +141,7 @@ async def _as_view(source: Object) -> View:
 async def chunk(
     callback: str,
     inputs: Sequence[Object],
-    extra: Mapping[str, Any],
+    extra: Mapping[str, object],
     number: int,
     start: int,
     expected: int,
@@ -162,7 +162,7 @@ async def chunk(
     return record
 
 
-async def _call_callback(callback: str, inputs: Sequence[Object], extra: Mapping[str, Any]) -> Any:
+async def _call_callback(callback: str, inputs: Sequence[Object], extra: Mapping[str, object]) -> Any:
     scope = _task_scope()
     assert scope.resolve is not None  # noqa: S101
     assert scope.call is not None  # noqa: S101

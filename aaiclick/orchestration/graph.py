@@ -243,7 +243,7 @@ class Job(metaclass=Selectable):
         await _handle().wait_for_job(self, timeout_seconds)
         return self
 
-    async def result(self, annotation: Any = None, *, timeout_seconds: float | None = None) -> Any:
+    async def result(self, annotation: object = None, *, timeout_seconds: float | None = None) -> Any:
         """Wait for the job and return the result of its final task, or a list if it has several.
 
         Values are Python values, or of the type `annotation` (`pandas.DataFrame`, a dataclass, …). Raises

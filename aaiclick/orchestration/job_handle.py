@@ -45,7 +45,7 @@ async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
             await refresh_job(job)
 
 
-async def load_result(job: Job, annotation: Any) -> Any:
+async def load_result(job: Job, annotation: object) -> Any:
     """Result of a job that has ended: that of its final task, or a list if it has several."""
     if job.status is not JobStatus.COMPLETED:
         raise JobFailedError(

@@ -141,7 +141,7 @@ def _make_parameter(name: str, default: object, annotation: Any) -> Parameter:
     return Parameter(name, default, adapter, schema, nominal_type)
 
 
-def _iter_metadata(annotation: Any) -> Iterator[object]:
+def _iter_metadata(annotation: object) -> Iterator[object]:
     """Metadata of an annotation, and of the members of a union such as `NominalDate | None`."""
     yield from cast("tuple[object, ...]", getattr(annotation, "__metadata__", ()))
     for member in typing.get_args(annotation):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from aaiclick.data import Object
 
 
-async def select_item(values: Any, index: int) -> object:
+async def select_item(values: object, index: int) -> object:
     """Task: one item of a result. A table is a list of rows."""
     if isinstance(values, Object):
         values = await (values.rows() if values.shape in ("table", "record") else values.data())

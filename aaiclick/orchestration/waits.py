@@ -151,12 +151,12 @@ def _check_seconds(where: str, seconds: float) -> None:
 # --- entrypoints ------------------------------------------------------------------------------------------------------
 
 
-async def run_sleep(seconds: float, aaiclick_wait: Any = None) -> Wait | None:
+async def run_sleep(seconds: float, aaiclick_wait: object = None) -> Wait | None:
     """Wait once."""
     return Wait("time", seconds) if aaiclick_wait is None else None
 
 
-async def run_until(moment: str, aaiclick_wait: Any = None) -> Wait | None:
+async def run_until(moment: str, aaiclick_wait: object = None) -> Wait | None:
     """Wait for a time; one in the past ends at once."""
     return Wait("time", at=datetime.fromisoformat(moment)) if aaiclick_wait is None else None
 

@@ -84,19 +84,19 @@ class Routes:
     tag: str
     declared: list[RouteDeclaration] = field(default_factory=list[RouteDeclaration])
 
-    def get(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def get(self, path: str, permission: Permission, **options: object) -> Callable[[Endpoint], Endpoint]:
         return self._declare("GET", path, permission, options)
 
-    def post(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def post(self, path: str, permission: Permission, **options: object) -> Callable[[Endpoint], Endpoint]:
         return self._declare("POST", path, permission, options)
 
-    def put(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def put(self, path: str, permission: Permission, **options: object) -> Callable[[Endpoint], Endpoint]:
         return self._declare("PUT", path, permission, options)
 
-    def patch(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def patch(self, path: str, permission: Permission, **options: object) -> Callable[[Endpoint], Endpoint]:
         return self._declare("PATCH", path, permission, options)
 
-    def delete(self, path: str, permission: Permission, **options: Any) -> Callable[[Endpoint], Endpoint]:
+    def delete(self, path: str, permission: Permission, **options: object) -> Callable[[Endpoint], Endpoint]:
         return self._declare("DELETE", path, permission, options)
 
     def _declare(

@@ -138,7 +138,7 @@ class _DefinitionTask:
                 self.updates[name] = _merge_updates(self.updates.get(name), update)
 
     async def _publish_output(
-        self, run: OperatorRun, name: str, value: Any, ticket: int, inputs_hash: str | None
+        self, run: OperatorRun, name: str, value: object, ticket: int, inputs_hash: str | None
     ) -> Update | None:
         """Publish the operator's value for an output; return the update to record, None if nothing is new."""
         if is_external(self.definition.outputs[name][1].table):
@@ -152,7 +152,7 @@ class _DefinitionTask:
                 f"The definition {self.definition.name!r} has no output {name!r:.60}.", remedy="Add it to outputs."
             )
 
-    async def _emit_rows(self, run: OperatorRun, value: Any, cursor: str, output: str | None) -> None:
+    async def _emit_rows(self, run: OperatorRun, value: object, cursor: str, output: str | None) -> None:
         """Publish rows and emit their event while the operator runs; one call at a time."""
         async with self.emitting:
             if output is None and len(self.definition.outputs) != 1:
@@ -264,7 +264,7 @@ class _DefinitionTask:
             self._record_lineage(location, rows)
         return update
 
-    async def _attach_files(self, name: str, value: Any, ticket: int, inputs_hash: str | None) -> Update | None:
+    async def _attach_files(self, name: str, value: object, ticket: int, inputs_hash: str | None) -> Update | None:
         """Record the files that another program or the definition's function has written."""
         if value is not None:
             raise OperatorError(
@@ -420,7 +420,7 @@ def _merge_updates(before: Update | None, after: Update) -> Update:
     )
 
 
-def _validate_settings(definition: OperatorDefinition, config: Mapping[str, Any]) -> BaseModel:
+def _validate_settings(definition: OperatorDefinition, config: Mapping[str, object]) -> BaseModel:
     """Validate the settings with secrets filled in; the DAG was checked before, so an error is due to a secret."""
     try:
         return definition.settings(config)

@@ -23,7 +23,7 @@ def check_columns_exist(names: Any, schema: Mapping[str, DataType]) -> None:
 
 
 def join_pairs(on: object, left_on: object, right_on: object) -> tuple[tuple[Any, Any], ...]:
-    def as_list(value: Any) -> list[Any]:
+    def as_list(value: object) -> list[Any]:
         keys = [] if value is None else flatten_lists([value])
         for key in keys:
             column_node(key)

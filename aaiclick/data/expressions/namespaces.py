@@ -334,7 +334,7 @@ class MapMethods(_MethodGroup[E]):
     def values(self) -> E:
         return self._apply_function("map_values")
 
-    def get(self, key: Any) -> E:
+    def get(self, key: object) -> E:
         return self._apply_function("map_get", key)
 
     def contains(self, key: object) -> E:

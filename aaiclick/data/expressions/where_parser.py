@@ -357,7 +357,7 @@ def format_where(node: ExpressionNode) -> str:
     raise _not_serialisable_error()
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bool):
