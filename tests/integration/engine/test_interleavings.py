@@ -1,13 +1,15 @@
-"""Two and three concurrent sessions, in every order: nothing is lost or done twice, and no session waits for ever.
+"""Two and three concurrent sessions: nothing is lost or done twice, and no session waits for ever.
 
 Each session runs one action in one transaction, which it keeps open until its turn to commit. The sessions begin and
-commit in all possible orders; one that waits for a lock simply finishes later.
+commit in all possible orders; one that waits for a lock simply finishes later. Of the orders of three sessions, a third
+is tried, another one for each triple; `make conformance` tries all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -76,6 +78,7 @@ async def retry(session: Engine, claims: dict[str, Claim]) -> object:
     return await control.retry_failed_tasks(session.db, session.id("job"))
 
 
+EXHAUSTIVE = bool(os.environ.get("AAICLICK_EXHAUSTIVE"))
 EACH = (complete_a, complete_b, complete_both, choose_a, fail_a, claim, reap, cancel, add, retry)
 ACTIONS: dict[str, Action] = {action.__name__: action for action in EACH}
 PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
@@ -210,7 +213,8 @@ async def test_three_concurrent_sessions(
 ) -> None:
     if shape == "handlers" and "reap" in triple and "claim" in triple:
         pytest.skip("the reaper's clock is an hour ahead: handlers would begin before their predecessors ended")
-    for order in orders(3):
+    step = 1 if EXHAUSTIVE else 3
+    for order in orders(3)[TRIPLES.index(triple) % step :: step]:
         await start_over(engine, sessions, shape)
         await play(engine, sessions, list(triple), order)
         await drain_and_check(engine, sessions)
