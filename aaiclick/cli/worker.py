@@ -18,6 +18,7 @@ from aaiclick.cli.param_types import Number
 from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
+from aaiclick.missing_modules import WORKER_MODULES, check_installed
 from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
 from aaiclick.orchestration.worker.supervisor import Supervisor, SupervisorConfig
@@ -100,6 +101,7 @@ def start_worker(
 
     With --server or AAICLICK_SERVER no database is needed: the server provides the tasks of the API key's organisation.
     """
+    check_installed(WORKER_MODULES)
     if get_settings().log_format == "json":
         logging.getLogger().addHandler(make_json_handler(sys.stderr))
     work_endpoint = server_endpoint(server, key)

@@ -40,6 +40,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.missing_modules import find_remedy
+
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext, get_data_context
     from aaiclick.data.create import (
@@ -151,7 +153,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+    except ModuleNotFoundError as error:
+        error.add_note(find_remedy(error))
+        raise
     globals()[name] = value
     return value
 
