@@ -58,6 +58,15 @@ class Queue(BaseModel):
     paused_at: datetime | None
 
 
+class QueueScale(BaseModel):
+    """Load of a queue, for an autoscaler of its workers."""
+
+    waiting: int = Field(description="Tasks that wait for a worker, at most 10,000")
+    running: int = Field(description="Tasks that a worker has claimed or runs")
+    tasks: int = Field(description="Waiting and running tasks: a worker that runs tasks is not idle")
+    oldest_seconds: float = Field(description="Seconds since the oldest waiting task became ready")
+
+
 class TaskType(BaseModel):
     org: str = Field(description="Slug of the organisation")
     name: str

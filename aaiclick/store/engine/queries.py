@@ -115,6 +115,13 @@ async def load_queue_depths(connection: Connection, org_id: UUID | None = None) 
     return await connection.fetch(statement("load_queue_depths"), org_id)
 
 
+async def load_queue_scale(connection: Connection, org_id: UUID, name: str, limit: int) -> asyncpg.Record:
+    """Waiting tasks (at most `limit`) and running tasks of a queue, and how long the oldest has waited."""
+    row = await connection.fetchrow(statement("load_queue_scale"), org_id, name, limit)
+    assert row is not None  # noqa: S101  (aggregates return one row)
+    return row
+
+
 async def list_dead_letters(
     connection: Connection,
     *,

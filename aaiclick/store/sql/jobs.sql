@@ -154,3 +154,15 @@ FROM live l FULL JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
 JOIN orgs o ON o.id = coalesce(l.org_id, q.org_id)
 WHERE $1::uuid IS NULL OR o.id = $1
 ORDER BY o.slug, 2
+
+-- name: load_queue_scale
+-- Load of the queue $2 of the org $1: tasks that wait for a worker (bounded by $3), tasks that run, and seconds since the oldest became ready.
+WITH waiting AS (
+    SELECT count(*) AS tasks, min(became_ready) AS oldest_at FROM (
+        SELECT coalesce(available_at, updated_at) AS became_ready FROM tasks
+        WHERE org_id = $1 AND queue = $2 AND readiness = 'READY' LIMIT $3) AS ready
+)
+SELECT w.tasks AS waiting,
+    (SELECT count(*) FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') AND org_id = $1 AND queue = $2) AS running,
+    greatest(0, coalesce(extract(epoch FROM now() - w.oldest_at), 0))::float8 AS oldest_seconds
+FROM waiting w

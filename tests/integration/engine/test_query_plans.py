@@ -143,6 +143,7 @@ CASES: dict[str, list[Any]] = {
     "claim_tasks_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID],
     "list_tasks_of_org": [uuid4(), 2**63 - 1, None, None, None, BATCH],
     "list_tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
+    "load_queue_scale": [DEFAULT_ORG_ID, "default", BATCH],
     "complete_tasks": [*lease(), NOTHING, NOTHING, NOTHING, None],
     "finish_tasks": [*lease(), NOTHING, NOTHING, NOTHING, None],
     "load_literals": [["t1", "t2"], DEFAULT_ORG_ID],
