@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     task_modules: Annotated[tuple[str, ...], NoDecode] = _variable(
         "AAICLICK_TASK_MODULES",
         (),
-        "The only modules whose functions may be tasks, with commas [if there is one organisation, those below the "
+        "The only modules with functions that may be tasks, with commas [if there is one organisation, those below the "
         "worker's directory]",
     )
     log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs [logs/tasks in AAICLICK_HOME]")

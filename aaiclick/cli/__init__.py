@@ -21,6 +21,10 @@ The stack:
 - `config`: `aaiclick config`: settings with value and source
 - `migrate`: `aaiclick migrate`: upgrade the PostgreSQL schema
 - `doctor`: `aaiclick doctor`: check the installation and suggest fixes
+- `backup`: `aaiclick backup` and `restore`: both databases of one moment
+- `monitoring`: `aaiclick monitoring`: alert rules for Prometheus, a dashboard for Grafana
+- `mcp`: `aaiclick mcp`: tools for AI assistants over standard input and output
+- `demo`: `aaiclick demo`: a shop, and a worker that is killed while it works
 - `chaos`: `aaiclick chaos`: fault injection and soak tests
 - `version`: `aaiclick version`: installed versions
 

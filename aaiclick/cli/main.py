@@ -20,6 +20,7 @@ import click
 
 from aaiclick._version import __version__
 from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
+from aaiclick.missing_modules import find_remedy
 
 EXIT_INTERRUPTED = 130
 
@@ -59,6 +60,11 @@ COMMANDS = {
     "background": CommandEntry("background", "Drop unused ClickHouse tables in a separate process."),
     "chaos": CommandEntry("chaos", "Test a separate installation with injected faults or steady load."),
     "doctor": CommandEntry("doctor", "Check the installation and suggest fixes."),
+    "demo": CommandEntry("demo", "Run a shop with a worker that is killed while it works."),
+    "backup": CommandEntry("backup", "Back up both databases of one moment."),
+    "restore": CommandEntry("backup", "Restore a backup and check the result."),
+    "monitoring": CommandEntry("monitoring", "Print alert rules and a dashboard."),
+    "mcp": CommandEntry("mcp", "Serve tools for AI assistants (MCP)."),
     "config": CommandEntry("config", "List every setting with its value and source."),
     "migrate": CommandEntry("migrate", "Upgrade the PostgreSQL schema."),
     "version": CommandEntry("version", "Show the versions of aaiclick and its dependencies."),
@@ -124,6 +130,8 @@ def run_command(arguments: list[str]) -> int:
     except OSError as error:
         return _report_os_error(error)
     except Exception as error:  # noqa: BLE001  (users see a traceback only with AAICLICK_DEBUG)
+        if isinstance(error, ModuleNotFoundError) and (remedy := find_remedy(error)):
+            return _print_error(f"{error.msg}.", remedy, EXIT_FAILED)
         return _report_unexpected(error)
     return outcome if isinstance(outcome, int) else 0
 
