@@ -230,6 +230,11 @@ GUARD_MUTATIONS = (
         "num_nonnulls(t.group_id, t.concurrency_key)", (CANCELLED,),
     ),
     Mutation(
+        "cancel: the request in `complete_linked_tasks`", "aaiclick/store/migrations/versions/0001_initial.sql",
+        "num_nonnulls(t.group_id, t.concurrency_key, t.added_by, t.cancel_requested_at)",
+        "num_nonnulls(t.group_id, t.concurrency_key, t.added_by)", (CANCELLED,),
+    ),
+    Mutation(
         "cancel: the request in `finish_tasks`", f"{SQL}/finish_tasks.sql",
         "AND num_nonnulls(t.cancel_requested_at) < 1", "",
         (CANCELLED,),

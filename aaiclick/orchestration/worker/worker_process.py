@@ -57,6 +57,8 @@ class InFlightExchange(NamedTuple):
 
     began: float
     outcomes: list[Outcome]
+    wakeups: int
+    """Number of wake-ups before it: tasks that became ready since may be missing in its response."""
 
 
 class WorkerProcess:
@@ -81,6 +83,7 @@ class WorkerProcess:
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
         self._is_queue_empty = False
+        self._wakeups = 0
         self._stopping = False
         self._claims_in_flight = 0
         self._in_flight: list[InFlightExchange] = []
@@ -168,7 +171,7 @@ class WorkerProcess:
                 continue
             outcomes, self._outcomes = self._outcomes, []
             self._claims_in_flight += limit
-            exchange = InFlightExchange(time.monotonic(), outcomes)
+            exchange = InFlightExchange(time.monotonic(), outcomes, self._wakeups)
             self._in_flight.append(exchange)
             try:
                 with connection.response_deadline(backoff_timeout(self._config.lease_seconds / 2, failures)):
@@ -180,7 +183,7 @@ class WorkerProcess:
                 self._claims_in_flight -= limit
                 self._in_flight.remove(exchange)
             failures = 0
-            self._accept_claims(claims, limit)
+            self._accept_claims(claims, limit, exchange.wakeups)
 
     async def _collect_outcomes(self) -> None:
         """Yield to the event loop while each turn adds outcomes, to acknowledge short tasks in one batch."""
@@ -245,11 +248,14 @@ class WorkerProcess:
     async def _wait_for_work(self) -> None:
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._wake.wait()
 
     def _claim_limit(self) -> int:
         """Number of tasks to claim now."""
-        if self._stopping or self._is_queue_empty or self._is_limit_reached:
+        if self._stopping or self._is_limit_reached:
+            return 0
+        if self._is_queue_empty and not any(_may_start_others(outcome) for outcome in self._outcomes):
             return 0
         ahead = min(MAX_BUFFERED, int(self._rate * BUFFER_SECONDS))
         room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - self._claims_in_flight
@@ -267,9 +273,9 @@ class WorkerProcess:
             else self._config.concurrency - len(self._running) - len(self._buffer)
         )
 
-    def _accept_claims(self, claims: Sequence[Claim], limit: int) -> None:
+    def _accept_claims(self, claims: Sequence[Claim], limit: int, wakeups: int) -> None:
         self._claimed += len(claims)
-        self._is_queue_empty = len(claims) < limit
+        self._is_queue_empty = len(claims) < limit and wakeups == self._wakeups
         if self._wakeup is not None:
             self._is_queue_empty = False  # the next message may find a task
             self._wakeup.acknowledge(limit)
@@ -355,10 +361,7 @@ class WorkerProcess:
                 self._release_unstarted()
                 self._wake.set()
             if now >= self._next_due:
-                self._next_due, self._is_due_unknown = (
-                    math.inf,
-                    True,
-                )  # the next exchange asks for the due time after this
+                self._next_due, self._is_due_unknown = math.inf, True  # the next exchange asks for the one after this
                 self._wake_pumps()
 
     def _mark_stuck(self, running: RunningTask) -> None:
@@ -422,6 +425,7 @@ class WorkerProcess:
     def _wake_pumps(self) -> None:
         """Make the pumps claim."""
         self._is_queue_empty = False
+        self._wakeups += 1
         self._wake.set()
 
     async def _report_running(self, connection: GatewayConnection) -> None:
@@ -483,6 +487,11 @@ def lost_claims(
     return [
         row.lease for row in rows if _attempt_key(row.lease) not in known_attempts and row.age_seconds > min_age_seconds
     ]
+
+
+def _may_start_others(outcome: Outcome) -> bool:
+    """Whether other tasks may become ready by an outcome."""
+    return isinstance(outcome, Success) and outcome.lease.linked
 
 
 def _attempt_key(lease: Lease) -> tuple[int, int]:

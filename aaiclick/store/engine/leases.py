@@ -45,6 +45,8 @@ class Lease:
     token: UUID
     linked: bool = field(default=False, compare=False)
     """A hint that the completion concerns other tasks. A wrong hint costs one statement."""
+    grouped: bool = field(default=False, compare=False)
+    """A hint that it concerns groups, concurrency keys or returned tasks. A wrong hint costs some statements."""
 
 
 @dataclass(slots=True)

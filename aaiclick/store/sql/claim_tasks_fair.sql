@@ -12,10 +12,11 @@
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and the lane is skipped if the row
 -- is locked already or if the last claim under the limit is not yet visible to this one.
 --
--- A claim that is lost in a crash was never returned to a worker, so its commit is asynchronous.
+-- A claim that is lost in a crash has had no effect, so its commit is asynchronous, unless it makes earlier commits of
+-- the session durable ($8).
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($6::timestamptz, now()) AS now, coalesce($7::uuid, gen_random_uuid()) AS start,
-           set_config('synchronous_commit', 'off', true)
+           CASE WHEN NOT $8::boolean THEN set_config('synchronous_commit', 'off', true) END
 ),
 above (org_id, queue, hop) AS (
     SELECT f.org_id, f.queue, 1 FROM (
@@ -139,6 +140,7 @@ taken AS (
     WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         has_dependents OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
+        num_nonnulls(group_id, concurrency_key, added_by) > 0 AS grouped,
         coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds
 ),
 spent AS (SELECT org_id, queue, count(*) AS tasks FROM taken GROUP BY org_id, queue),
@@ -166,9 +168,10 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds, priority,
+    linked, suspect, queue, lease_seconds, priority, grouped,
     (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared,
     EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock)) AS due
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true, false WHERE EXISTS (SELECT FROM held)
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, false, true, false
+WHERE EXISTS (SELECT FROM held)

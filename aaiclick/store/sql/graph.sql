@@ -26,9 +26,17 @@ FROM (
     GROUP BY t.job_id ORDER BY t.job_id
 ) AS needed
 
+-- name: complete_linked_tasks
+-- Complete leased tasks whose dependents are tasks, and propagate that to tasks and jobs. All others are left out, see
+-- the function. The commit is asynchronous; returns the completed tasks and the queues with newly ready tasks.
+SELECT completed, ready FROM aaiclick_complete_linked_tasks(
+    $1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[], $6::text[], $7::timestamptz)
+
 -- name: flush_wal
--- Wait until all commits of this session are on disk: a durable commit of an empty record after them.
-SELECT pg_logical_emit_message(true, 'aaiclick', '')
+-- Wait until all commits of this session are on disk: a durable commit of an empty record after them. It notifies the
+-- workers of the queues $1.
+SELECT pg_logical_emit_message(true, 'aaiclick', ''), (
+    SELECT count(pg_notify('aaiclick_ready', u.queue)) FROM unnest($1::text[]) AS u (queue))
 
 -- name: update_job_counters
 -- Add ended tasks to the counters of the jobs $1: $2 completed, $3 failed, $4 cancelled (negative: restarted). A job

@@ -36,7 +36,7 @@ from aaiclick.store.engine import control, dispatches, maintenance, queue, worke
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
-from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.waits import send_event
@@ -106,6 +106,15 @@ async def submit_two_tasks(db: Any, **options: Any) -> State:
     state = await prepare_ids(db)
     first, second = make_task(state["task"], **options), make_task()
     await submit_job(db, NewJob(state["job"], "job"), Plan([first, second], [], [(first.id, second.id)]))
+    return {**state, "next": second.id, **await register_worker_(db)}
+
+
+async def submit_group(db: Any) -> State:
+    """A job with a task in a group, and a task after the group."""
+    state = await prepare_ids(db)
+    group = NewGroup(get_snowflake_id(), "g")
+    first, second = NewTask(state["task"], "t", "m.t", group_id=group.id), make_task()
+    await submit_job(db, NewJob(state["job"], "job"), Plan([first, second], [group], [(group.id, second.id)]))
     return {**state, "next": second.id, **await register_worker_(db)}
 
 
@@ -503,7 +512,8 @@ SCENARIOS = {
         claim_short_lease, lambda db, state: worker_leases.renew_task_leases(db, [state["worker"]]), EXTENDED
     ),
     "complete": Scenario(with_claim(enqueue_item), succeed, COMPLETED),
-    "end": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY),
+    "complete_linked": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY),
+    "end": Scenario(with_claim(submit_group), succeed, NEXT_READY),
     "flush": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY, happened_before=True),
     "promote": Scenario(
         enqueue_scheduled,

@@ -59,7 +59,8 @@ async def claim(session: Engine, claims: dict[str, Claim]) -> object:
 
 
 async def reap(session: Engine, claims: dict[str, Claim]) -> object:
-    return await reaper.run_once(session.db, worker_timeout_seconds=1e9, now=await session.now() + timedelta(hours=1))
+    now = await session.now() + timedelta(hours=1)
+    return await reaper.run_once(session.db, worker_timeout_seconds=1e9, restart_grace_seconds=0, now=now)
 
 
 async def cancel(session: Engine, claims: dict[str, Claim]) -> object:
@@ -175,7 +176,8 @@ async def drain_and_check(engine: Engine, sessions: list[Engine]) -> None:
     await engine.check()
     engine.shift = timedelta(hours=2)
     for _ in range(3):
-        await reaper.run_once(engine.db, worker_timeout_seconds=1e9, now=await engine.now())
+        now = await engine.now()
+        await reaper.run_once(engine.db, worker_timeout_seconds=1e9, restart_grace_seconds=0, now=now)
         engine.shift += timedelta(hours=2)
         await engine.run()
         if not (left := await engine.db.fetchval(UNFINISHED)):

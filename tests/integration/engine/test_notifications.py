@@ -7,6 +7,7 @@ import asyncio
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.leases import Success
 from aaiclick.store.engine.plan import NewTask
 from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
@@ -43,6 +44,30 @@ async def test_submission_and_unblocked_tasks_notify(engine: Engine, second: Eng
     assert await heard(engine, second, queue.READY_CHANNEL, engine.complete(claim)) == ["default"]
     claims = await engine.claim()
     assert await heard(engine, second, queue.READY_CHANNEL, engine.complete(*claims)) == []
+
+
+async def test_exchange_notifies_only_of_tasks_that_it_does_not_claim(engine: Engine, second: Engine) -> None:
+    async def exchange(limit: int) -> None:
+        nonlocal claims
+        accepted, claims = await queue.acknowledge_and_claim(
+            engine.db,
+            worker_id=engine.worker_id,
+            successes=[Success(claim.lease) for claim in claims],
+            limit=limit,
+            queues=["default"],
+            lease_seconds=60,
+        )
+        assert accepted
+
+    await engine.submit("a b c d", "", "a>b b>c b>d")
+    await engine.submit("x y", "", "x>y", job="other", queue="other")
+    claims = await engine.claim(1, ["default"])
+    assert await heard(engine, second, queue.READY_CHANNEL, exchange(2)) == []  # claims b
+    assert await heard(engine, second, queue.READY_CHANNEL, exchange(1)) == ["default"]  # claims c, leaves d
+    assert await heard(engine, second, queue.READY_CHANNEL, exchange(0)) == []
+    claims = await engine.claim(1, ["other"])
+    assert await heard(engine, second, queue.READY_CHANNEL, exchange(2)) == ["other"]  # claims d
+    await engine.check()
 
 
 async def test_cancel_notifies_worker_of_task(engine: Engine, second: Engine) -> None:

@@ -138,9 +138,9 @@ def lease(count: int = BATCH) -> list[list[Any]]:
 
 NOTHING: list[Any] = [None] * BATCH
 CASES: dict[str, list[Any]] = {
-    "claim_tasks": [1, BATCH, ["default"], 60.0, uuid4(), None],
-    "claim_tasks_fair": [1, BATCH, [], 60.0, uuid4(), None, None],
-    "claim_tasks_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID],
+    "claim_tasks": [1, BATCH, ["default"], 60.0, uuid4(), None, False],
+    "claim_tasks_fair": [1, BATCH, [], 60.0, uuid4(), None, None, False],
+    "claim_tasks_fair of an org": [1, BATCH, [], 60.0, uuid4(), None, DEFAULT_ORG_ID, False],
     "list_tasks_of_org": [uuid4(), 2**63 - 1, None, None, None, BATCH],
     "list_tasks_of_default_org": [DEFAULT_ORG_ID, 2**63 - 1, None, None, None, BATCH],
     "load_queue_scale": [DEFAULT_ORG_ID, "default", BATCH],
@@ -160,6 +160,7 @@ CASES: dict[str, list[Any]] = {
     "list_worker_leases": [7],
     "advance_groups": [live(1), [], [], [], None, []],
     "advance_tasks": [live(1), [], None, []],
+    "complete_linked_tasks": [*lease(1), [], [], [], None],
     "list_branches": [live(1)[0]],
     "skip_tasks": [live(), [], None],
     "list_skip_effects": [live(1)],
@@ -191,7 +192,7 @@ CASES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-TOLD = dict.fromkeys(("advance_tasks", "list_skip_effects"), ROWS // 1000)
+TOLD = dict.fromkeys(("advance_tasks", "complete_linked_tasks", "list_skip_effects"), ROWS // 1000)
 """Number of rows that a statement needs if it is not a batch: the dependents of one task."""
 
 
@@ -270,14 +271,14 @@ async def test_cached_plan_of_empty_table_stays_efficient(unused_database: Postg
     try:
         claim = await connection.prepare(statement("claim_tasks"))
         for _ in range(10):
-            await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+            await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None, False)
         await connection.execute(
             "INSERT INTO tasks (id, type) SELECT n, 'x' FROM generate_series(1, 50000) AS n", timeout=60
         )
-        await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)
+        await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None, False)
         async with connection.transaction():
             before = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
-            assert len(await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None)) == BATCH
+            assert len(await claim.fetch(1, BATCH, ["default"], 60.0, uuid4(), None, False)) == BATCH
             after = await connection.fetchval("SELECT pg_stat_get_xact_tuples_returned('tasks'::regclass)")
     finally:
         await connection.close()

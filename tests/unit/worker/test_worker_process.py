@@ -16,7 +16,7 @@ async def test_task_stopped_before_its_first_step_is_released(tmp_path):
     lease = Lease(1, 1, uuid4())
     claim = Claim(lease, uuid4(), None, None, "x", "m.x", "{}", None, 0, None)
     process = WorkerProcess(WorkerConfig(1, (), 1, 60.0, 60.0, 5.0, tmp_path), Mock(), Mock(), Mock())
-    process._accept_claims([claim], 1)
+    process._accept_claims([claim], 1, 0)
     process.stop()
     process.release_all()
     await asyncio.sleep(0)
