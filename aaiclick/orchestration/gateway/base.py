@@ -100,8 +100,12 @@ class GatewayConnection(ABC):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
-        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids and the claims."""
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
+        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids.
+
+        `on_claimed` receives the claims, possibly before the acknowledgement is durable.
+        """
 
     @abstractmethod
     async def seconds_to_next_due(self) -> float | None:

@@ -136,7 +136,8 @@ class HttpGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
         request = ExchangeRequest(
             worker_id=worker_id,
             completed=[CompleteRequest.from_success(success) for success in successes],
@@ -149,7 +150,8 @@ class HttpGatewayConnection(GatewayConnection):
         response = await self._call(endpoints.EXCHANGE, request)
         if response.tasks:
             self._client.clickhouse_access = response
-        return set(response.accepted), response.tasks
+        on_claimed(response.tasks)
+        return set(response.accepted)
 
     async def seconds_to_next_due(self) -> float | None:
         """Unknown: due times of other organisations are not disclosed, so the worker polls every second."""

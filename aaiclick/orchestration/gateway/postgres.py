@@ -85,8 +85,9 @@ class PostgresGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
-        return await queue.acknowledge_and_claim(
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
+        accepted, _ = await queue.acknowledge_and_claim(
             self._connection,
             worker_id=worker_id,
             successes=successes,
@@ -95,7 +96,9 @@ class PostgresGatewayConnection(GatewayConnection):
             limit=limit,
             queues=queues,
             lease_seconds=lease_seconds,
+            on_claimed=on_claimed,
         )
+        return accepted
 
     async def seconds_to_next_due(self) -> float | None:
         return await queue.seconds_to_next_due(self._connection)

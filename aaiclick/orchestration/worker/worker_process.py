@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from aaiclick.orchestration.background_coroutines import run_forever
 from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway
@@ -52,13 +53,16 @@ PUMPS = 2
 _logger = logging.getLogger(__name__)
 
 
-class InFlightExchange(NamedTuple):
+@dataclass(slots=True)
+class InFlightExchange:
     """A request to acknowledge and claim that has no response yet."""
 
     began: float
     outcomes: list[Outcome]
+    limit: int
+    """Number of tasks that it may still claim."""
     wakeups: int
-    """Number of wake-ups before it: tasks that became ready since may be missing in its response."""
+    """Number of wake-ups before it: tasks that became ready since may be missing in its claims."""
 
 
 class WorkerProcess:
@@ -85,7 +89,6 @@ class WorkerProcess:
         self._is_queue_empty = False
         self._wakeups = 0
         self._stopping = False
-        self._claims_in_flight = 0
         self._in_flight: list[InFlightExchange] = []
         self._claimed = 0
         self._exchanges = 0
@@ -170,20 +173,17 @@ class WorkerProcess:
                 await self._wait_for_work()
                 continue
             outcomes, self._outcomes = self._outcomes, []
-            self._claims_in_flight += limit
-            exchange = InFlightExchange(time.monotonic(), outcomes, self._wakeups)
+            exchange = InFlightExchange(time.monotonic(), outcomes, limit, self._wakeups)
             self._in_flight.append(exchange)
             try:
                 with connection.response_deadline(backoff_timeout(self._config.lease_seconds / 2, failures)):
-                    claims = await self._exchange_outcomes(connection, outcomes, limit)
+                    await self._exchange_outcomes(connection, exchange)
             except BaseException:
                 self._outcomes = outcomes + self._outcomes  # the queue may not have them: send them again
                 raise
             finally:
-                self._claims_in_flight -= limit
                 self._in_flight.remove(exchange)
             failures = 0
-            self._accept_claims(claims, limit, exchange.wakeups)
 
     async def _collect_outcomes(self) -> None:
         """Yield to the event loop while each turn adds outcomes, to acknowledge short tasks in one batch."""
@@ -192,46 +192,47 @@ class WorkerProcess:
             previous_count = len(self._outcomes)
             await asyncio.sleep(0)
 
-    async def _exchange_outcomes(
-        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
-    ) -> Sequence[Claim]:
+    async def _exchange_outcomes(self, connection: GatewayConnection, exchange: InFlightExchange) -> None:
         """Send outcomes and claim.
 
         If the queue rejects a batch, each outcome is sent alone, and rejected ones become failures. Accepted outcomes
         are removed from `outcomes`.
         """
+        outcomes = exchange.outcomes
         try:
-            return await self._send_exchange(connection, outcomes, limit)
+            await self._send_exchange(connection, outcomes, exchange)
         except REJECTED_ERRORS:
             if not outcomes:
                 raise
+        else:
+            return
+        exchange.limit = 0
         while outcomes:
             try:
-                await self._send_exchange(connection, outcomes[:1], 0)
+                await self._send_exchange(connection, outcomes[:1], exchange)
             except REJECTED_ERRORS as error:
-                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], 0)
+                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], exchange)
             del outcomes[0]
-        return ()
 
     async def _send_exchange(
-        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
-    ) -> Sequence[Claim]:
+        self, connection: GatewayConnection, outcomes: list[Outcome], exchange: InFlightExchange
+    ) -> None:
         """Send outcomes and claim. An outcome that is not accepted has lost its lease and is dropped."""
-        accepted, claims = await connection.acknowledge_and_claim(
+        accepted = await connection.acknowledge_and_claim(
             worker_id=self._config.worker_id,
             successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
             failures=[outcome for outcome in outcomes if isinstance(outcome, Failure)],
             releases=[outcome for outcome in outcomes if isinstance(outcome, Lease)],
-            limit=limit,
+            limit=exchange.limit,
             queues=self._config.queues,
             lease_seconds=self._config.lease_seconds,
+            on_claimed=functools.partial(self._accept_claims, exchange),
         )
         self._exchanges += 1
         self._count_outcomes(outcomes, accepted)
         if self._is_due_unknown or any(isinstance(outcome, Failure) for outcome in outcomes):
             self._is_due_unknown = False
             self._schedule_check(await connection.seconds_to_next_due())
-        return claims
 
     def _count_outcomes(self, outcomes: Sequence[Outcome], accepted: set[int]) -> None:
         for outcome in outcomes:
@@ -253,16 +254,15 @@ class WorkerProcess:
 
     def _claim_limit(self) -> int:
         """Number of tasks to claim now."""
-        if self._stopping or self._is_limit_reached:
-            return 0
-        if self._is_queue_empty and not any(_may_start_others(outcome) for outcome in self._outcomes):
+        if self._stopping or self._is_limit_reached or (self._is_queue_empty and not self._outcomes):
             return 0
         ahead = min(MAX_BUFFERED, int(self._rate * BUFFER_SECONDS))
-        room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - self._claims_in_flight
+        in_flight = sum(exchange.limit for exchange in self._in_flight)
+        room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - in_flight
         if self._config.max_tasks is not None:
-            room = min(room, self._config.max_tasks - self._claimed - self._claims_in_flight)
+            room = min(room, self._config.max_tasks - self._claimed - in_flight)
         if self._wakeup is not None:
-            room = min(room, self._wakeup.pending - self._claims_in_flight)
+            room = min(room, self._wakeup.pending - in_flight)
         return max(0, room)
 
     def _free_slots(self) -> int:
@@ -273,9 +273,11 @@ class WorkerProcess:
             else self._config.concurrency - len(self._running) - len(self._buffer)
         )
 
-    def _accept_claims(self, claims: Sequence[Claim], limit: int, wakeups: int) -> None:
+    def _accept_claims(self, exchange: InFlightExchange, claims: Sequence[Claim]) -> None:
+        """Start claimed tasks; the rest of the exchange makes its acknowledgements durable."""
+        limit, exchange.limit = exchange.limit, 0
         self._claimed += len(claims)
-        self._is_queue_empty = len(claims) < limit and wakeups == self._wakeups
+        self._is_queue_empty = len(claims) < limit and exchange.wakeups == self._wakeups
         if self._wakeup is not None:
             self._is_queue_empty = False  # the next message may find a task
             self._wakeup.acknowledge(limit)
@@ -487,11 +489,6 @@ def lost_claims(
     return [
         row.lease for row in rows if _attempt_key(row.lease) not in known_attempts and row.age_seconds > min_age_seconds
     ]
-
-
-def _may_start_others(outcome: Outcome) -> bool:
-    """Whether other tasks may become ready by an outcome."""
-    return isinstance(outcome, Success) and outcome.lease.linked
 
 
 def _attempt_key(lease: Lease) -> tuple[int, int]:

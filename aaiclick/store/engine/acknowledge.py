@@ -6,7 +6,7 @@ their jobs. All other outcomes need a transaction under the graph locks of the j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -80,11 +80,12 @@ async def acknowledge_and_claim(
     lease_seconds: float,
     org_id: UUID | None = None,
     now: datetime | None = None,
+    on_claimed: Callable[[Sequence[Claim]], None] | None = None,
 ) -> tuple[set[int], list[Claim]]:
     """Acknowledge, then claim, in separate transactions: a failed claim does not undo an acknowledgement.
 
-    The commit of the claim makes the acknowledgement durable too. Other workers are notified of newly ready tasks that
-    the claim has left.
+    Other workers are notified of newly ready tasks that the claim has left. `on_claimed` receives the claims before the
+    acknowledgement is durable, so that they start meanwhile; without it, the commit of the claim makes both durable.
     """
     accepted, unflushed = await _acknowledge(connection, successes, failures, releases, now)
     claims: list[Claim] = []
@@ -97,12 +98,14 @@ async def acknowledge_and_claim(
             lease_seconds=lease_seconds,
             org_id=org_id,
             now=now,
-            durable=unflushed.is_pending,
+            durable=unflushed.is_pending and on_claimed is None,
         )
+    if on_claimed is not None:
+        on_claimed(claims)
     is_queue_empty = len(claims) < limit and org_id is None
     if is_queue_empty and (not queues or unflushed.ready.issubset(queues)):
         unflushed.ready.clear()
-    if not claims or unflushed.ready:
+    if on_claimed is not None or not claims or unflushed.ready:
         await unflushed.flush(connection)
     return accepted, claims
 

@@ -45,7 +45,7 @@ def downgrade() -> None:
     op.execute(
         "DROP FUNCTION aaiclick_touch(), aaiclick_delete_dependencies(), aaiclick_count_references(), "
         "aaiclick_org_id(), aaiclick_add_metric_counts(), aaiclick_add_reopened_counts(), aaiclick_bucket(float8), "
-        "aaiclick_wake_job_waits(), aaiclick_job_outcome(bigint), "
+        "aaiclick_wake_job_waits(), aaiclick_job_outcome(bigint), aaiclick_complete_linked_tasks, "
         "aaiclick_update_source_status(), aaiclick_set_source_status(uuid, bigint, timestamptz)"
     )
     op.execute("DROP SEQUENCE leader_terms, dataset_tickets")
