@@ -8,9 +8,12 @@ from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID, DEFAULT_ORG_SLUG
 from aaiclick.store.models.base import metadata
 
 TOUCHED_TABLES = (
-    "jobs", "tasks", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",
+    "jobs", "queues", "task_types", "job_definitions", "dag_current_versions", "datasets", "operator_state",
 )  # fmt: skip
-"""Tables with an `updated_at` that a trigger sets; that of `table_refcounts` is set by statements."""
+"""Tables with an `updated_at` that a trigger sets; those of `tasks` and `table_refcounts` are set by statements.
+
+A BEFORE trigger locks each row before it is updated, which writes a record to the WAL, also if its WHEN is false.
+"""
 
 _TOUCH = """
 CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
@@ -192,6 +195,14 @@ WHEN (NEW.definition_id IS NOT NULL AND NEW.dedupe_key IS NULL AND OLD.status IS
 EXECUTE FUNCTION aaiclick_update_source_status()
 """
 
+# `tasks.log_path` in a query: a path on each row would be a tenth of the WAL of a task. SECURITY DEFINER: the API role
+# may not read workers of other orgs, which run the tasks of all.
+_LOG_PATH = """
+CREATE OR REPLACE FUNCTION log_path(task tasks) RETURNS text LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT w.log_directory || '/' || task.id || '.log' FROM workers w WHERE w.id = task.worker_id $$
+"""
+
 # Completes tasks that only tasks depend on, in one call: each statement of the function has a snapshot of its own,
 # younger than the graph locks of the first. Left to the caller are completions that concern groups, handlers,
 # concurrency keys or tasks that returned tasks: those take more statements or the exclusive lock.
@@ -325,6 +336,7 @@ def _statements() -> list[str]:
         _JOB_OUTCOME,
         _WAKE_JOB_WAITS,
         _WAKE_JOB_WAITS_TRIGGER,
+        _LOG_PATH,
         _COMPLETE_LINKED_TASKS,
         _DEFAULT_ORG,
     ]

@@ -135,8 +135,7 @@ taken AS (
     UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
         lease_expires_at = (SELECT now FROM clock) + coalesce(lease_seconds, $4::float8) * interval '1 second',
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
-        updated_at = (SELECT now FROM clock),
-        log_path = (SELECT w.log_directory FROM workers w WHERE w.id = $1) || '/' || id || '.log'
+        updated_at = (SELECT now FROM clock)
     WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         has_dependents OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,

@@ -27,7 +27,7 @@ trigger_rule trigger_rule
 id, org_id, created_at, updated_at, status, attempt, failures, unmet, has_dependents, passed_over, readiness, job_id,
 group_id, worker_id, lease_token, lease_expires_at, last_heartbeat, next_retry_at, claimed_at, started_at, completed_at,
 cancel_requested_at, cause_id, added_by, definition_id, depth, type, entrypoint, kwargs, idempotency_key, dedupe_key,
-partitions, input_versions, result, outputs, error, error_fingerprint, log_path, {task_options.*}
+partitions, input_versions, result, outputs, error, error_fingerprint, tasks.log_path, {task_options.*}
 
 -- name: workers
 id, started_at, last_heartbeat, stopped_at, tasks_completed, tasks_failed, pid, pool_size, status, is_leader,

@@ -12,7 +12,8 @@ WITH given AS (
         AS g (id, attempt, token, error, fingerprint, permanent, delay, charged, seconds, expired, outcome)
 ),
 judged AS MATERIALIZED (
-    SELECT t.id, t.passed_over, g.fingerprint, t.log_path, t.worker_id, t.claimed_at, g.charged OR r.exhausted AS charged,
+    SELECT t.id, t.passed_over, g.fingerprint, (SELECT w.log_directory || '/' || t.id || '.log' FROM workers w WHERE w.id = t.worker_id) AS log_path,
+        t.worker_id, t.claimed_at, g.charged OR r.exhausted AS charged,
         CASE WHEN r.exhausted THEN format('%s attempts in a row since %s ended without a result and were not charged. '
             'The last one: %s', r.times + 1, to_char(r.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), g.error)
             ELSE g.error END AS error,

@@ -136,7 +136,7 @@ SELECT id, result::text FROM tasks WHERE id = ANY ($1::bigint[])
 
 -- name: set_result
 -- Set the result of the task $1.
-UPDATE tasks SET result = $2::jsonb WHERE id = $1
+UPDATE tasks SET result = $2::jsonb, updated_at = now() WHERE id = $1
 
 -- name: list_enclosing_groups
 -- The group $1 and the groups around it, from the inside out.

@@ -105,7 +105,7 @@ WHERE v.id = $1 AND (r.id = v.id OR r.storage_location <> v.storage_location)
 ORDER BY r.range_start NULLS FIRST, r.range_end, r.storage_location
 
 -- name: set_task_outputs
-UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb WHERE id = $1
+UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb, updated_at = now() WHERE id = $1
 
 -- name: insert_task_inputs
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version)

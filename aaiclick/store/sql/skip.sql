@@ -113,6 +113,6 @@ added AS (
     SELECT u.id, h.id, 'task', 'handler' FROM handler h CROSS JOIN unnest($2::bigint[]) AS u (id)
 ),
 counted AS (
-    UPDATE tasks SET unmet = unmet + cardinality($2::bigint[]) WHERE id = ANY (ARRAY(SELECT id FROM handler))
+    UPDATE tasks SET unmet = unmet + cardinality($2::bigint[]), updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM handler))
 )
-UPDATE tasks SET has_dependents = true WHERE id = ANY ($2::bigint[]) AND EXISTS (SELECT FROM handler)
+UPDATE tasks SET has_dependents = true, updated_at = now() WHERE id = ANY ($2::bigint[]) AND EXISTS (SELECT FROM handler)

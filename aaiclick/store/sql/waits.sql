@@ -36,7 +36,7 @@ ON CONFLICT (task_id) DO UPDATE SET attempt = excluded.attempt, wait_type = excl
 -- name: wake_task
 -- Let the task $1, which has just begun to wait, go on with the outcome $2.
 UPDATE tasks SET readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'HELD' END::task_readiness,
-    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb)
+    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb), updated_at = now()
 WHERE id = $1
 
 -- name: insert_workflow_event

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.leases import Failure, Success
 
@@ -293,7 +294,13 @@ def test_log_is_read_in_parts_and_from_its_end(site) -> None:
 
 def test_log_path_reported_by_a_worker_is_not_opened(site) -> None:
     [task_id] = enqueue(site, {"type": "liar"})
-    site.sql("UPDATE tasks SET log_path = '/etc/passwd' WHERE id = $1 RETURNING id", int(task_id))
+    directory = site.logs.parent / "other"
+    directory.mkdir()
+    (directory / f"{task_id}.log").write_text("of another directory")
+    values = get_snowflake_id(), str(directory)
+    site.sql("INSERT INTO workers (id, hostname, pid, log_directory) VALUES ($1, 'x', 1, $2) RETURNING id", *values)
+    row = "UPDATE tasks SET worker_id = $1 WHERE id = $2 RETURNING tasks.log_path"
+    assert site.sql(row, values[0], int(task_id))[0]["log_path"] == f"{directory}/{task_id}.log"
     assert site.as_("reader").get(f"/v1/tasks/{task_id}/log").json()["text"] == ""
 
 

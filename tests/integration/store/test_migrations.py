@@ -118,7 +118,7 @@ async def test_error_of_an_unknown_revision_names_history(migrated: PostgresEndp
 
 async def test_check_reports_manual_changes(migrated: PostgresEndpoint) -> None:
     changes = (
-        "ALTER TABLE tasks DROP COLUMN log_path",
+        "ALTER TABLE tasks DROP COLUMN outputs",
         "ALTER TABLE tasks ADD COLUMN mine integer",
         "DROP INDEX tasks_due",
         "ALTER TABLE jobs ALTER name TYPE varchar(10)",
@@ -126,7 +126,7 @@ async def test_check_reports_manual_changes(migrated: PostgresEndpoint) -> None:
     await execute(migrated, *changes)
     with pytest.raises(SchemaError, match="differs from the models") as caught:
         await check_schema(migrated)
-    for name in ("add_column", "log_path", "remove_column", "mine", "add_index", "tasks_due", "modify_type", "name"):
+    for name in ("add_column", "outputs", "remove_column", "mine", "add_index", "tasks_due", "modify_type", "name"):
         assert f"'{name}'" in caught.value.what
 
 

@@ -131,7 +131,7 @@ class WorkerEnvironment:
             await connection.close()
 
     async def task(self, task_id: int) -> asyncpg.Record:
-        return (await self.rows("SELECT * FROM tasks WHERE id = $1", task_id))[0]
+        return (await self.rows("SELECT tasks.*, tasks.log_path FROM tasks WHERE id = $1", task_id))[0]
 
     async def rows(self, statement: str, *arguments) -> list[asyncpg.Record]:
         connection = await connect(self.endpoint)

@@ -41,6 +41,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute("DROP FUNCTION log_path(tasks)")
     op.execute(f"DROP TABLE {TABLES}")
     op.execute(
         "DROP FUNCTION aaiclick_touch(), aaiclick_delete_dependencies(), aaiclick_count_references(), "

@@ -539,9 +539,6 @@ CREATE TABLE tasks (
     id bigint NOT NULL,
     org_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001',
     created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now(),
-    status task_status NOT NULL DEFAULT 'PENDING',
-    attempt integer NOT NULL DEFAULT 0,
     failures integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 4,
     unmet integer NOT NULL DEFAULT 0,
@@ -549,19 +546,22 @@ CREATE TABLE tasks (
     has_dependents boolean NOT NULL DEFAULT false,
     critical boolean NOT NULL DEFAULT true,
     passed_over boolean NOT NULL DEFAULT false,
-    readiness task_readiness DEFAULT 'READY',
-    job_id bigint,
-    group_id bigint,
+    attempt integer NOT NULL DEFAULT 0,
     worker_id bigint,
-    lease_token uuid,
     lease_expires_at timestamptz,
     last_heartbeat timestamptz,
-    available_at timestamptz,
-    next_retry_at timestamptz,
     claimed_at timestamptz,
+    status task_status NOT NULL DEFAULT 'PENDING',
+    readiness task_readiness DEFAULT 'READY',
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    lease_token uuid,
     started_at timestamptz,
     completed_at timestamptz,
     cancel_requested_at timestamptz,
+    available_at timestamptz,
+    next_retry_at timestamptz,
+    job_id bigint,
+    group_id bigint,
     cause_id bigint,
     added_by bigint,
     definition_id uuid,
@@ -585,7 +585,6 @@ CREATE TABLE tasks (
     outputs jsonb,
     error text,
     error_fingerprint text,
-    log_path text,
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
     CONSTRAINT tasks_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
@@ -600,7 +599,7 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_cause CHECK (cause_id IS NULL OR status = 'CANCELLED'),
     CONSTRAINT tasks_counters CHECK (failures <= LEAST(attempt, max_attempts) AND max_attempts > 0 AND unmet >= 0),
     CONSTRAINT tasks_group_job CHECK (group_id IS NULL OR job_id IS NOT NULL)
-) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX tasks_concurrency
     ON tasks (org_id, concurrency_key)
@@ -916,9 +915,6 @@ $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
 CREATE TRIGGER touch BEFORE UPDATE ON jobs FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
-CREATE TRIGGER touch BEFORE UPDATE ON tasks FOR EACH ROW
-WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
-
 CREATE TRIGGER touch BEFORE UPDATE ON queues FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
@@ -1108,6 +1104,10 @@ END $$;
 CREATE TRIGGER wake_job_waits AFTER UPDATE ON jobs FOR EACH ROW
 WHEN (NEW.has_waiters AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL)
 EXECUTE FUNCTION aaiclick_wake_job_waits();
+
+CREATE OR REPLACE FUNCTION log_path(task tasks) RETURNS text LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT w.log_directory || '/' || task.id || '.log' FROM workers w WHERE w.id = task.worker_id $$;
 
 CREATE OR REPLACE FUNCTION aaiclick_complete_linked_tasks(task_ids bigint[], attempts int[], tokens uuid[],
     results jsonb[], durations float8[], literals text[], clock timestamptz, OUT completed bigint[], OUT ready text[])
