@@ -151,7 +151,7 @@ class WorkerEnvironment:
     ) -> list[asyncpg.Record]:
         """Wait until a condition holds for all tasks at once."""
         connection = await connect(self.endpoint)
-        question = "SELECT * FROM tasks WHERE id = ANY ($1::bigint[])"
+        question = "SELECT tasks.*, tasks.log_path FROM tasks WHERE id = ANY ($1::bigint[])"
         try:
             async with asyncio.timeout(seconds):
                 while not all(map(condition, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110
