@@ -27,7 +27,7 @@ FROM (
 ) AS needed
 
 -- name: complete_linked_tasks
--- Complete leased tasks whose dependents are tasks, and propagate that to tasks and jobs. All others are left out, see
+-- Complete leased tasks that only tasks depend on, and propagate that to tasks and jobs. All others are left out, see
 -- the function. The commit is asynchronous; returns the completed tasks and the queues with newly ready tasks.
 SELECT completed, ready FROM aaiclick_complete_linked_tasks(
     $1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[], $6::text[], $7::timestamptz)
