@@ -137,14 +137,9 @@ def test_thousand_items_are_enqueued_at_once(site) -> None:
     assert bulk["ready"] == 1000
 
 
-def test_scale_of_a_queue_counts_waiting_and_running_tasks(site) -> None:
+def test_scale_of_a_queue_counts_waiting_and_running_tasks(site, http_worker) -> None:
     enqueue(site, *({"type": "scaled", "queue": "team/scaled"} for _ in range(3)))
-    site.sql(
-        "UPDATE tasks SET status = 'RUNNING', readiness = NULL, worker_id = 5, lease_token = $1, attempt = 1,"
-        " started_at = now(), lease_expires_at = now() + interval '1 hour', lease_seconds = 60"
-        " WHERE id = (SELECT min(id) FROM tasks WHERE type = 'scaled') RETURNING id",
-        uuid4(),
-    )
+    assert len(http_worker.claim(queues=["team/scaled"])) == 1
     site.sql("UPDATE tasks SET updated_at = now() - interval '1 minute' WHERE type = 'scaled' RETURNING id")
     load = site.as_("reader").get("/v1/queues/team/scaled/scale").json()
     assert 60 <= load.pop("oldest_seconds") < 120
