@@ -27,6 +27,8 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `errors`: base classes of all errors
 - `missing_modules`: remedies for dependencies that are not installed
 - `tracebacks`: tracebacks trimmed to user code
+- `code_version`: version of the user's code: git commit and digests of its modules
+- `lazy_modules`: modules that are imported at their first use
 - `concurrent_map`: calls of an asynchronous function for many items, a few at a time
 - `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query

@@ -6,6 +6,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 
 - `field_types`: field types and base classes that several schemas share
 - `jobs`: jobs
+- `job_html`: a job as HTML, for notebooks
 - `tasks`: tasks
 - `workers`: workers, queues and task types
 - `schedules`: schedules of jobs and queue items

@@ -68,10 +68,16 @@ JobState = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 TaskState = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED"]
 
 
-class RequestModel(BaseModel):
+class ApiModel(BaseModel):
+    """Base of responses: validators are built at the first use, since most commands use few of them."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class RequestModel(ApiModel):
     """Base of request bodies: unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=False)
 
 
 def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
@@ -84,7 +90,7 @@ def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
         raise RequestError(f"{name}: {first['msg']}.", remedy="Correct it and try again.") from None
 
 
-class RowModel(BaseModel):
+class RowModel(ApiModel):
     """Base of models that are made from rows of the store: `Model.model_validate(row)`."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -104,19 +110,19 @@ class Page(BaseModel, Generic[T]):
     next: str | None = Field(default=None, description="The `cursor` of the next page; null on the last one")
 
 
-class CreatedResponse(BaseModel):
+class CreatedResponse(ApiModel):
     """The id of the created item."""
 
     id: Snowflake
 
 
-class CreatedIdsResponse(BaseModel):
+class CreatedIdsResponse(ApiModel):
     """The ids of the created items, in the order of the request."""
 
     ids: list[Snowflake]
 
 
-class ChangedIdsResponse(BaseModel):
+class ChangedIdsResponse(ApiModel):
     """The number of changed items, and the ids of the first thousand."""
 
     count: int

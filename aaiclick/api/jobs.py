@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
+    ApiModel,
     Arguments,
     Entrypoint,
     JobState,
@@ -61,13 +62,13 @@ class JobRequest(RequestModel):
         return self
 
 
-class ReleasedTablesResponse(BaseModel):
+class ReleasedTablesResponse(ApiModel):
     """The number of released tables."""
 
     tables: int
 
 
-class Job(BaseModel):
+class Job(ApiModel):
     id: Snowflake
     name: str
     status: JobState
@@ -88,7 +89,7 @@ class Job(BaseModel):
     error: str | None
 
 
-class GroupProgress(BaseModel):
+class GroupProgress(ApiModel):
     """Progress of a group of a job; the group "" has the tasks without a group.
 
     Rows and seconds are those of finished chunks.
@@ -104,7 +105,7 @@ class GroupProgress(BaseModel):
     seconds: float | None
 
 
-class JobResult(BaseModel):
+class JobResult(ApiModel):
     """The result of a task as text: its value, or the first rows of its table."""
 
     task_id: Snowflake
@@ -112,7 +113,7 @@ class JobResult(BaseModel):
     value: str
 
 
-class JobEvent(BaseModel):
+class JobEvent(ApiModel):
     """An event of a job's history."""
 
     at: datetime

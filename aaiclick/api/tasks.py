@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, Field
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
+    ApiModel,
     Arguments,
     Entrypoint,
     Key,
@@ -44,6 +45,11 @@ class TaskOptionFields(RequestModel):
         "and the others were skipped (any), or when all have ended (ended) and one has failed (failed)",
     )
 
+    repeatable: bool = Field(
+        default=False,
+        description="Without retries: an attempt that was interrupted, as by the death of its worker, runs again",
+    )
+
     def to_options(self) -> TaskOptions:
         values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
         if self.retry_policy is not None:
@@ -68,7 +74,7 @@ class EnqueueRequest(RequestModel):
     items: Annotated[list[TaskRequest], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class CancelResponse(BaseModel):
+class CancelResponse(ApiModel):
     """Outcome of a cancellation.
 
     `cancelled`: it is over. `requested`: a worker still runs it, and it will end as cancelled whatever that worker
@@ -78,7 +84,7 @@ class CancelResponse(BaseModel):
     outcome: Cancellation
 
 
-class Task(BaseModel):
+class Task(ApiModel):
     id: Snowflake
     job_id: Snowflake | None
     group_id: Snowflake | None
@@ -103,7 +109,7 @@ class Task(BaseModel):
     error_fingerprint: str | None
 
 
-class Attempt(BaseModel):
+class Attempt(ApiModel):
     """An attempt that did not succeed."""
 
     attempt: int
@@ -129,14 +135,14 @@ class TaskDetail(Task):
     attempts: list[Attempt]
 
 
-class WaitReason(BaseModel):
+class WaitReason(ApiModel):
     """One reason why a task does not run."""
 
     code: str
     text: str
 
 
-class TaskLog(BaseModel):
+class TaskLog(ApiModel):
     """A part of a task's log."""
 
     text: str

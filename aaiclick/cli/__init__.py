@@ -8,11 +8,17 @@ Start of a command, and where it runs:
 - `remote`: remote mode: a server instead of the databases
 - `database`: local mode: PostgreSQL connection, and formatting of times
 - `operations`: runs an operation locally or remotely
+- `id_prefixes`: ids of jobs, tasks and workers by their first digits
+- `table_output`: tables that fit the terminal
 
 The stack:
 
+- `init`: `aaiclick init`: create a project
+- `project_template`: files of a new project
 - `stack`: `aaiclick up`, `down` and `status`
 - `up`: main loop of `aaiclick up`
+- `dev`: `aaiclick dev`: stack, web UI and a worker that reloads
+- `log_tail`: new lines of task logs and of the server's log, for `aaiclick dev`
 - `api_server`: HTTP server of `aaiclick up`, as a supervised child process
 - `server`: `aaiclick server`: run the HTTP API
 - `worker`: `aaiclick worker start`: run tasks
@@ -26,6 +32,7 @@ The stack:
 - `mcp`: `aaiclick mcp`: tools for AI assistants over standard input and output
 - `demo`: `aaiclick demo`: a shop, and a worker that is killed while it works
 - `chaos`: `aaiclick chaos`: fault injection and soak tests
+- `completion`: `aaiclick completion`: completion in shells
 - `version`: `aaiclick version`: installed versions
 
 Jobs and tasks:
@@ -35,6 +42,7 @@ Jobs and tasks:
 - `user_module`: imports the module of an entry point
 - `failure_report`: failed tasks of a job with traceback, last output and next command
 - `job_request`: request body for a job graph that was built locally
+- `progress_bars`: progress bars with rate and remaining time
 - `watch`: waits for a job and shows its progress
 - `jobs`: `aaiclick jobs`: list and manage jobs
 - `tasks`: `aaiclick tasks` and `aaiclick logs`
@@ -46,6 +54,7 @@ Jobs and tasks:
 Data and DAGs:
 
 - `data`: `aaiclick data`: list, show and export Objects
+- `dag_functions`: checks functions of `python` definitions
 - `dag`: `aaiclick dag`: validate, diff, deploy, run and roll back DAGs
 - `datasets`: `aaiclick datasets`: list, show, query and rematerialize datasets
 - `outbox_events`: `aaiclick events`: send events, list and retry dataset events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,7 +23,6 @@ from aaiclick.cli.output import (
     select_fields,
 )
 from aaiclick.cli.param_types import POSITION, Number
-from aaiclick.cli.watch import wait_for_job
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import JobStatus
 
@@ -118,7 +118,11 @@ def show_lineage(name: str, down: bool, columns: bool, org: str, user: str | Non
 @reader_options
 @output_option
 def run_query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None, output: str) -> None:
-    """Run one SELECT over datasets by their names."""
+    """Run one SELECT over datasets by their names.
+
+    \b
+    aaiclick datasets query "SELECT day, sum(euros) FROM orders GROUP BY day" -o json
+    """
     with open_operations(org, reads_as=user) as operations:
         result = operations.query_datasets(sql, max_rows=max_rows, seconds=time_limit)
     print_records(result.rows, output, empty_message="No rows.")
@@ -144,7 +148,11 @@ def rematerialize_dataset(name: str, wait: bool, org: str, output: str) -> int:
     """Rebuild a dataset and everything downstream. Readers see the old rows until the new ones are complete."""
     with open_operations(org) as operations:
         job_id = operations.rematerialize_dataset(name).id
-        status = (wait_for_job(operations, job_id) if wait else operations.get_job(job_id)).status
+        status = (
+            importlib.import_module("aaiclick.cli.watch").wait_for_job(operations, job_id)
+            if wait
+            else operations.get_job(job_id)
+        ).status
     print_record({"job": str(job_id), "status": status}, output)
     return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 

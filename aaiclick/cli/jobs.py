@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -11,18 +12,30 @@ import click
 from aaiclick.api.field_types import JobState
 from aaiclick.api.jobs import GroupProgress, Job
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
+from aaiclick.cli.id_prefixes import find_job_id
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, describe_cancellation, output_option, print_message, print_record, print_records
 from aaiclick.cli.param_types import CURSOR_ID, ID
 from aaiclick.cli.remote import PAGE_SIZE
+from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import encode_cursor
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import Cancellation, JobStatus
 
+MAX_EXPLAINED = 20
+
 
 @click.group()
 def jobs() -> None:
-    """List, show, cancel, retry and release jobs."""
+    """List, show, cancel, retry and release jobs.
+
+    Ids may be shortened to their first digits.
+
+    \b
+    aaiclick jobs ls --status FAILED
+    aaiclick jobs show 3814059377
+    aaiclick jobs retry 3814059377
+    """
 
 
 @jobs.command("ls")
@@ -32,15 +45,34 @@ def jobs() -> None:
 @click.option("--before", type=CURSOR_ID, default=None, help="Continue a listing after this id.")
 @output_option
 def list_jobs(status: JobState | None, limit: int, before: int | None, output: str) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first, and why they failed or wait."""
     with open_operations() as operations:
         listing = operations.list_jobs(status=status, cursor=encode_cursor(before or None), limit=min(limit, PAGE_SIZE))
         listed = list(islice(listing, limit))
-    to_record = job_json if output == "json" else job_row
+        reasons = {} if output == "json" else _explain_waiting(operations, listed)
     nothing = "No matching jobs found." if status or before else "No jobs found."
-    print_records([to_record(job) for job in listed], output, empty_message=nothing)
+    records = [job_json(job) if output == "json" else _listed_row(job, reasons.get(job.id, "")) for job in listed]
+    print_records(records, output, empty_message=nothing)
     if len(listed) == limit:
         print_message(f"More: --before {listed[-1].id}")
+
+
+def _explain_waiting(operations: SyncEndpoints, listed: Sequence[Job]) -> dict[int, str]:
+    """Why nothing runs in jobs that have not ended, by job; of the first MAX_EXPLAINED ones."""
+    reasons: dict[int, str] = {}
+    for job in [job for job in listed if job.completed_at is None][:MAX_EXPLAINED]:
+        if job.paused_at is not None:
+            reasons[job.id] = "paused"
+        elif next(operations.list_tasks(job.id, status="RUNNING", limit=1), None) is None:
+            task = next(operations.list_tasks(job.id, status="PENDING", limit=1), None)
+            explained = [] if task is None else operations.explain_task(task.id)
+            reasons[job.id] = "; ".join(reason.text.partition("\n")[0] for reason in explained)
+    return reasons
+
+
+def _listed_row(job: Job, reason: str) -> Row:
+    row = job_row(job)
+    return {name: value for name, value in row.items() if name != "error"} | {"why": row["error"] or reason}
 
 
 @jobs.command("show")
@@ -49,6 +81,7 @@ def list_jobs(status: JobState | None, limit: int, before: int | None, output: s
 def show_job(job_id: int, output: str) -> None:
     """Show a job and the progress of its groups."""
     with open_operations() as operations:
+        job_id = find_job_id(operations, job_id)
         job, progress = operations.get_job(job_id), operations.get_job_progress(job_id)
     if output == "json":
         print_record(job_json(job) | {"groups": [group.model_dump(mode="json") for group in progress]}, output)
@@ -64,6 +97,7 @@ def show_job(job_id: int, output: str) -> None:
 def cancel_jobs(job_ids: tuple[int, ...]) -> int:
     """Cancel jobs: waiting tasks are cancelled at once, running ones are asked to stop."""
     with open_operations() as operations:
+        job_ids = tuple(find_job_id(operations, job_id) for job_id in job_ids)
         outcomes = [operations.cancel_job(job_id).outcome for job_id in job_ids]
     for job_id, outcome in zip(job_ids, outcomes, strict=True):
         print_message(describe_cancellation(f"Job {job_id}", outcome))
@@ -75,6 +109,7 @@ def cancel_jobs(job_ids: tuple[int, ...]) -> int:
 def retry_job(job_id: int) -> None:
     """Retry the failed tasks of a job and the tasks cancelled because of them."""
     with open_operations() as operations:
+        job_id = find_job_id(operations, job_id)
         count = operations.retry_job(job_id).count
     print_message(
         f"{count} tasks of job {job_id} will be retried." if count else f"No task of job {job_id} has failed."
@@ -86,6 +121,7 @@ def retry_job(job_id: int) -> None:
 def rerun_job(job_id: int) -> None:
     """Submit the tasks and arguments of a job as a new job."""
     with open_operations() as operations:
+        job_id = find_job_id(operations, job_id)
         created = operations.rerun_job(job_id)
     print_message(f"Job {created.id} submitted. Show it with: aaiclick jobs show {created.id}")
 
@@ -95,7 +131,7 @@ def rerun_job(job_id: int) -> None:
 def release_results(job_ids: tuple[int, ...]) -> None:
     """Release the results of finished jobs: their tables are dropped unless they are referenced elsewhere."""
     with open_operations() as operations:
-        tables = sum(operations.release_job(job_id).tables for job_id in job_ids)
+        tables = sum(operations.release_job(find_job_id(operations, job_id)).tables for job_id in job_ids)
     print_message(f"Released {tables} tables.")
 
 
@@ -104,6 +140,7 @@ def release_results(job_ids: tuple[int, ...]) -> None:
 def pause_job(job_id: int) -> None:
     """Pause a job: no further tasks start."""
     with open_operations() as operations:
+        job_id = find_job_id(operations, job_id)
         operations.pause_job(job_id)
     print_message(f"Job {job_id} paused. Resume it with: aaiclick jobs resume {job_id}")
 
@@ -113,6 +150,7 @@ def pause_job(job_id: int) -> None:
 def resume_job(job_id: int) -> None:
     """Resume a paused job."""
     with open_operations() as operations:
+        job_id = find_job_id(operations, job_id)
         operations.resume_job(job_id)
     print_message(f"Job {job_id} resumed.")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from aaiclick._version import __version__
 from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
@@ -34,7 +35,9 @@ class CommandEntry:
 
 
 COMMANDS = {
+    "init": CommandEntry("init", "Create a project with a job, a DAG and their tests."),
     "up": CommandEntry("stack", "Start the whole stack and keep it running."),
+    "dev": CommandEntry("dev", "Start the stack and a worker that reloads; print all logs."),
     "down": CommandEntry("stack", "Stop the embedded stack."),
     "status": CommandEntry("stack", "Show the state of the stack."),
     "run": CommandEntry("run", "Run a job and wait for it."),
@@ -67,8 +70,12 @@ COMMANDS = {
     "mcp": CommandEntry("mcp", "Serve tools for AI assistants (MCP)."),
     "config": CommandEntry("config", "List every setting with its value and source."),
     "migrate": CommandEntry("migrate", "Upgrade the PostgreSQL schema."),
+    "completion": CommandEntry("completion", "Print a script that completes commands in a shell."),
     "version": CommandEntry("version", "Show the versions of aaiclick and its dependencies."),
 }
+
+ANNOUNCING_COMMANDS = frozenset({"up", "dev", "run", "worker", "server", "background", "migrate"})
+"""Commands that start something, or create tables."""
 
 
 class LazyGroup(click.Group):
@@ -85,6 +92,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Complete commands without importing them."""
+        return [
+            CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
@@ -92,8 +105,23 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aaiclick", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Durable data processing: data in ClickHouse, jobs in PostgreSQL, one machine or many."""
+    if context.invoked_subcommand in ANNOUNCING_COMMANDS:
+        _announce_postgres()
+
+
+def _announce_postgres() -> None:
+    """Print that PostgreSQL is chosen by POSTGRES_HOST, which is often set for another application."""
+    host = os.environ.get("POSTGRES_HOST")
+    if host and not os.environ.get("AAICLICK_DATABASE_URL") and not os.environ.get("AAICLICK_SERVER"):
+        database = os.environ.get("POSTGRES_DB") or "aaiclick"
+        click.echo(
+            f"PostgreSQL: database {database!r} at {host}, since POSTGRES_HOST is set. "
+            "Unset it to use the embedded server; AAICLICK_DATABASE_URL has priority over it.",
+            err=True,
+        )
 
 
 def main() -> NoReturn:

@@ -7,6 +7,7 @@ import click
 from aaiclick.api.workers import LimitsRequest, Queue, Worker
 from aaiclick.cli.api_keys import every_org_option, org_option
 from aaiclick.cli.database import format_time
+from aaiclick.cli.id_prefixes import find_worker_id
 from aaiclick.cli.limit_options import limit_options
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
@@ -105,5 +106,6 @@ def _worker_row(worker: Worker) -> Row:
 def drain_worker(worker_id: int) -> None:
     """Drain a worker: it finishes its tasks, then stops."""
     with open_operations() as operations:
+        worker_id = find_worker_id(operations, worker_id)
         operations.drain_worker(worker_id)
     print_message(f"Worker {worker_id} is draining. It finishes its tasks, then stops.")

@@ -22,7 +22,7 @@ from aaiclick.cli.job_request import build_job_graph
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import output_option, print_message, print_record
 from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
-from aaiclick.cli.watch import describe_unwatched, watch_job
+from aaiclick.cli.watch import describe_unwatched, warn_about_other_code, watch_job
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor
@@ -167,6 +167,8 @@ async def _run_local(
             await runner.run_until_job_ends(job.id, debug_queue=debug_queue)
         elif wait:
             await watch_job(context, job.id)
+        else:
+            await warn_about_other_code(context, job.id)
         async with context.connection() as connection:
             ended = await get_job(connection, local_actor(), job.id)
         return ended, await _load_results(context, job.id) if wait else []

@@ -61,6 +61,7 @@ def worker() -> None:
 )  # fmt: skip
 @click.option("--max-tasks", type=click.IntRange(1), default=None, help="Stop each process after this number of tasks.")
 @click.option("--drain", is_flag=True, help="Stop when no task is left.")
+@click.option("--reload", is_flag=True, help="Run new code when files change; running tasks finish with the old code.")
 @click.option(
     "--stop-seconds", type=Number(0), default=30.0, show_default=True,
     help="Seconds that running tasks get to finish on shutdown.",
@@ -91,6 +92,7 @@ def start_worker(
     memory_mb: int | None,
     max_tasks: int | None,
     drain: bool,
+    reload: bool,
     stop_seconds: float,
     grace_seconds: float,
     server: str | None,
@@ -100,6 +102,10 @@ def start_worker(
     """Run tasks until stopped. Ctrl-C finishes running tasks; a second Ctrl-C releases them at once.
 
     With --server or AAICLICK_SERVER no database is needed: the server provides the tasks of the API key's organisation.
+
+    \b
+    aaiclick worker start --reload
+    aaiclick worker start --queue mails --processes 2 --import shop
     """
     check_installed(WORKER_MODULES)
     if get_settings().log_format == "json":
@@ -125,6 +131,7 @@ def start_worker(
             memory_mb=memory_mb,
             max_tasks=max_tasks,
             drain=drain,
+            reload=reload,
             stop_seconds=stop_seconds,
             grace_seconds=grace_seconds,
         )
@@ -165,6 +172,7 @@ def build_supervisor_config(
     memory_mb: int | None = None,
     max_tasks: int | None = None,
     drain: bool = False,
+    reload: bool = False,
     stop_seconds: float = 30.0,
     grace_seconds: float = 5.0,
 ) -> SupervisorConfig:
@@ -184,6 +192,7 @@ def build_supervisor_config(
         max_tasks=max_tasks,
         drain=drain,
         wakeup_queue_url=called_by,
+        reload=reload,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
     setup = Setup(

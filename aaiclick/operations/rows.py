@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed")
+_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed", "code_version")
 
 
 def from_row(model: type[Model], row: Row, **fields: object) -> Model:

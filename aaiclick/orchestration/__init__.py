@@ -26,6 +26,7 @@ Submit:
 - `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
 - `job_handle`: waits for a job, reads its result and logs
+- `sync`: jobs without `await`, for notebooks and scripts
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
 from aaiclick.errors import SubmitError
@@ -22,6 +22,9 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
+
+if TYPE_CHECKING:
+    from aaiclick.api.jobs import GroupProgress
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
@@ -255,6 +258,10 @@ class Job(metaclass=Selectable):
     async def logs(self) -> str:
         """Output of the job's tasks so far."""
         return await _handle().read_logs(self)
+
+    async def progress(self) -> list[GroupProgress]:
+        """Numbers of tasks of each group; the group "" has the tasks without a group."""
+        return await _handle().load_progress(self)
 
     async def cancel(self) -> bool:
         """Cancel the job; False if it had ended before."""

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from aaiclick.api.jobs import GroupProgress
 from aaiclick.errors import JobFailedError, NotFoundError
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.graph import Job
@@ -21,6 +22,7 @@ POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
 MAX_RESULTS = 1_000
 MAX_LOGS = 1_000
+PROGRESS_FIELDS = ("total", "completed", "running", "failed", "cancelled", "rows", "seconds")
 
 
 async def refresh_job(job: Job) -> None:
@@ -89,6 +91,13 @@ async def read_logs(job: Job) -> str:
 def _read_files(paths: list[tuple[str, Path]]) -> str:
     texts = ((name, path.read_text(errors="replace")) for name, path in paths if path.is_file())
     return "\n".join(f"--- {name}\n{text}" for name, text in texts)
+
+
+async def load_progress(job: Job) -> list[GroupProgress]:
+    """Progress of the groups of a job."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        rows = await queries.load_job_progress(connection, job.id)
+    return [GroupProgress(**{"group": row["name"], **{name: row[name] for name in PROGRESS_FIELDS}}) for row in rows]
 
 
 async def cancel(job: Job) -> bool:

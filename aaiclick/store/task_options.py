@@ -38,6 +38,7 @@ class TaskKeywords(TypedDict, total=False):
     concurrency_limit: int | None
     critical: bool
     when: When | None
+    repeatable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class TaskOptions:
     critical: bool = True
     when: When | None = None
     """None: "all"."""
+    repeatable: bool = False
+    """Without retries: whether an attempt that was interrupted may run again."""
 
     def change(self, keywords: TaskKeywords) -> TaskOptions:
         """These options with others from keyword arguments; raises TypeError for unknown ones."""
@@ -138,6 +141,7 @@ OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "concurrency_key": ((str,), "text"),
     "concurrency_limit": ((int,), "a whole number"),
     "critical": ((bool,), "True or False"),
+    "repeatable": ((bool,), "True or False"),
 }
 """Types of the values of TaskKeywords, and their description."""
 

@@ -154,8 +154,8 @@ GUARD_MUTATIONS = (
     # Uncharged ends
     Mutation(
         "releases: the limit of uncharged ends, `fail_tasks`", f"{SQL}/fail_tasks.sql",
-        "WHEN r.exhausted OR (g.charged",
-        "WHEN (g.charged", (f"{RELEASES}::test_uncharged_ends_for_more_than_a_day_make_a_dead_letter",),
+        "WHEN r.exhausted OR (c.charged",
+        "WHEN (c.charged", (f"{RELEASES}::test_uncharged_ends_for_more_than_a_day_make_a_dead_letter",),
     ),
     Mutation(
         "releases: the time that uncharged ends must span", f"{SQL}/fail_tasks.sql",

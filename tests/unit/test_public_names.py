@@ -6,7 +6,7 @@ import pytest
 
 PUBLIC = {
     "aaiclick": ["__version__"],
-    "aaiclick.client": ["AsyncClient", "Client"],
+    "aaiclick.client": ["AsyncClient", "Client", "JobHandle"],
     "aaiclick.local": [
         "clickhouse_endpoint",
         "close_stack_connections",

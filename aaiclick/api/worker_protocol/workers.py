@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, RetryPolicy, Seconds, check_storable
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Name, RequestModel, RetryPolicy, Seconds, check_storable
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
 from aaiclick.store.enums import TERM_SECONDS
 from aaiclick.store.json_types import SnowflakeId
+
+MAX_CODE_MODULES = 1_000
 
 
 class RegisterRequest(RequestModel):
@@ -20,9 +22,12 @@ class RegisterRequest(RequestModel):
     pool_size: Annotated[int, Field(ge=1, le=100_000)] = 1
     version: Name | None = None
     queues: Queues = Field(default_factory=list)
+    code_version: Name | None = None
+    code_modules: Annotated[list[Name], Field(max_length=MAX_CODE_MODULES)] = Field(default_factory=list[str])
+    """Top-level modules of the worker's directory, as `name=digest`."""
 
 
-class RegisterResponse(BaseModel):
+class RegisterResponse(ApiModel):
     worker_id: SnowflakeId
 
 
@@ -45,7 +50,7 @@ class RunLoopsRequest(WorkerRequest):
     """Leadership ends after this time unless it is renewed."""
 
 
-class HeldTasksResponse(BaseModel):
+class HeldTasksResponse(ApiModel):
     tasks: list[HeldLease]
 
 
@@ -53,7 +58,7 @@ class WorkersRequest(RequestModel):
     worker_ids: Annotated[list[SnowflakeId], Field(max_length=1_000)]
 
 
-class DrainingResponse(BaseModel):
+class DrainingResponse(ApiModel):
     worker_ids: list[SnowflakeId]
 
 
@@ -66,7 +71,7 @@ class OverdueRequest(WorkersRequest):
     default_timeout_seconds: Seconds = 3600.0
 
 
-class OverdueResponse(BaseModel):
+class OverdueResponse(ApiModel):
     tasks: list[OverdueTask]
 
 

@@ -4,6 +4,8 @@
 - `yaml_tree`: parses YAML into a tree in which every node has a file position
 - `model`: types of a DAG file
 - `validation`: rules between fields of a definition, and between definitions
+- `input_references`: inputs as parameters of the functions of `python` definitions
+- `python_functions`: checks of these functions, where their code can be imported
 - `toposort`: topological order and cycles of a graph of names
 - `error_text`: Pydantic errors as messages for the author of the file
 - `json_schema`: JSON Schema of DAG files, for editors

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from aaiclick.catalog.dags.error_text import list_problems
+from aaiclick.catalog.dags.input_references import check_input_references
 from aaiclick.catalog.dags.model import Dag, normalize_secret_names
 from aaiclick.catalog.dags.validation import Data, Finding, as_list, as_mapping, check_dag, get_name
 from aaiclick.catalog.dags.yaml_tree import (
@@ -158,6 +159,8 @@ def _check_operators(data: Data, registry: OperatorRegistry) -> Iterator[Finding
             yield Finding((*path, "operator"), f"{operator} is for {only} definitions.", f"Use activation: {only}.")
         yield from _check_outputs(path, definition, operator_definition)
         yield from _check_query(path, definition, local) if operator == "sql" else _check_inputs(path, definition)
+        if operator == "python":
+            yield from check_input_references(path, definition)
 
 
 def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -> Iterator[Finding]:

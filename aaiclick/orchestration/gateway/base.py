@@ -56,6 +56,8 @@ class Registration:
     queues: Sequence[str] = ()
     log_directory: Path | None = None
     """Ignored by a server, which stores the logs that its workers send in its own directory."""
+    code_version: str | None = None
+    code_modules: Sequence[str] = ()
 
 
 class GatewayConnection(ABC):
@@ -112,8 +114,8 @@ class GatewayConnection(ABC):
         """Seconds until the next scheduled task is due; None if there is none or it is unknown."""
 
     @abstractmethod
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        """Set tasks to RUNNING."""
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        """Set tasks to RUNNING; returns the ids of those with valid leases."""
 
     @abstractmethod
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:

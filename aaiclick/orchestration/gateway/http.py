@@ -39,6 +39,7 @@ from aaiclick.api.worker_protocol.tasks import (
     TablesRequest,
 )
 from aaiclick.api.worker_protocol.workers import (
+    MAX_CODE_MODULES,
     CountsRequest,
     OverdueRequest,
     QueueCounts,
@@ -157,8 +158,8 @@ class HttpGatewayConnection(GatewayConnection):
         """Unknown: due times of other organisations are not disclosed, so the worker polls every second."""
         return None
 
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await self._call(endpoints.START, LeasesRequest(leases=list(leases)))
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        return (await self._call(endpoints.START, LeasesRequest(leases=list(leases)))).ids
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         queues = [  # all of one org
@@ -208,6 +209,8 @@ class HttpGatewayConnection(GatewayConnection):
             pool_size=worker.pool_size,
             version=worker.version,
             queues=list(worker.queues),
+            code_version=worker.code_version,
+            code_modules=list(worker.code_modules[:MAX_CODE_MODULES]),
         )
         await self._call(endpoints.REGISTER_WORKER, request)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -103,8 +103,8 @@ class PostgresGatewayConnection(GatewayConnection):
     async def seconds_to_next_due(self) -> float | None:
         return await queue.seconds_to_next_due(self._connection)
 
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await queue.start(self._connection, leases)
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        return await queue.start(self._connection, leases)
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         await queue.count_outcomes(self._connection, worker_id, tallies)
@@ -129,6 +129,8 @@ class PostgresGatewayConnection(GatewayConnection):
             version=worker.version,
             queues=worker.queues,
             log_directory=worker.log_directory,
+            code_version=worker.code_version,
+            code_modules=worker.code_modules,
         )
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:

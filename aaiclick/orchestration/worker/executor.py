@@ -111,6 +111,8 @@ class Executor:
     async def _call_function(
         self, running: RunningTask, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
+        if running.before_call is not None:
+            await running.before_call(running)
         if _is_asynchronous(function):
             value = await _start_call(function, arguments)
             return await value if inspect.iscoroutine(value) else value

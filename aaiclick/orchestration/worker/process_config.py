@@ -83,6 +83,8 @@ class WorkerConfig:
     drain: bool = False
     wakeup_queue_url: str | None = None
     """URL of the SQS queue with messages that trigger claims; None: claim whenever there are free slots."""
+    reload: bool = False
+    """Whether the supervisor replaces the process when its code changes."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)

@@ -35,6 +35,7 @@ from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, make_r
 from aaiclick.orchestration.worker.process_config import WorkerConfig
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
+from aaiclick.orchestration.worker.start_barrier import StartBarrier
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.engine.worker_leases import HeldLease
 
@@ -82,6 +83,7 @@ class WorkerProcess:
         self._executor = executor
         self._isolation = isolation
         self._running: dict[int, RunningTask] = {}
+        self._starts = StartBarrier()
         self._stuck: set[int] = set()
         self._buffer = ClaimBuffer()
         self._outcomes: list[Outcome] = []
@@ -295,6 +297,8 @@ class WorkerProcess:
         running = make_running_task(
             claim, self._config.log_directory, self._config.task_timeout_seconds, spooled=self._gateway.sends_logs
         )
+        if claim.runs_once:
+            running.before_call = self._starts.begin
         self._running[claim.lease.task_id] = running
         running.asyncio_task = asyncio.create_task(self._run_task(running))
 
@@ -326,6 +330,8 @@ class WorkerProcess:
         if running.stop_reason is not None:
             return stopped_outcome(running)
         if self._config.isolate or running.claim.suspect:
+            if not await self._starts.has_begun(running):
+                return stopped_outcome(running)
             return await self._isolation.run(running)
         return mark_memory_suspect(await self._executor.execute(running))
 
@@ -400,10 +406,11 @@ class WorkerProcess:
             await connection.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await self._starts.wait(TICK_SECONDS)
             now = time.monotonic()
             look = now - checked > POLL_SECONDS or cancels.is_set()
             with connection.response_deadline(response_seconds):
+                await self._starts.send(connection)
                 await self._report_running(connection)
                 if look:
                     checked = now
@@ -433,7 +440,9 @@ class WorkerProcess:
     async def _report_running(self, connection: GatewayConnection) -> None:
         """Set tasks to RUNNING that have run for a moment; shorter ones need no extra call."""
         unreported = [
-            running for running in self._running.values() if not running.is_reported and running.began is not None
+            running
+            for running in self._running.values()
+            if not running.is_reported and running.began is not None and not running.claim.runs_once
         ]
         if unreported:
             await connection.mark_running([running.claim.lease for running in unreported])

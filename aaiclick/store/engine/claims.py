@@ -84,10 +84,10 @@ async def _claim(
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue, lease_seconds, priority, grouped, shared, _due) = row  # fmt: skip
+     suspect, queue, lease_seconds, priority, grouped, runs_once, shared, _due) = row  # fmt: skip
     return Claim(
         Lease(task_id, attempt, token, linked, grouped), org_id, job_id, group_id, task_type, entrypoint, kwargs,
-        timeout, failures, policy, suspect, queue, lease_seconds, priority, shared,
+        timeout, failures, policy, suspect, queue, lease_seconds, priority, shared, runs_once,
     )  # fmt: skip
 
 

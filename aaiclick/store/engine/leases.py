@@ -71,6 +71,8 @@ class Claim:
     priority: int = 0
     shared: bool = True
     """The installation has more than one organisation: only code on the operator's allowlist may run."""
+    runs_once: bool = False
+    """Its code must not run twice: the queue has to record that it begins before it does."""
 
 
 OrgQueue = tuple[UUID, str]

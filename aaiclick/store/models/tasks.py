@@ -52,6 +52,7 @@ class Task(Row, table=True):
     # Without dependents, group and key a task completes on the fast path.
     has_dependents: bool = column(Boolean(), default=False, server="false")
     critical: bool = column(Boolean(), default=True, server="true")
+    repeatable: bool = column(Boolean(), default=False, server="false")
     passed_over: bool = column(Boolean(), default=False, server="false")
     attempt: int = column(Integer(), default=0, server="0")
     worker_id: int | None = snowflake_column(null=True)

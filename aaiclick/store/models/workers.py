@@ -53,6 +53,8 @@ class Worker(Row, table=True):
     org_id: UUID | None = uuid_column("orgs.id", null=True)
     drain_requested_at: datetime | None = timestamp_column()
     log_directory: str | None = text_column(null=True)
+    code_version: str | None = text_column(null=True)
+    code_modules: list[str] = text_array_column()
 
     __table_args__ = (
         CheckConstraint("pool_size >= 1", name="pool_size"),

@@ -51,7 +51,8 @@ taken AS (
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         has_dependents OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
         num_nonnulls(group_id, concurrency_key, added_by) > 0 AS grouped,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds,
+        max_attempts = 1 AND NOT repeatable AS runs_once
 ),
 -- Locked: another transaction starts the job.
 first AS MATERIALIZED (
@@ -65,10 +66,10 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds, priority, grouped,
+    linked, suspect, queue, lease_seconds, priority, grouped, runs_once,
     (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared,
     EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock)) AS due
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, false, true, false
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, false, false, true, false
 FROM lane WHERE NOT alone

@@ -21,7 +21,7 @@ task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at,
 -- Columns of `TaskOptions`, in the order of its fields.
 max_attempts integer, queue text, priority smallint, timeout_seconds float8, lease_seconds float8, retry_policy jsonb,
 available_at timestamptz, concurrency_key text, concurrency_limit integer, critical boolean,
-trigger_rule trigger_rule
+trigger_rule trigger_rule, repeatable boolean
 
 -- name: tasks
 id, org_id, created_at, updated_at, status, attempt, failures, unmet, has_dependents, passed_over, readiness, job_id,
@@ -31,4 +31,5 @@ partitions, input_versions, result, outputs, error, error_fingerprint, tasks.log
 
 -- name: workers
 id, started_at, last_heartbeat, stopped_at, tasks_completed, tasks_failed, pid, pool_size, status, is_leader,
-leader_until, leader_term, hostname, version, queues, org_id, drain_requested_at, log_directory
+leader_until, leader_term, hostname, version, queues, org_id, drain_requested_at, log_directory,
+code_version, code_modules

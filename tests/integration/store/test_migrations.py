@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import asyncpg
 import pytest
@@ -143,13 +144,28 @@ async def test_check_of_an_old_schema_names_migrate(postgres_endpoint: PostgresE
     assert "aaiclick migrate" in caught.value.remedy
 
 
-def refuse(endpoint: PostgresEndpoint) -> None:
-    raise SchemaError(f"not allowed to drop the tables of {endpoint}")
+def refuse(endpoint: PostgresEndpoint, foreign_tables: Sequence[str]) -> None:
+    raise SchemaError(f"not allowed to change the tables of {endpoint}: {list(foreign_tables)}")
 
 
 async def call(endpoint: PostgresEndpoint, *argv: str) -> int:
     """Run the command in a thread, since it starts its own event loop."""
     return await asyncio.to_thread(run_migrate_command, argv, lambda: endpoint, refuse)
+
+
+@ON_ONE
+async def test_database_of_another_application_is_not_changed_unasked(postgres_endpoint: PostgresEndpoint) -> None:
+    await execute(postgres_endpoint, "CREATE TABLE shop_orders (id integer)")
+    with pytest.raises(SchemaError, match="tables of another application: shop_orders"):
+        await upgrade_if_needed(postgres_endpoint)
+    with pytest.raises(SchemaError, match="shop_orders"):
+        await call(postgres_endpoint)
+    with pytest.raises(SchemaError, match="shop_orders"):
+        await call(postgres_endpoint, "upgrade", "head")
+    assert await get_current_revision(postgres_endpoint) is None
+    assert await call(postgres_endpoint, "--yes") == 0
+    assert await call(postgres_endpoint) == 0, "the schema exists: nothing is asked"
+    await upgrade_if_needed(postgres_endpoint)
 
 
 @ON_ONE

@@ -29,7 +29,7 @@ FILES = {
 }
 EVERYTHING = TaskOptions(
     3, "q", 2, 1.5, None, '{"base_seconds":2.0,"cap_seconds":9.0}', datetime(2026, 1, 1, tzinfo=UTC), "k", 4, False,
-    "any",
+    "any", True,
 )  # fmt: skip
 
 

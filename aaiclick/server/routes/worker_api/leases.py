@@ -53,6 +53,8 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
             queues=body.queues,
             org_id=context.actor.org_id,
             log_directory=get_logs_dir(context.app_state.settings),
+            code_version=body.code_version,
+            code_modules=body.code_modules,
         )
     return RegisterResponse(worker_id=worker.id)
 
