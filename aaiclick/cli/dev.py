@@ -49,7 +49,7 @@ def _run_worker(settings: Settings, stop: int, processes: int, imports: tuple[st
     options = [option for name in imports for option in ("--import", name)]
     command = [sys.executable, "-m", "aaiclick", "worker", "start", "--reload", "--processes", str(processes), *options]
     tail = LogTail(get_logs_dir(settings), Home(settings.home).log_path("server"))
-    with _started(command) as worker, tail.running():
+    with _started(command) as worker, tail.run_in_background():
         assert worker.stdout is not None  # noqa: S101
         reader = threading.Thread(target=_print_lines, args=(worker.stdout,))
         reader.start()

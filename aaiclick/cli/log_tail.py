@@ -33,7 +33,7 @@ class LogTail:
         self._stopping = threading.Event()
 
     @contextlib.contextmanager
-    def running(self) -> Generator[None]:
+    def run_in_background(self) -> Generator[None]:
         """Print in a thread until the end of the block, then once more."""
         thread = threading.Thread(target=self._run)
         thread.start()

@@ -24,13 +24,13 @@ class JobHandle:
     def __repr__(self) -> str:
         return f"JobHandle({self.id})"
 
-    def get(self) -> Job:
+    def get_job(self) -> Job:
         """The job with all its fields."""
         return self._endpoints.get_job(self.id)
 
     def status(self) -> str:
         """PENDING, RUNNING, COMPLETED, FAILED or CANCELLED."""
-        return self.get().status
+        return self.get_job().status
 
     def progress(self) -> list[GroupProgress]:
         """Numbers of tasks of each group; the group "" has the tasks without a group."""
@@ -40,7 +40,7 @@ class JobHandle:
         """Wait until the job has ended and return it; raises TimeoutError."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         pause = POLL_SECONDS
-        while (job := self.get()).completed_at is None:
+        while (job := self.get_job()).completed_at is None:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"Job {self.id} has not ended after {timeout_seconds:g} s.")
             time.sleep(pause)
@@ -82,7 +82,7 @@ class JobHandle:
             offset = part.next_offset
 
     def _repr_html_(self) -> str:
-        job = self.get()
+        job = self.get_job()
         return render_job(
             job.name, job.id, job.status, job.error, self.progress(), job.started_at, job.completed_at
         )  # fmt: skip

@@ -19,7 +19,7 @@ class LoadedCode:
         self._named = frozenset(name.partition(".")[0] for name in imports)
         self._files: dict[str, tuple[int, int] | None] = {}
 
-    def record(self) -> None:
+    def record_files(self) -> None:
         """Remember files that were loaded since the last call; called after each import of an entrypoint."""
         for file in self._list_files():
             if file not in self._files:

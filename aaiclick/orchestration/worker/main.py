@@ -60,7 +60,7 @@ async def run_process(fork_server: ForkServer) -> int:
     setup = Setup.from_json(order["setup"])
     config = WorkerConfig.from_json(order["config"])
     loaded_code = LoadedCode(Path(setup.directory), setup.imports)
-    executor = await make_executor(setup, threads=config.concurrency, on_import=loaded_code.record)
+    executor = await make_executor(setup, threads=config.concurrency, on_import=loaded_code.record_files)
     slots = config.concurrency if config.isolate else min(config.concurrency, MAX_SUSPECTS)
     at_once = slots if config.isolate else SUSPECTS_STARTED_AT_ONCE
     isolation = Isolation(setup, slots, executor.gateway, fork_server, at_once=at_once)

@@ -20,7 +20,7 @@ class ProcessStarter:
         self._spares: list[Process] = []
         self._filling: asyncio.Task[None] | None = None
 
-    async def start(self) -> Process:
+    async def start_process(self) -> Process:
         """Return a process that waits for its configuration."""
         while self._spares:
             process = self._spares.pop(0)
@@ -32,7 +32,7 @@ class ProcessStarter:
             self._filling = asyncio.create_task(self._fill())
         return process
 
-    async def close(self) -> None:
+    async def close_spares(self) -> None:
         """End the spare processes."""
         if self._filling is not None:
             self._filling.cancel()

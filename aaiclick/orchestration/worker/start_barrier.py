@@ -20,7 +20,7 @@ class StartBarrier:
         self._waiting: list[tuple[RunningTask, asyncio.Future[bool]]] = []
         self._wake = asyncio.Event()
 
-    async def begin(self, running: RunningTask) -> None:
+    async def begin_task(self, running: RunningTask) -> None:
         """Return when the queue has recorded the start; raises TaskStopped if the lease is lost."""
         if running.is_reported:
             return
@@ -33,20 +33,20 @@ class StartBarrier:
         running.is_reported = True
 
     async def has_begun(self, running: RunningTask) -> bool:
-        """`begin` for a task that another process runs; False if it was stopped before."""
+        """`begin_task` for a task that another process runs; False if it was stopped before."""
         try:
             if running.claim.runs_once:
-                await self.begin(running)
+                await self.begin_task(running)
         except (TaskStopped, asyncio.CancelledError):
             return False
         return True
 
-    async def wait(self, seconds: float) -> None:
+    async def wait_for_start(self, seconds: float) -> None:
         """Wait for a task to begin, or for a time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
-    async def send(self, connection: GatewayConnection) -> None:
+    async def send_starts(self, connection: GatewayConnection) -> None:
         """Record the start of waiting tasks; after an error they wait for the next call."""
         self._wake.clear()
         waiting = self._waiting = [(running, future) for running, future in self._waiting if not future.done()]

@@ -250,7 +250,7 @@ class Supervisor:
             results = await asyncio.gather(*slots, return_exceptions=True)
             results += await asyncio.gather(*self._replaced, return_exceptions=True)
         finally:
-            await self._starter.close()
+            await self._starter.close_spares()
             await self._cancel_background(background_tasks)
             await self._gateway.close()
         errors = [result for result in results if isinstance(result, BaseException)]
@@ -339,7 +339,7 @@ class Supervisor:
         await self._registrations.run_with_retry(
             lambda connection: connection.register_worker(self._registration(worker_id, code))
         )
-        process = await self._starter.start()
+        process = await self._starter.start_process()
         assert process.stdin is not None  # noqa: S101
         worker = replace(self._config.worker, worker_id=worker_id)
         order = {"setup": self._config.setup.to_json(), "config": worker.to_json()}

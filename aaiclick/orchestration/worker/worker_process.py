@@ -298,7 +298,7 @@ class WorkerProcess:
             claim, self._config.log_directory, self._config.task_timeout_seconds, spooled=self._gateway.sends_logs
         )
         if claim.runs_once:
-            running.before_call = self._starts.begin
+            running.before_call = self._starts.begin_task
         self._running[claim.lease.task_id] = running
         running.asyncio_task = asyncio.create_task(self._run_task(running))
 
@@ -406,11 +406,11 @@ class WorkerProcess:
             await connection.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
-            await self._starts.wait(TICK_SECONDS)
+            await self._starts.wait_for_start(TICK_SECONDS)
             now = time.monotonic()
             look = now - checked > POLL_SECONDS or cancels.is_set()
             with connection.response_deadline(response_seconds):
-                await self._starts.send(connection)
+                await self._starts.send_starts(connection)
                 await self._report_running(connection)
                 if look:
                     checked = now
