@@ -65,6 +65,5 @@ def test_repeatable_task_without_retries_runs_again(project, tmp_path):
 
 def test_postgres_host_is_announced(aaiclick):
     shown = aaiclick("run", "project.paying", POSTGRES_HOST="/nowhere", POSTGRES_DB="shop")
-    assert shown.returncode == 5
     assert "PostgreSQL: database 'shop' at /nowhere, since POSTGRES_HOST is set." in shown.stderr
     assert "POSTGRES_HOST" not in aaiclick("version", POSTGRES_HOST="/nowhere").stderr
