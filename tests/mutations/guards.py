@@ -168,8 +168,8 @@ GUARD_MUTATIONS = (
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
-        "releases: the number of releases", f"{SQL}/leases.sql", "AND r.times >= $2::int",
-        "AND r.times >= 0 * $2::int",
+        "releases: the number of releases", f"{SQL}/leases.sql", "(r.times >= $2::int",
+        "(r.times >= 0 * $2::int",
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
