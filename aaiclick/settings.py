@@ -109,6 +109,13 @@ class Settings(BaseSettings):
     retention_seconds: Seconds = _variable(
         "AAICLICK_RETENTION", 30 * 86400.0, "Seconds that finished jobs and tasks, and logs of tasks, are kept"
     )
+    incident_quiet_seconds: float = _variable(
+        "AAICLICK_INCIDENT_QUIET",
+        60.0,
+        "Seconds without another failure before a recovered incident is closed",
+        ge=0,
+        le=86400,
+    )
     server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
     server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
     server_body_bytes: int = _variable(

@@ -49,6 +49,7 @@ Jobs and tasks:
 - `queues`: `aaiclick queues` and `aaiclick workers`
 - `task_types`: `aaiclick types`: settings of task types
 - `schedules`: `aaiclick schedules`: schedules of jobs and queue items
+- `incidents`: `aaiclick incidents`: list, acknowledge, snooze and close incidents
 - `dlq`: `aaiclick dlq`: list, redrive and discard dead letters
 
 Data and DAGs:

@@ -46,6 +46,7 @@ COMMANDS = {
     "logs": CommandEntry("tasks", "Print the log of a task."),
     "schedules": CommandEntry("schedules", "List, create, pause, fire and backfill schedules."),
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
+    "incidents": CommandEntry("incidents", "List, acknowledge, snooze and close incidents."),
     "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),

@@ -20,6 +20,7 @@ same name of `aaiclick.client.endpoints`.
 - `dead_letters`: operations on dead letters
 - `outbox`: operations on events of datasets that are not routed
 - `events`: operations on events that tasks wait for
+- `incidents`: operations on incidents
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `schedules`: operations on schedules

@@ -17,6 +17,9 @@ RUNTIME_QUEUE = "runtime:"
 DISPATCHER_QUEUE = "runtime:dispatcher"
 """The exception: workers with a database of their own take these, those of a server do not."""
 
+NOTIFICATION_QUEUE = "runtime:notifications"
+"""Deliveries of notifications; only the notification sender claims them."""
+
 
 class JobStatus(StrEnum):
     """PENDING → RUNNING → COMPLETED, FAILED or CANCELLED."""

@@ -18,6 +18,7 @@ from aaiclick.api.worker_protocol.field_types import (
     TableName,
     Text,
 )
+from aaiclick.store.engine.incidents import Severity
 from aaiclick.store.engine.leases import Failure, Success, Wait, seconds_since
 
 LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]
@@ -46,6 +47,15 @@ class GenerationUpdate(RequestModel):
     changed: Annotated[list[Text], Field(max_length=MAX_ITEMS + 1)] | None = None
 
 
+class AlertTransition(RequestModel):
+    """An alert that was raised or cleared for a key."""
+
+    key: Text
+    raised: bool
+    severity: Severity
+    message: Text
+
+
 class TaskEffects(RequestModel):
     """What the completion of a task of a DAG writes; only datasets of its definition are accepted."""
 
@@ -63,6 +73,7 @@ class TaskEffects(RequestModel):
         max_length=1_000,
         description="Of each output generation: column, input dataset, input column",
     )
+    alerts: Annotated[list[AlertTransition], Field(max_length=MAX_ITEMS * 10)] = Field(default_factory=list)
     definition: UUID
     build: UUID | None = None
 

@@ -88,6 +88,7 @@ class _DefinitionTask:
                 await self._run_slice(run, runner)
             except InputNotReady as reason:
                 self.effects.outputs["waits"] = str(reason)
+            self.effects.alerts += run.alerts
         self.effects.updates = list(self.updates.values())
         self.effects.states += [(str(self.definition.memory), key, state) for key, state in self.states.items()]
         self._record_inputs(keys if driver is not None else [""], driver)

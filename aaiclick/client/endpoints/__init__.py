@@ -7,6 +7,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `dead_letters`: dead letters
 - `outbox`: events that are pending or could not be routed
 - `events`: events that tasks wait for
+- `incidents`: incidents
 - `queues`: queues and task types
 - `workers`: workers
 - `schedules`: schedules
@@ -36,6 +37,7 @@ from aaiclick.client.endpoints.dags import DagEndpoints
 from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
 from aaiclick.client.endpoints.events import EventEndpoints
+from aaiclick.client.endpoints.incidents import IncidentEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
 from aaiclick.client.endpoints.objects import ObjectEndpoints
 from aaiclick.client.endpoints.orgs import OrgEndpoints
@@ -55,6 +57,7 @@ class Endpoints(
     DeadLetterEndpoints,
     OutboxEndpoints,
     EventEndpoints,
+    IncidentEndpoints,
     QueueEndpoints,
     WorkerEndpoints,
     ScheduleEndpoints,

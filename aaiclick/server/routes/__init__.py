@@ -6,6 +6,7 @@
 - `dead_letters`: list, group, redrive and discard dead letters
 - `events`: events that tasks wait for
 - `outbox`: events that are pending or could not be routed
+- `incidents`: list, acknowledge, snooze and close incidents
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
 - `workers`: list, get and drain workers
@@ -38,6 +39,7 @@ from aaiclick.server.routes import (
     dead_letters,
     events,
     health,
+    incidents,
     jobs,
     live,
     metrics,
@@ -63,6 +65,7 @@ ALL = (
     dead_letters.routes,
     events.routes,
     outbox.routes,
+    incidents.routes,
     queues.routes,
     task_types.routes,
     workers.routes,

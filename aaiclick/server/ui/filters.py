@@ -50,6 +50,10 @@ _CSS_CLASSES = {
     "Running": "running",
     "Dead": "dead",
     "Draining": "paused",
+    "info": "pending",
+    "warning": "retrying",
+    "error": "failed",
+    "critical": "dead",
 }
 
 

@@ -20,6 +20,14 @@ from aaiclick import failpoints
 from aaiclick.errors import LeaseLost
 from aaiclick.store.catalog.events import Event, count_events, emit_events
 from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.incidents import (
+    MAX_CAUSE_CHARACTERS,
+    Occurrence,
+    Severity,
+    close_incident_of,
+    make_fingerprint,
+    record_incidents,
+)
 from aaiclick.store.engine.leases import Lease
 from aaiclick.store.json_types import BigInt, JsonText
 from aaiclick.store.statements import statement
@@ -98,6 +106,16 @@ class Update:
     """Partitions of the event to emit; None: no event."""
 
 
+@dataclass(frozen=True, slots=True)
+class AlertTransition:
+    """An alert that was raised or cleared for a key; `message` may contain data."""
+
+    key: str
+    raised: bool
+    severity: Severity
+    message: str
+
+
 @dataclass(slots=True)
 class Effects:
     """Writes of a completion besides the result of the task."""
@@ -111,6 +129,7 @@ class Effects:
     updates: list[Update] = field(default_factory=list[Update])
     lineage: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict[str, list[tuple[str, str, str]]])
     """Output generation → (column, input dataset, input column)."""
+    alerts: list[AlertTransition] = field(default_factory=list["AlertTransition"])
     definition: str = ""
     build: str | None = None
 
@@ -236,6 +255,8 @@ async def write_effects(
                 statement("insert_task_inputs"), row["id"], list(datasets), list(partitions), moments
             )
         events += await _write_updates(connection, row, task_effects)
+        if task_effects.get("alerts"):
+            await _write_alerts(connection, row, task_effects["alerts"])
     return await emit_events(connection, events)
 
 
@@ -290,6 +311,28 @@ async def _write_updates(
                 )
             )  # fmt: skip
     return events
+
+
+async def _write_alerts(connection: Connection, row: asyncpg.Record, alerts: Sequence[Mapping[str, Any]]) -> None:
+    """Open and close the incidents of alerts that were raised and cleared."""
+    name = await connection.fetchrow(statement("get_definition_of_task"), row["id"])
+    if name is None:
+        return
+    task_type = f"{name['dag_name']}.{name['name']}"
+    raised: list[Occurrence] = []
+    for alert in alerts:
+        fingerprint = make_fingerprint(task_type, alert["key"])
+        if not alert["raised"]:
+            await close_incident_of(connection, row["org_id"], "alert_raised", fingerprint)
+            continue
+        raised.append(
+            Occurrence(
+                row["org_id"], "alert_raised", fingerprint, alert["severity"], f"Alert {task_type} was raised",
+                str(alert["message"])[:MAX_CAUSE_CHARACTERS], name["dag_name"], name["job_name"], task_type,
+                job_id=row["job_id"], task_id=row["id"],
+            )
+        )  # fmt: skip
+    await record_incidents(connection, raised)
 
 
 async def _write_lineage(

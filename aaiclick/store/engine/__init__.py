@@ -28,6 +28,7 @@ Complete:
 - `acknowledge`: acknowledges outcomes of attempts, fenced by their leases
 - `propagate`: propagates ended tasks to groups, dependents, slots and jobs
 - `skip`: skips tasks that a branch left out, and starts handlers
+- `incidents`: opens incidents in the transactions that cause them, counts and closes them
 - `maintenance`: passes of the loops: lease reaper, job timeouts, retention
 
 Requests of users:

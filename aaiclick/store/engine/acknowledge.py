@@ -17,6 +17,7 @@ from aaiclick.store.catalog import runs
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import claim, lease_columns
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, await_returned_tasks, discard_additions
+from aaiclick.store.engine.incidents import record_failed_tasks
 from aaiclick.store.engine.leases import (
     MAX_RELEASE_DELAY_SECONDS,
     MAX_RELEASES,
@@ -289,6 +290,8 @@ async def _end_attempts(
     effects = {s.lease.task_id: s.effects for s in successes if s.effects is not None}
     events = await runs.write_effects(connection, ended, effects) if effects else None
     await propagate(connection, ended, now, delta, events)
+    if failures:
+        await record_failed_tasks(connection, ended, now)
     return accepted
 
 

@@ -16,6 +16,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.incidents import record_job_timeout
 from aaiclick.store.engine.propagate import Progress, propagate, propagate_to_handlers, update_jobs
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.statements import statement
@@ -60,6 +61,8 @@ async def cancel_job(
             statuses = await update_jobs(
                 connection, completed=progress.completed, cancelled=progress.cancelled, now=now
             )
+            if error is not None:
+                await record_job_timeout(connection, head["org_id"], job_id, head["name"], error, now)
             return Cancellation.REQUESTED if statuses[job_id] in ("PENDING", "RUNNING") else Cancellation.CANCELLED
 
     return await retry_on_deadlock(cancel_in_transaction)

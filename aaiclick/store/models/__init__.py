@@ -7,6 +7,7 @@
 - `schedules`: schedules of jobs and queue items
 - `tasks`: the table of tasks
 - `waits`: waits of tasks, and the events that end them
+- `incidents`: incidents and their occurrences
 - `workers`: worker processes and leadership
 - `task_effects`: effects of tasks: events, inputs, lineage, state, table references; metrics
 - `catalog`: DAG versions, definitions and datasets
@@ -28,6 +29,7 @@ from aaiclick.store.models.catalog import (
     DatasetVersion,
     JobDefinition,
 )
+from aaiclick.store.models.incidents import Incident, IncidentOccurrence
 from aaiclick.store.models.jobs import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.schedules import Schedule
 from aaiclick.store.models.task_effects import (
@@ -72,6 +74,8 @@ __all__ = [
     "Dispatch",
     "Group",
     "IdempotencyKey",
+    "Incident",
+    "IncidentOccurrence",
     "Job",
     "JobDefinition",
     "OperatorState",

@@ -129,6 +129,7 @@ class JobDefinition(Row, table=True):
         ),
         CheckConstraint("timeout_seconds > 0 AND heartbeat_timeout_seconds > 0 AND max_attempts >= 1", name="limits"),
         Index("job_definitions_org", "org_id", "dag_name", "name"),
+        Index("job_definitions_dead", "id", postgresql_where=text("status = 'Dead'")),
         Index("job_definitions_next_run", "next_run_at", postgresql_where=text("next_run_at IS NOT NULL")),
         Index("job_definitions_inputs", "input_datasets", postgresql_using="gin"),
     )

@@ -46,6 +46,7 @@ POLICIES = {
     ),
     "waits": SAME_ORG,
     "workflow_events": SAME_ORG,
+    "incidents": SAME_ORG,
     "workers": SAME_ORG,
     "outbox": SAME_ORG,
     "dispatches": SAME_ORG,

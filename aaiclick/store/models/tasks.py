@@ -138,6 +138,14 @@ class Task(Row, table=True):
         Index("tasks_dead_letter", "org_id", "completed_at", postgresql_where=text("status = 'DEAD_LETTER'")),
         # Retention checks old failed jobs for dead letters.
         Index("tasks_dead_letter_job", "job_id", postgresql_where=text("status = 'DEAD_LETTER'")),
+        # An incident is over when no dead letter of its fingerprint is left.
+        Index(
+            "tasks_dead_letter_fingerprint",
+            "org_id",
+            "error_fingerprint",
+            "type",
+            postgresql_where=text("status = 'DEAD_LETTER'"),
+        ),
         # Lists of an org. Those of the default org use the primary key: an installation without others pays nothing.
         Index("tasks_org", "org_id", "id", postgresql_where=text(f"org_id <> '{DEFAULT_ORG_ID}'")),
         # Tasks with a slot of a key (ready or leased), and tasks that wait for one.

@@ -10,6 +10,10 @@ entrypoint text, job_name text, item_type text, kwargs jsonb, options jsonb, cro
 timezone text, missed text, max_missed integer, overlap text, nominal_parameter text, nominal_type text,
 timeout_seconds float8, declared_in text
 
+-- name: incidents
+id, org_id, opened_at, last_at, count, rule, fingerprint, severity, title, cause, dag_name, job_name, task_type,
+error_fingerprint, tags, job_id, task_id, acknowledged_at, acknowledged_by, snoozed_until, escalated_at, closed_at, closed_by
+
 -- name: schedules
 id, org_id, name, {schedule_fields.*}, anchor_at, next_run_at, due_at, paused_at, missing_at, last_nominal_at,
 last_run_id, skipped, error, created_at, updated_at

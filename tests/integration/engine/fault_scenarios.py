@@ -32,7 +32,7 @@ from aaiclick.store.catalog import backfill as catalog_backfill
 from aaiclick.store.catalog import datasets, event_routing, events, sources
 from aaiclick.store.catalog.runs import emit_updates, lock_for_publish
 from aaiclick.store.catalog.sources import start_source
-from aaiclick.store.engine import control, dispatches, maintenance, queue, worker_leases, workers
+from aaiclick.store.engine import control, dispatches, incidents, maintenance, queue, worker_leases, workers
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
@@ -139,6 +139,22 @@ def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callabl
         return state
 
     return prepare
+
+
+async def repeated_failure(db: Any) -> State:
+    """An incident that occurred twice, the second time not yet counted."""
+    for _ in range(2):
+        state = await with_outcome(enqueue_item, fails=True)(db)
+    return state
+
+
+async def recovered_job(db: Any) -> State:
+    """An open incident, and a completed retry of its job."""
+    state = await with_outcome(submit_one_task, fails=True)(db)
+    await control.retry_failed_tasks(db, state["job"])
+    await claim(db, state)
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"])])
+    return state
 
 
 def with_outcome(make: Callable[..., Awaitable[State]], *, fails: bool) -> Callable[[Any], Awaitable[State]]:
@@ -561,6 +577,16 @@ SCENARIOS = {
         STOPPED,
     ),
     "lead": Scenario(register_worker_, lead, check_query("SELECT is_leader FROM workers WHERE id = $1", "worker")),
+    "add_occurrences": Scenario(
+        repeated_failure,
+        lambda db, _: incidents.add_occurrences(db),
+        check_query("SELECT count FROM incidents", is_=2),
+    ),
+    "close_recovered": Scenario(
+        recovered_job,
+        lambda db, _: incidents.close_recovered(db, quiet_seconds=0),
+        check_query("SELECT count(closed_at) FROM incidents", is_=1),
+    ),
     "delete_old_jobs": Scenario(
         two_days_later(with_outcome(submit_one_task, fails=False)), delete_history, check_empty("jobs")
     ),

@@ -24,7 +24,18 @@ ROWS = 300_000
 BATCH = 100
 MANY = 3_000
 TOKEN = uuid4()
-LARGE = {"tasks", "dependencies", "groups", "jobs", "task_attempts", "waits", "workflow_events", "schedules"}
+LARGE = {
+    "tasks",
+    "dependencies",
+    "groups",
+    "jobs",
+    "task_attempts",
+    "waits",
+    "workflow_events",
+    "schedules",
+    "incidents",
+    "incident_occurrences",
+}
 
 COLUMNS = """
     INSERT INTO tasks (id, type, status, readiness, attempt, completed_at, unmet, available_at, worker_id, lease_token,
@@ -57,6 +68,13 @@ FILL = f"""
     INSERT INTO workflow_events (id, org_id, name, key, expires_at)
         SELECT n, '00000000-0000-4000-8000-000000000001', 'paid', n::text, now() + interval '1 d'
         FROM generate_series(1, {ROWS}) AS n;
+    INSERT INTO incidents (org_id, rule, fingerprint, severity, title, closed_at, closed_by, job_name)
+        SELECT '00000000-0000-4000-8000-000000000001', 'job_failed', n::text, 'error', 't',
+               CASE WHEN n % 100 > 0 THEN now() END, CASE WHEN n % 100 > 0 THEN 'recovery' END, 'j'
+        FROM generate_series(1, 100000) AS n;
+    INSERT INTO incident_occurrences (org_id, rule, fingerprint, count)
+        SELECT '00000000-0000-4000-8000-000000000001', 'job_failed', (n * 100)::text, 1
+        FROM generate_series(1, 1000) AS n;
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
         SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
     INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed, max_missed, overlap,
@@ -187,6 +205,15 @@ CASES: dict[str, list[Any]] = {
     "advance_schedule": [77, None, None, None, None, 0],
     "delete_addition_gates": [live(1)[0], 1],
     "update_job_counters": [[1, 2], [1, 1], [0, 0], [0, 0], None, [None, None], [0, 0]],
+    "list_failed_tasks": [live(), 3],
+    "record_incidents": [[DEFAULT_ORG_ID] * BATCH, ["job_failed"] * BATCH, [str(n) for n in range(BATCH)],
+             ["error"] * BATCH, ["t"] * BATCH, *[NOTHING] * 7, [1] * BATCH, None],
+    "add_occurrences": [BATCH],
+    "close_recovered_incidents": [0, BATCH, 0.0, None],
+    "close_incident_of_key": [DEFAULT_ORG_ID, "job_failed", "100", None],
+    "list_incidents": [DEFAULT_ORG_ID, 2**63 - 1, BATCH, None, None, True],
+    "count_open_incidents": [DEFAULT_ORG_ID, BATCH],
+    "delete_old_incidents": [0.0, BATCH, None],
     "fail_tasks": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,
              [False] * BATCH, ["FAILED"] * BATCH, None, 20, 86_400.0, 300.0],
 }  # fmt: skip

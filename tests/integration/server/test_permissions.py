@@ -82,10 +82,16 @@ def own_ids(site):
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
+    [incident] = site.sql(
+        "INSERT INTO incidents (org_id, rule, fingerprint, severity, title)"
+        " VALUES ($1, 'job_failed', 'f', 'error', 't') RETURNING id",
+        site.org,
+    )
     return {
         "dag": "sales", "dataset": "daily_sales",
         "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
         "org": str(site.org), "name": "default", "table_id": "t1", "schedule": "nightly",
+        "incident_id": str(incident["id"]),
     }  # fmt: skip
 
 
@@ -100,6 +106,7 @@ BODIES_OF = {
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
     "/v1/schedules/{schedule}/fire": {},
     "/v1/schedules/{schedule}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
+    "/v1/incidents/{incident_id}/snooze": {},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
 }
 DAG = """

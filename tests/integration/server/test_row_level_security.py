@@ -48,6 +48,7 @@ INSERT INTO task_attempts (task_id, attempt, charged, outcome) VALUES ($n02, 1, 
 INSERT INTO waits (task_id, org_id, attempt, wait_type) VALUES ($n02, $o, 1, 'time');
 INSERT INTO workflow_events (id, org_id, expires_at, name) VALUES ($n06, $o, now(), 'e');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
+INSERT INTO incidents (org_id, rule, fingerprint, severity, title) VALUES ($o, 'job_failed', 'f', 'error', 't');
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());
@@ -176,8 +177,15 @@ async def test_every_table_has_row_level_security(owner) -> None:
         WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relrowsecurity""")
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
-    assert with_org - {"table_refcounts", "orphan_files"} <= set(POLICIES)  # no access at all
-    closed = {"table_refcounts", "table_sessions", "orphan_files", "metric_counts", "ui_sessions"}
+    assert with_org - {"table_refcounts", "orphan_files", "incident_occurrences"} <= set(POLICIES)  # no access at all
+    closed = {
+        "table_refcounts",
+        "table_sessions",
+        "orphan_files",
+        "metric_counts",
+        "ui_sessions",
+        "incident_occurrences",
+    }
     assert set(metadata.tables) - set(POLICIES) == closed
 
 

@@ -8,6 +8,7 @@
 - `task`: a task: error, log, attempts, arguments and result
 - `queues`: depth, throughput, limits, pause and resume of queues
 - `dead_letters`: dead letters grouped by error, and failed events
+- `incidents`: open incidents, with acknowledge, snooze and close
 - `workers`: workers and their tasks in progress
 - `schedules`: schedules and sources with their next and last runs
 - `dags`: DAG list, graph, versions, runs and rollback
@@ -28,6 +29,7 @@ from aaiclick.server.ui.pages import (
     dags,
     datasets,
     dead_letters,
+    incidents,
     job,
     jobs,
     live,
@@ -48,6 +50,7 @@ ALL_PAGES = (
     task.pages,
     queues.pages,
     dead_letters.pages,
+    incidents.pages,
     workers.pages,
     dags.pages,
     dag_actions.pages,

@@ -307,6 +307,8 @@ CREATE TABLE job_definitions (
 
 CREATE INDEX job_definitions_inputs ON job_definitions USING gin (input_datasets);
 
+CREATE INDEX job_definitions_dead ON job_definitions (id) WHERE status = 'Dead';
+
 CREATE INDEX job_definitions_next_run ON job_definitions (next_run_at) WHERE next_run_at IS NOT NULL;
 
 CREATE INDEX job_definitions_org ON job_definitions (org_id, dag_name, name);
@@ -610,6 +612,8 @@ CREATE INDEX tasks_dead_letter ON tasks (org_id, completed_at) WHERE status = 'D
 
 CREATE INDEX tasks_dead_letter_job ON tasks (job_id) WHERE status = 'DEAD_LETTER';
 
+CREATE INDEX tasks_dead_letter_fingerprint ON tasks (org_id, error_fingerprint, type) WHERE status = 'DEAD_LETTER';
+
 CREATE UNIQUE INDEX tasks_dedupe_key ON tasks (definition_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
 CREATE INDEX tasks_definition ON tasks (definition_id, id) WHERE definition_id IS NOT NULL;
@@ -772,6 +776,61 @@ CREATE TABLE workflow_events (
 CREATE INDEX workflow_events_name ON workflow_events (org_id, name, key, id);
 
 CREATE INDEX workflow_events_expiry ON workflow_events (expires_at);
+
+CREATE TABLE incidents (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    opened_at timestamptz NOT NULL DEFAULT now(),
+    last_at timestamptz NOT NULL DEFAULT now(),
+    count bigint NOT NULL DEFAULT 1,
+    rule text NOT NULL,
+    fingerprint text NOT NULL,
+    severity text NOT NULL,
+    title text NOT NULL,
+    cause text,
+    dag_name text,
+    job_name text,
+    task_type text,
+    error_fingerprint text,
+    tags text[] NOT NULL DEFAULT '{}',
+    job_id bigint,
+    task_id bigint,
+    acknowledged_at timestamptz,
+    acknowledged_by text,
+    snoozed_until timestamptz,
+    escalated_at timestamptz,
+    closed_at timestamptz,
+    closed_by text,
+    CONSTRAINT incidents_pkey PRIMARY KEY (id),
+    CONSTRAINT incidents_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT incidents_severity CHECK (severity IN ('info', 'warning', 'error', 'critical')),
+    CONSTRAINT incidents_count CHECK (count >= 1),
+    CONSTRAINT incidents_closed CHECK ((closed_at IS NULL) = (closed_by IS NULL)),
+    CONSTRAINT incidents_acknowledged CHECK ((acknowledged_at IS NULL) = (acknowledged_by IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX incidents_open ON incidents (org_id, rule, fingerprint) WHERE closed_at IS NULL;
+
+CREATE INDEX incidents_key ON incidents (org_id, rule, fingerprint, id);
+
+CREATE INDEX incidents_org ON incidents (org_id, id);
+
+CREATE INDEX incidents_unclosed ON incidents (id) WHERE closed_at IS NULL;
+
+CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
+
+CREATE TABLE incident_occurrences (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    count integer NOT NULL,
+    rule text NOT NULL,
+    fingerprint text NOT NULL,
+    job_id bigint,
+    task_id bigint,
+    CONSTRAINT incident_occurrences_pkey PRIMARY KEY (id),
+    CONSTRAINT incident_occurrences_count CHECK (count >= 1)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE dispatches (
     task_id bigint NOT NULL,
@@ -1238,6 +1297,10 @@ ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE incidents ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE incident_occurrences ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE waits ENABLE ROW LEVEL SECURITY;
@@ -1311,6 +1374,8 @@ CREATE POLICY org ON task_attempts USING (EXISTS (SELECT FROM tasks t WHERE t.id
 CREATE POLICY org ON task_additions USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 
 CREATE POLICY org ON table_references USING (EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
+
+CREATE POLICY org ON incidents USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
 
