@@ -14,6 +14,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `events`: events that tasks wait for
 - `dags`: DAG files, versions, deploys, runs and backfills
 - `incidents`: incidents
+- `notifications`: channels, rules and messages of notifications
 - `datasets`: datasets, their lineage and queries over them
 - `objects`: Objects and their rows
 - `orgs`: organisations, users, roles, API keys, secrets and the audit log

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from aaiclick.api.field_types import RequestModel, Snowflake
-from aaiclick.store.engine.incidents import IncidentRule, Severity
+from aaiclick.store.enums import IncidentRule, Severity
 
 IncidentState = Literal["open", "acknowledged", "snoozed", "closed"]
 MAX_SNOOZE_SECONDS = 30 * 86_400

@@ -50,6 +50,7 @@ Jobs and tasks:
 - `task_types`: `aaiclick types`: settings of task types
 - `schedules`: `aaiclick schedules`: schedules of jobs and queue items
 - `incidents`: `aaiclick incidents`: list, acknowledge, snooze and close incidents
+- `notify`: `aaiclick notify`: channels, rules and messages of notifications
 - `dlq`: `aaiclick dlq`: list, redrive and discard dead letters
 
 Data and DAGs:

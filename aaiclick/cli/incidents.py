@@ -16,7 +16,7 @@ from aaiclick.cli.output import Row, output_option, print_message, print_model, 
 from aaiclick.cli.param_types import ID
 from aaiclick.cli.remote import PAGE_SIZE
 from aaiclick.cron import parse_interval
-from aaiclick.store.engine.incidents import IncidentRule
+from aaiclick.store.enums import IncidentRule
 
 
 @click.group()

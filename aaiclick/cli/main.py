@@ -47,6 +47,7 @@ COMMANDS = {
     "schedules": CommandEntry("schedules", "List, create, pause, fire and backfill schedules."),
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
     "incidents": CommandEntry("incidents", "List, acknowledge, snooze and close incidents."),
+    "notify": CommandEntry("notify", "Send messages about incidents: channels, rules, deliveries."),
     "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),

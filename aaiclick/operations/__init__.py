@@ -21,6 +21,7 @@ same name of `aaiclick.client.endpoints`.
 - `outbox`: operations on events of datasets that are not routed
 - `events`: operations on events that tasks wait for
 - `incidents`: operations on incidents
+- `notifications`: operations on channels, rules and messages of notifications
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `schedules`: operations on schedules

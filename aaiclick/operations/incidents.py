@@ -15,7 +15,7 @@ from aaiclick.operations.rows import from_row
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.catalog.datasets import hidden_incident_ids
 from aaiclick.store.engine import incidents as store
-from aaiclick.store.engine.incidents import IncidentRule
+from aaiclick.store.enums import IncidentRule
 
 if TYPE_CHECKING:
     import asyncpg

@@ -49,6 +49,7 @@ Claim, execute and complete:
 Around tasks:
 
 - `loops`: background loops: leases, schedules, events, retention, cleanup
+- `notifications`: messages about incidents, and their delivery to channels
 - `schedule_spec`: times and policies of a schedule, and the parameter with the nominal time
 - `schedules`: creates schedules at run time, and those that modules declare
 - `scheduled_runs`: starts a run of a schedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 DEFAULT_ORG_ID = UUID("00000000-0000-4000-8000-000000000001")
@@ -19,6 +20,16 @@ DISPATCHER_QUEUE = "runtime:dispatcher"
 
 NOTIFICATION_QUEUE = "runtime:notifications"
 """Deliveries of notifications; only the notification sender claims them."""
+
+IncidentRule = Literal[
+    "job_failed", "task_failed", "data_test_failed", "alert_raised", "deadline_missed", "source_dead",
+    "event_unroutable", "channel_failing",
+]  # fmt: skip
+Severity = Literal["info", "warning", "error", "critical"]
+"""From the lowest to the highest."""
+
+ChannelType = Literal["webhook", "slack", "teams", "pagerduty", "email"]
+NotificationEvent = Literal["opened", "escalated", "reminder", "closed"]
 
 
 class JobStatus(StrEnum):

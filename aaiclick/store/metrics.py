@@ -29,6 +29,8 @@ class MetricRows:
     workers: list[asyncpg.Record]
     events: dict[str, int]
     """Events of the outbox by status."""
+    incidents: list[asyncpg.Record]
+    """Open incidents by severity."""
 
 
 async def load_metrics(connection: Connection, *, worker_timeout_seconds: float) -> MetricRows:
@@ -43,4 +45,5 @@ async def load_metrics(connection: Connection, *, worker_timeout_seconds: float)
             await connection.fetch(statement("count_ready_by_queue"), MAX_QUEUES),
             await connection.fetch(statement("list_worker_heartbeats"), worker_timeout_seconds),
             await count_events_by_status(connection),
+            await connection.fetch(statement("count_incidents_by_severity")),
         )

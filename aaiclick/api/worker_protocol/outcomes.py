@@ -18,8 +18,8 @@ from aaiclick.api.worker_protocol.field_types import (
     TableName,
     Text,
 )
-from aaiclick.store.engine.incidents import Severity
 from aaiclick.store.engine.leases import Failure, Success, Wait, seconds_since
+from aaiclick.store.enums import Severity
 
 LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]
 

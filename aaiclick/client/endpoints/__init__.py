@@ -8,6 +8,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `outbox`: events that are pending or could not be routed
 - `events`: events that tasks wait for
 - `incidents`: incidents
+- `notifications`: channels, rules and messages of notifications
 - `queues`: queues and task types
 - `workers`: workers
 - `schedules`: schedules
@@ -39,6 +40,7 @@ from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
 from aaiclick.client.endpoints.events import EventEndpoints
 from aaiclick.client.endpoints.incidents import IncidentEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
+from aaiclick.client.endpoints.notifications import NotificationEndpoints
 from aaiclick.client.endpoints.objects import ObjectEndpoints
 from aaiclick.client.endpoints.orgs import OrgEndpoints
 from aaiclick.client.endpoints.outbox import OutboxEndpoints
@@ -58,6 +60,7 @@ class Endpoints(
     OutboxEndpoints,
     EventEndpoints,
     IncidentEndpoints,
+    NotificationEndpoints,
     QueueEndpoints,
     WorkerEndpoints,
     ScheduleEndpoints,

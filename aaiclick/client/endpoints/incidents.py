@@ -6,7 +6,7 @@ from aaiclick.api.field_types import Page
 from aaiclick.api.incidents import Incident, SnoozeIncidentRequest
 from aaiclick.client.endpoint import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
-from aaiclick.store.engine.incidents import IncidentRule
+from aaiclick.store.enums import IncidentRule
 
 
 class IncidentEndpoints:

@@ -10,6 +10,7 @@ from aaiclick.store.engine.incidents import (
     OCCURRENCE_BATCH_SIZE,
     add_occurrences,
     close_recovered,
+    has_incident_work,
     record_dead_sources,
 )
 
@@ -24,6 +25,8 @@ async def run_once(connection: Connection, *, now: datetime | None = None) -> di
     """Run one pass; counts `occurrences` that were added, and incidents that were `opened` and `closed`."""
     global _last_checked
     total = 0
+    if not await has_incident_work(connection):
+        return {"occurrences": 0, "opened": 0, "closed": 0}
     while added := await add_occurrences(connection):
         total += added
         if added < OCCURRENCE_BATCH_SIZE:

@@ -30,7 +30,7 @@ from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
 from aaiclick.code_version import CodeVersion, read_code_version
@@ -54,6 +54,10 @@ from aaiclick.orchestration.worker.process_starter import ProcessStarter
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import worker_leases
+from aaiclick.store.engine.deliveries import has_undelivered
+
+if TYPE_CHECKING:
+    from aaiclick.orchestration.loops.notification_sender import NotificationSender
 
 RETRY_SECONDS = 0.25
 LOOPS_PER_TERM = 3
@@ -64,6 +68,8 @@ STABLE_SECONDS = 5.0
 """A process that ran this long can work; one that exits sooner is restarted with a delay."""
 LOG_OUTAGE_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
+SEND_SECONDS = 0.5
+"""Interval of the notification sender."""
 LOOP_TIMEOUT_SECONDS = 30.0
 """Response timeout of loops: their batches take long, and no lease depends on them."""
 
@@ -199,7 +205,16 @@ class Supervisor:
         self._outage = OutageTracker()
         lease_seconds = config.worker.lease_seconds
         loop_timeout = max(lease_seconds, LOOP_TIMEOUT_SECONDS)
-        self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs = (
+        (
+            self._registrations,
+            self._leases,
+            self._limits,
+            self._loops,
+            self._events,
+            self._messages,
+            self._runtimes,
+            self._logs,
+        ) = (
             RetryingConnection(self._gateway, self._outage, self._children, seconds)
             for seconds in (
                 lease_seconds,
@@ -209,9 +224,11 @@ class Supervisor:
                 loop_timeout,
                 loop_timeout,
                 loop_timeout,
+                loop_timeout,
             )
         )
         self._event_notifier = event_router.EventNotifier()
+        self._sender: NotificationSender | None = None
         self._renewed_at = time.monotonic()
         self._starter = ProcessStarter(config.processes if config.worker.reload else 0)
         self._code_changed = asyncio.Event()
@@ -238,6 +255,7 @@ class Supervisor:
             self._kill_overdue,
             self._lead_forever,
             self._route_events,
+            self._send_notifications,
             self._dispatch_tasks,
             self._delete_old_logs,
             self._enforce_stop_timeout,
@@ -268,7 +286,8 @@ class Supervisor:
             for task in pending:
                 task.cancel()
             for connection in (
-                self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
+                self._registrations, self._leases, self._limits, self._loops, self._events, self._messages,
+                self._runtimes, self._logs,
             ):  # fmt: skip
                 connection.close()
             _, pending = await asyncio.wait(pending, timeout=RETRY_SECONDS)
@@ -451,6 +470,22 @@ class Supervisor:
         while isinstance(self._config.setup.work, PostgresEndpoint):
             await self._events.run_with_retry(self._route_pass)
             await self._event_notifier.wait(event_router.POLL_SECONDS)
+
+    async def _send_notifications(self) -> None:
+        """Deliver messages about incidents. A server does this for HTTP workers."""
+        if not isinstance(self._config.setup.work, PostgresEndpoint):
+            return
+        while True:
+            await self._messages.run_with_retry(self._send_pass)
+            await asyncio.sleep(SEND_SECONDS)
+
+    async def _send_pass(self, connection: GatewayConnection) -> None:
+        if self._sender is None and await has_undelivered(connection.postgres):
+            # Imported when there is a message: an HTTP client takes time and memory.
+            loop = importlib.import_module("aaiclick.orchestration.loops.notification_sender")
+            self._sender = loop.NotificationSender()
+        if self._sender is not None:
+            await self._sender.run_once(connection.postgres)
 
     async def _delete_old_logs(self) -> None:
         await log_retention.run(self._config.worker.log_directory, keep_seconds=get_settings().retention_seconds)

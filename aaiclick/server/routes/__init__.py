@@ -7,6 +7,7 @@
 - `events`: events that tasks wait for
 - `outbox`: events that are pending or could not be routed
 - `incidents`: list, acknowledge, snooze and close incidents
+- `notifications`: channels, rules and messages of notifications
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
 - `workers`: list, get and drain workers
@@ -43,6 +44,7 @@ from aaiclick.server.routes import (
     jobs,
     live,
     metrics,
+    notifications,
     objects,
     orgs,
     outbox,
@@ -66,6 +68,7 @@ ALL = (
     events.routes,
     outbox.routes,
     incidents.routes,
+    notifications.routes,
     queues.routes,
     task_types.routes,
     workers.routes,

@@ -12,7 +12,7 @@ from aaiclick.operations import incidents as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routing import Context, PathId, Routes
-from aaiclick.store.engine.incidents import IncidentRule
+from aaiclick.store.enums import IncidentRule
 
 routes = Routes("incidents")
 

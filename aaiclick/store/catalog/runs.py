@@ -23,12 +23,12 @@ from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.incidents import (
     MAX_CAUSE_CHARACTERS,
     Occurrence,
-    Severity,
     close_incident_of,
     make_fingerprint,
     record_incidents,
 )
 from aaiclick.store.engine.leases import Lease
+from aaiclick.store.enums import Severity
 from aaiclick.store.json_types import BigInt, JsonText
 from aaiclick.store.statements import statement
 

@@ -29,6 +29,8 @@ Complete:
 - `propagate`: propagates ended tasks to groups, dependents, slots and jobs
 - `skip`: skips tasks that a branch left out, and starts handlers
 - `incidents`: opens incidents in the transactions that cause them, counts and closes them
+- `notification_rules`: channels of notifications, and the rules that choose them
+- `deliveries`: plans messages about incidents, and enqueues their deliveries
 - `maintenance`: passes of the loops: lease reaper, job timeouts, retention
 
 Requests of users:

@@ -13,24 +13,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.errors import ConflictError, NotFoundError
-from aaiclick.store.enums import NOTIFICATION_QUEUE
+from aaiclick.store.enums import NOTIFICATION_QUEUE, IncidentRule, Severity
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.store.connections import Connection
-
-IncidentRule = Literal[
-    "job_failed", "task_failed", "data_test_failed", "alert_raised", "deadline_missed", "source_dead",
-    "event_unroutable", "channel_failing",
-]  # fmt: skip
-Severity = Literal["info", "warning", "error", "critical"]
 
 SEVERITIES: dict[IncidentRule, Severity] = {
     "job_failed": "error",
@@ -49,6 +43,9 @@ DATA_TEST_ERROR = "DataTestError:"
 
 FAILED_STATUSES = ("FAILED", "DEAD_LETTER", "PASSED_OVER", "PASSED_AGAIN")
 """Final failures, by the statuses that `fail_tasks` returns."""
+
+NOTIFICATION_KEY = "notification:"
+"""Prefix of the concurrency keys of deliveries; the channel follows."""
 
 CHANNEL_FAILURES = 3
 """After so many failed deliveries of one notification its channel is failing."""
@@ -126,18 +123,19 @@ def to_occurrence(row: asyncpg.Record) -> Occurrence:
     """The incident of a failed task, a row of `list_failed_tasks`."""
     rule = _rule_of_task(row)
     job, task_type, error = row["job_name"], row["type"], row["error_fingerprint"] or ""
+    channel = (row["concurrency_key"] or "").removeprefix(NOTIFICATION_KEY)
     titles: dict[IncidentRule, str] = {
-        "channel_failing": f"Notifications to the channel {row['concurrency_key']} fail",
+        "channel_failing": f"Notifications to the channel {channel} fail",
         "data_test_failed": f"A data test of {task_type} failed" + ("" if job is None else f" in job {job}"),
         "source_dead": f"The source {task_type} has stopped",
         "job_failed": f"Job {job}: task {task_type} failed",
         "task_failed": f"Task {task_type} failed" + ("" if job is None else f" in job {job}"),
     }
-    key = (row["concurrency_key"],) if rule == "channel_failing" else (job, task_type, error)
+    key = (channel,) if rule == "channel_failing" else (job, task_type, error)
     return Occurrence(
         row["org_id"], rule, make_fingerprint(*key), SEVERITIES[rule], titles[rule][:MAX_TITLE_CHARACTERS],
         (row["error"] or "")[-MAX_CAUSE_CHARACTERS:] or None, row["dag_name"], job,
-        row["concurrency_key"] if rule == "channel_failing" else task_type, error or None,
+        channel if rule == "channel_failing" else task_type, error or None,
         row["job_id"], row["id"],
     )  # fmt: skip
 
@@ -201,6 +199,11 @@ async def close_incident_of(
 ) -> bool:
     """Close the incident of a cause that reports its own end, in the caller's transaction."""
     return await connection.fetchval(statement("close_incident_of_key"), org_id, rule, fingerprint, now) is not None
+
+
+async def has_incident_work(connection: Connection) -> bool:
+    """Whether a pass of the leader has something to do."""
+    return await connection.fetchval(statement("has_incident_work"))
 
 
 async def add_occurrences(connection: Connection) -> int:

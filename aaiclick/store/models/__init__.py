@@ -8,6 +8,7 @@
 - `tasks`: the table of tasks
 - `waits`: waits of tasks, and the events that end them
 - `incidents`: incidents and their occurrences
+- `notifications`: channels, rules and messages about incidents
 - `workers`: worker processes and leadership
 - `task_effects`: effects of tasks: events, inputs, lineage, state, table references; metrics
 - `catalog`: DAG versions, definitions and datasets
@@ -31,6 +32,7 @@ from aaiclick.store.models.catalog import (
 )
 from aaiclick.store.models.incidents import Incident, IncidentOccurrence
 from aaiclick.store.models.jobs import Dependency, Group, Job, TaskAddition, TaskAttempt
+from aaiclick.store.models.notifications import Notification, NotificationChannel, NotificationRule
 from aaiclick.store.models.schedules import Schedule
 from aaiclick.store.models.task_effects import (
     ColumnLineage,
@@ -78,6 +80,9 @@ __all__ = [
     "IncidentOccurrence",
     "Job",
     "JobDefinition",
+    "Notification",
+    "NotificationChannel",
+    "NotificationRule",
     "OperatorState",
     "Org",
     "OrgRole",

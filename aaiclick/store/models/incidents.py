@@ -49,9 +49,12 @@ class Incident(Row, table=True):
     acknowledged_at: datetime | None = timestamp_column()
     acknowledged_by: str | None = text_column(null=True)
     snoozed_until: datetime | None = timestamp_column()
+    escalate_at: datetime | None = timestamp_column()
     escalated_at: datetime | None = timestamp_column()
     closed_at: datetime | None = timestamp_column()
     closed_by: str | None = text_column(null=True)
+    opened_routed_at: datetime | None = timestamp_column()
+    closed_routed_at: datetime | None = timestamp_column()
 
     __table_args__ = (
         CheckConstraint("severity IN ('info', 'warning', 'error', 'critical')", name="severity"),
@@ -69,6 +72,19 @@ class Incident(Row, table=True):
         Index("incidents_key", "org_id", "rule", "fingerprint", "id"),
         Index("incidents_org", "org_id", "id"),
         Index("incidents_unclosed", "id", postgresql_where=text("closed_at IS NULL")),
+        Index(
+            "incidents_unrouted",
+            "id",
+            postgresql_where=text("opened_routed_at IS NULL OR (closed_at IS NOT NULL AND closed_routed_at IS NULL)"),
+        ),
+        Index("incidents_escalating", "escalate_at", postgresql_where=text("escalate_at IS NOT NULL")),
+        Index("incidents_snoozed", "snoozed_until", postgresql_where=text("snoozed_until IS NOT NULL")),
+        Index(
+            "incidents_failing_channel",
+            "org_id",
+            "task_type",
+            postgresql_where=text("closed_at IS NULL AND rule = 'channel_failing'"),
+        ),
         Index("incidents_closed", "closed_at", postgresql_where=text("closed_at IS NOT NULL")),
         high_churn_storage(fillfactor=70),
     )

@@ -14,6 +14,13 @@ timeout_seconds float8, declared_in text
 id, org_id, opened_at, last_at, count, rule, fingerprint, severity, title, cause, dag_name, job_name, task_type,
 error_fingerprint, tags, job_id, task_id, acknowledged_at, acknowledged_by, snoozed_until, escalated_at, closed_at, closed_by
 
+-- name: notification_channels
+org_id, name, created_at, updated_at, channel_type, config, roles, digest_seconds, quiet_from, quiet_until, timezone
+
+-- name: notification_rules
+org_id, name, created_at, updated_at, rules, min_severity, dag_name, job_name, task_type, tag, channels,
+escalate_after_seconds, escalate_to
+
 -- name: schedules
 id, org_id, name, {schedule_fields.*}, anchor_at, next_run_at, due_at, paused_at, missing_at, last_nominal_at,
 last_run_id, skipped, error, created_at, updated_at

@@ -6,8 +6,8 @@ FROM unnest($1::bigint[]) AS u (id)
 CROSS JOIN LATERAL (SELECT * FROM tasks t WHERE t.id = u.id AND (t.completed_at IS NOT NULL OR t.failures >= $2) OFFSET 0) AS t
 LEFT JOIN LATERAL (
     SELECT j.name, (SELECT v.dag_name FROM dag_versions v WHERE v.id = j.dag_version_id) AS dag_name
-    FROM jobs j WHERE j.id = t.job_id) AS j ON true
-LEFT JOIN LATERAL (SELECT d.dag_name, d.source FROM job_definitions d WHERE d.id = t.definition_id) AS d ON true
+    FROM jobs j WHERE j.id = t.job_id OFFSET 0) AS j ON true
+LEFT JOIN LATERAL (SELECT d.dag_name, d.source FROM job_definitions d WHERE d.id = t.definition_id OFFSET 0) AS d ON true
 ORDER BY t.id
 
 -- name: record_incidents
@@ -24,9 +24,9 @@ opened AS (
     INSERT INTO incidents (org_id, rule, fingerprint, severity, title, cause, dag_name, job_name, task_type,
         error_fingerprint, job_id, task_id, count, opened_at, last_at)
     SELECT g.*, coalesce($14::timestamptz, now()), coalesce($14::timestamptz, now())
-    FROM given g WHERE NOT EXISTS (
-        SELECT FROM incidents i WHERE i.org_id = g.org_id AND i.rule = g.rule AND i.fingerprint = g.fingerprint
-          AND i.closed_at IS NULL)
+    FROM given g WHERE (
+        SELECT i.id FROM incidents i WHERE i.org_id = g.org_id AND i.rule = g.rule AND i.fingerprint = g.fingerprint
+          AND i.closed_at IS NULL LIMIT 1) IS NULL
     ORDER BY org_id, rule, fingerprint
     ON CONFLICT (org_id, rule, fingerprint) WHERE closed_at IS NULL DO NOTHING
     RETURNING org_id, rule, fingerprint
@@ -38,6 +38,11 @@ counted AS (
         SELECT FROM opened o WHERE (o.org_id, o.rule, o.fingerprint) = (g.org_id, g.rule, g.fingerprint))
 )
 SELECT count(*) FROM opened
+
+-- name: has_incident_work
+-- Whether there are open incidents, occurrences or dead sources.
+SELECT EXISTS (SELECT FROM incidents WHERE closed_at IS NULL) OR EXISTS (SELECT FROM incident_occurrences)
+    OR EXISTS (SELECT FROM job_definitions WHERE status = 'Dead')
 
 -- name: add_occurrences
 -- Add up to $1 occurrences to the counts of their incidents. Those after the end of an incident open it again, with the
@@ -62,7 +67,7 @@ known AS MATERIALIZED (
 added AS (
     UPDATE incidents i SET count = i.count + k.times, last_at = greatest(i.last_at, k.last_at), job_id = k.job_id,
         task_id = k.task_id
-    FROM known k WHERE i.id = k.id AND NOT k.is_over
+    FROM known k WHERE i.id = k.id AND i.id = ANY (ARRAY(SELECT id FROM known WHERE NOT is_over)) AND NOT k.is_over
 ),
 opened AS (
     INSERT INTO incidents (org_id, rule, fingerprint, severity, title, cause, dag_name, job_name, task_type,
@@ -86,23 +91,24 @@ WITH checked AS MATERIALIZED (
 over AS (
     SELECT i.id FROM checked i
     WHERE i.last_at <= coalesce($4::timestamptz, now()) - $3::float8 * interval '1 second' AND CASE
-        WHEN i.rule IN ('job_failed', 'data_test_failed') AND i.job_id IS NOT NULL THEN EXISTS (
-            SELECT FROM (
+        WHEN i.rule IN ('job_failed', 'data_test_failed') AND i.job_id IS NOT NULL THEN coalesce((
+            SELECT true FROM (
                 SELECT j.status, j.completed_at FROM jobs j WHERE j.org_id = i.org_id AND j.name = i.job_name
                 ORDER BY j.id DESC LIMIT 20) AS j
-            WHERE j.status = 'COMPLETED' AND j.completed_at > i.last_at)
-            OR EXISTS (SELECT FROM jobs j WHERE j.id = i.job_id AND j.status = 'COMPLETED')
-        WHEN i.rule IN ('task_failed', 'data_test_failed') THEN NOT EXISTS (
-            SELECT FROM tasks t WHERE t.status = 'DEAD_LETTER' AND t.org_id = i.org_id
-              AND t.error_fingerprint = i.error_fingerprint AND t.type = i.task_type)
-            AND NOT EXISTS (SELECT FROM tasks t WHERE t.id = i.task_id AND t.status = 'FAILED')
-        WHEN i.rule = 'source_dead' THEN NOT EXISTS (
-            SELECT FROM dag_current_versions c JOIN job_definitions d ON d.dag_version_id = c.dag_version_id
+            WHERE j.status = 'COMPLETED' AND j.completed_at > i.last_at LIMIT 1),
+            (SELECT true FROM jobs j WHERE j.id = i.job_id AND j.status = 'COMPLETED' LIMIT 1), false)
+        WHEN i.rule IN ('task_failed', 'data_test_failed') THEN coalesce((
+            SELECT t.id FROM tasks t WHERE t.status = 'DEAD_LETTER' AND t.org_id = i.org_id
+              AND t.error_fingerprint = i.error_fingerprint AND t.type = i.task_type LIMIT 1),
+            (SELECT t.id FROM tasks t WHERE t.id = i.task_id AND t.status = 'FAILED' LIMIT 1)) IS NULL
+        WHEN i.rule = 'source_dead' THEN (
+            SELECT d.id FROM dag_current_versions c JOIN job_definitions d ON d.dag_version_id = c.dag_version_id
             WHERE c.org_id = i.org_id AND c.dag_name = i.dag_name AND d.dag_name || '.' || d.name = i.task_type
-              AND d.status = 'Dead')
-        WHEN i.rule = 'event_unroutable' THEN NOT EXISTS (
-            SELECT FROM outbox o JOIN jobs j ON j.id = o.job_id
-            WHERE o.org_id = i.org_id AND o.status = 'Failed' AND j.name = i.job_name)
+              AND d.status = 'Dead' LIMIT 1) IS NULL
+        WHEN i.rule = 'event_unroutable' THEN (
+            SELECT o.id FROM outbox o
+            WHERE o.org_id = i.org_id AND o.status = 'Failed'
+              AND (SELECT j.name FROM jobs j WHERE j.id = o.job_id) = i.job_name LIMIT 1) IS NULL
         ELSE false END
 ),
 closed AS (
@@ -125,8 +131,8 @@ SELECT d.org_id, d.dag_name, d.name, d.last_heartbeat FROM job_definitions d
 JOIN dag_current_versions c ON c.dag_version_id = d.dag_version_id
 WHERE d.status = 'Dead' AND d.activation = 'source'
   AND coalesce(d.last_heartbeat, d.updated_at) <= coalesce($2::timestamptz, now()) - $1::float8 * interval '1 second'
-  AND NOT EXISTS (SELECT FROM incidents i WHERE i.org_id = d.org_id AND i.rule = 'source_dead'
-    AND i.task_type = d.dag_name || '.' || d.name AND i.closed_at IS NULL)
+  AND (SELECT i.id FROM incidents i WHERE i.org_id = d.org_id AND i.rule = 'source_dead'
+    AND i.task_type = d.dag_name || '.' || d.name AND i.closed_at IS NULL LIMIT 1) IS NULL
 ORDER BY d.org_id, d.dag_name, d.name LIMIT 1000
 
 -- name: get_job_of_event
@@ -152,7 +158,8 @@ SELECT {incidents.*} FROM incidents WHERE org_id = $1 AND id = $2
 
 -- name: acknowledge_incident
 -- Acknowledge the open incident $2 of the org $1 by $3; the first acknowledgement is kept.
-UPDATE incidents SET acknowledged_at = coalesce(acknowledged_at, now()), acknowledged_by = coalesce(acknowledged_by, $3)
+UPDATE incidents SET acknowledged_at = coalesce(acknowledged_at, now()), acknowledged_by = coalesce(acknowledged_by, $3),
+    escalate_at = NULL
 WHERE org_id = $1 AND id = $2 AND closed_at IS NULL RETURNING {incidents.*}
 
 -- name: snooze_incident
@@ -164,12 +171,6 @@ WHERE org_id = $1 AND id = $2 AND closed_at IS NULL RETURNING {incidents.*}
 -- Close the open incident $2 of the org $1 by $3.
 UPDATE incidents SET closed_at = now(), closed_by = $3, snoozed_until = NULL
 WHERE org_id = $1 AND id = $2 AND closed_at IS NULL RETURNING {incidents.*}
-
--- name: count_open_incidents
--- Open incidents of the org $1 by severity, at most $2 in all.
-SELECT severity, count(*) AS count, count(*) FILTER (WHERE acknowledged_at IS NULL) AS unacknowledged FROM (
-    SELECT severity, acknowledged_at FROM incidents WHERE org_id = $1 AND closed_at IS NULL LIMIT $2) AS open
-GROUP BY severity
 
 -- name: delete_old_incidents
 -- Delete up to $2 incidents that were closed more than $1 seconds ago.

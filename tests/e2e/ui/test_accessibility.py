@@ -24,6 +24,7 @@ def addresses(site, things) -> dict[str, str]:
     dataset = site.sql("SELECT id FROM datasets WHERE name = 'shop_daily'")[0]["id"]
     worker = site.sql("SELECT id FROM workers LIMIT 1")[0]["id"]
     table = site.sql("SELECT result ->> 'table_id' AS name FROM tasks WHERE job_id = $1 LIMIT 1", int(things.done))[0]
+    incident = site.sql("SELECT max(id) AS id FROM incidents WHERE job_id = $1", int(things.failed))[0]["id"]
     other = site.sql("SELECT id FROM orgs WHERE slug = 'other'")[0]["id"]
     return {
         "overview": "/",
@@ -39,6 +40,8 @@ def addresses(site, things) -> dict[str, str]:
         "clear": f"/tasks/{things.running_task}/clear",
         "queues": "/queues?change=default",
         "dead-letters": "/dead-letters?list=1",
+        "incidents": "/incidents?closed=1",
+        "incident": f"/incidents/{incident}",
         "workers": "/workers",
         "worker": f"/workers/{worker}",
         "objects": "/objects",

@@ -32,7 +32,17 @@ from aaiclick.store.catalog import backfill as catalog_backfill
 from aaiclick.store.catalog import datasets, event_routing, events, sources
 from aaiclick.store.catalog.runs import emit_updates, lock_for_publish
 from aaiclick.store.catalog.sources import start_source
-from aaiclick.store.engine import control, dispatches, incidents, maintenance, queue, worker_leases, workers
+from aaiclick.store.engine import (
+    control,
+    deliveries,
+    dispatches,
+    incidents,
+    maintenance,
+    notification_rules,
+    queue,
+    worker_leases,
+    workers,
+)
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
@@ -40,7 +50,7 @@ from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.waits import send_event
-from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.enums import DEFAULT_ORG_ID, NOTIFICATION_QUEUE
 from aaiclick.store.tables import literals, table_references
 from aaiclick.store.task_options import TaskOptions
 from aaiclick.store.tenancy import users
@@ -154,6 +164,28 @@ async def recovered_job(db: Any) -> State:
     await control.retry_failed_tasks(db, state["job"])
     await claim(db, state)
     await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"])])
+    return state
+
+
+async def with_rule(db: Any) -> State:
+    """An incident that a rule sends to a channel."""
+    channel = notification_rules.Channel(DEFAULT_ORG_ID, "ops", "webhook", {"url": "http://x.test"})
+    await notification_rules.set_channel(db, channel)
+    await notification_rules.set_rule(db, DEFAULT_ORG_ID, notification_rules.Rule("all", ("ops",)))
+    return await with_outcome(enqueue_item, fails=True)(db)
+
+
+async def with_planned_message(db: Any) -> State:
+    state = await with_rule(db)
+    await deliveries.route_incidents(db)
+    return state
+
+
+async def with_delivered_message(db: Any) -> State:
+    state = await with_planned_message(db)
+    await deliveries.enqueue_due_notifications(db)
+    claims = await queue.claim(db, worker_id=1, limit=1, queues=[NOTIFICATION_QUEUE], lease_seconds=60)
+    await queue.acknowledge(db, worker_id=1, successes=[Success(claims[0].lease)])
     return state
 
 
@@ -586,6 +618,21 @@ SCENARIOS = {
         recovered_job,
         lambda db, _: incidents.close_recovered(db, quiet_seconds=0),
         check_query("SELECT count(closed_at) FROM incidents", is_=1),
+    ),
+    "route_incidents": Scenario(
+        with_rule,
+        lambda db, _: deliveries.route_incidents(db),
+        check_query("SELECT count(*) FROM notifications n JOIN incidents i ON i.opened_routed_at IS NOT NULL", is_=1),
+    ),
+    "enqueue_notifications": Scenario(
+        with_planned_message,
+        lambda db, _: deliveries.enqueue_due_notifications(db),
+        check_query("SELECT count(*) FROM notifications n JOIN tasks t ON t.id = n.task_id", is_=1),
+    ),
+    "mark_delivered": Scenario(
+        with_delivered_message,
+        lambda db, _: deliveries.mark_delivered(db),
+        check_query("SELECT count(delivered_at) FROM notifications", is_=1),
     ),
     "delete_old_jobs": Scenario(
         two_days_later(with_outcome(submit_one_task, fails=False)), delete_history, check_empty("jobs")

@@ -35,6 +35,7 @@ LARGE = {
     "schedules",
     "incidents",
     "incident_occurrences",
+    "notifications",
 }
 
 COLUMNS = """
@@ -72,6 +73,10 @@ FILL = f"""
         SELECT '00000000-0000-4000-8000-000000000001', 'job_failed', n::text, 'error', 't',
                CASE WHEN n % 100 > 0 THEN now() END, CASE WHEN n % 100 > 0 THEN 'recovery' END, 'j'
         FROM generate_series(1, 100000) AS n;
+    UPDATE incidents SET opened_routed_at = now(), closed_routed_at = closed_at WHERE id % 100 <> 7;
+    INSERT INTO notifications (org_id, incident_id, channel, event, task_id, sent_at, delivered_at)
+        SELECT org_id, id, 'ops', 'opened', CASE WHEN id % 100 > 0 THEN id END, CASE WHEN id % 100 > 0 THEN now() END,
+               CASE WHEN id % 100 > 0 THEN now() END FROM incidents;
     INSERT INTO incident_occurrences (org_id, rule, fingerprint, count)
         SELECT '00000000-0000-4000-8000-000000000001', 'job_failed', (n * 100)::text, 1
         FROM generate_series(1, 1000) AS n;
@@ -212,7 +217,19 @@ CASES: dict[str, list[Any]] = {
     "close_recovered_incidents": [0, BATCH, 0.0, None],
     "close_incident_of_key": [DEFAULT_ORG_ID, "job_failed", "100", None],
     "list_incidents": [DEFAULT_ORG_ID, 2**63 - 1, BATCH, None, None, True],
-    "count_open_incidents": [DEFAULT_ORG_ID, BATCH],
+    "has_incident_work": [],
+    "has_notification_work": [None],
+    "lock_unrouted_incidents": [BATCH, None],
+    "lock_escalating_incidents": [BATCH, None],
+    "lock_woken_incidents": [BATCH, None],
+    "mark_incidents_routed": [list(range(1, BATCH)), [False] * (BATCH - 1), [None] * (BATCH - 1)],
+    "list_channels_of_incidents": [list(range(1, BATCH))],
+    "lock_due_notifications": [BATCH, 0.0, None],
+    "mark_notifications_delivered": [BATCH],
+    "has_undelivered_notifications": [],
+    "load_notifications": [list(range(1, BATCH))],
+    "list_notifications": [DEFAULT_ORG_ID, 2**63 - 1, BATCH, None],
+    "close_channel_incidents": [None],
     "delete_old_incidents": [0.0, BATCH, None],
     "fail_tasks": [*lease(), ["e"] * BATCH, ["f"] * BATCH, [False] * BATCH, [0.0] * BATCH, [True] * BATCH, NOTHING,
              [False] * BATCH, ["FAILED"] * BATCH, None, 20, 86_400.0, 300.0],
@@ -256,7 +273,10 @@ async def test_statement_reads_only_needed_rows(large: PostgresEndpoint, name: s
     assert touched < MANY + 60 * TOLD.get(name, BATCH), f"{name} touched {touched} buffers"
 
 
-SMALL = {"tasks_ready", "tasks_live", "jobs_paused"}
+SMALL = {
+    "tasks_ready", "tasks_live", "jobs_paused", "incidents_unrouted", "incidents_unclosed", "incidents_failing_channel",
+    "incident_occurrences_pkey", "notifications_undelivered",
+}  # fmt: skip
 """Partial indexes with few rows: a full scan is allowed."""
 
 HOSTILE = {

@@ -21,6 +21,7 @@ NOBODYS = {
     "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org": str(uuid4()),
     "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
     "job": "nobodys", "dataset": "nobodys", "schedule": "nobodys",
+    "incident_id": "1",
 }  # fmt: skip
 
 
@@ -82,10 +83,18 @@ def own_ids(site):
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
+    channel = {"type": "webhook", "config": {"url": "https://example.org"}}
+    assert admin.put("/v1/notifications/channels/ops", json=channel).status_code == 200
+    assert admin.put("/v1/notifications/rules/all", json={"channels": ["ops"]}).status_code == 200
     [incident] = site.sql(
         "INSERT INTO incidents (org_id, rule, fingerprint, severity, title)"
         " VALUES ($1, 'job_failed', 'f', 'error', 't') RETURNING id",
         site.org,
+    )
+    site.sql(
+        "INSERT INTO notifications (org_id, incident_id, channel, event) VALUES ($1, $2, 'ops', 'opened') RETURNING id",
+        site.org,
+        incident["id"],
     )
     return {
         "dag": "sales", "dataset": "daily_sales",

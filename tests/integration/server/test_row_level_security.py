@@ -49,6 +49,10 @@ INSERT INTO waits (task_id, org_id, attempt, wait_type) VALUES ($n02, $o, 1, 'ti
 INSERT INTO workflow_events (id, org_id, expires_at, name) VALUES ($n06, $o, now(), 'e');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
 INSERT INTO incidents (org_id, rule, fingerprint, severity, title) VALUES ($o, 'job_failed', 'f', 'error', 't');
+INSERT INTO notification_channels (org_id, name, channel_type) VALUES ($o, 'c', 'slack');
+INSERT INTO notification_rules (org_id, name) VALUES ($o, 'r');
+INSERT INTO notifications (org_id, incident_id, channel, event)
+    SELECT org_id, id, 'c', 'opened' FROM incidents WHERE org_id = $o;
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());

@@ -105,9 +105,10 @@ async def settle_worker(context: Context, body: SettleRequest) -> None:
 
 @routes.post(endpoints.RUN_LOOPS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def run_loops(context: Context, body: RunLoopsRequest) -> None:
-    """Run one pass of the leader's loops on the server, and start its event router."""
+    """Run one pass of the leader's loops on the server, and start its event router and its sender."""
     async with _workers_connection(context, [body.worker_id]) as connection:
         context.app_state.event_router.activate()
+        context.app_state.notification_sender.activate()
         await leader.run_once(connection, worker_id=body.worker_id, term_seconds=body.term_seconds)
 
 

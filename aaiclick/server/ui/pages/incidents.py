@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from aaiclick.errors import DeliveryError
 from aaiclick.operations import incidents as operations
+from aaiclick.operations import notifications
 from aaiclick.operations.actor import Permission
 from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
 
@@ -20,7 +22,24 @@ async def list_incidents(page: PageRequest) -> Response:
     listed = await page.call.perform(
         operations.list_incidents, closed=closed, cursor=page.query_param("cursor") or None, limit=MAX_ROWS
     )
-    return page.render("incidents.html", incidents=listed.items, next_cursor=listed.next, closed=closed)
+    return page.render(
+        "incidents.html",
+        incidents=listed.items,
+        next_cursor=listed.next,
+        closed=closed,
+        channels=await page.call.perform(notifications.list_notification_channels),
+        rules=await page.call.perform(notifications.list_notification_rules),
+    )
+
+
+@pages.post("/incidents/channels/{name}/test", Permission.ADMIN)
+async def test_channel(page: PageRequest) -> Response:
+    name = str(page.request.path_params["name"])
+    try:
+        await page.call.perform(notifications.test_notification_channel, name)
+    except DeliveryError as error:
+        return page.redirect_back(f"The channel {name} did not accept the message: {error.what}", is_error=True)
+    return page.redirect_back(f"The channel {name} accepted a test message.")
 
 
 @pages.get("/incidents/{incident_id}", Permission.READER)

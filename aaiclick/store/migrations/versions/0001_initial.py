@@ -17,7 +17,7 @@ branch_labels = None
 depends_on = None
 
 TABLES = """
-    metric_counts, incidents, incident_occurrences,
+    metric_counts, notifications, notification_rules, notification_channels, incidents, incident_occurrences,
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, orphan_files,
     dispatches, outbox, waits, workflow_events,
     workers,

@@ -798,9 +798,12 @@ CREATE TABLE incidents (
     acknowledged_at timestamptz,
     acknowledged_by text,
     snoozed_until timestamptz,
+    escalate_at timestamptz,
     escalated_at timestamptz,
     closed_at timestamptz,
     closed_by text,
+    opened_routed_at timestamptz,
+    closed_routed_at timestamptz,
     CONSTRAINT incidents_pkey PRIMARY KEY (id),
     CONSTRAINT incidents_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT incidents_severity CHECK (severity IN ('info', 'warning', 'error', 'critical')),
@@ -817,6 +820,16 @@ CREATE INDEX incidents_org ON incidents (org_id, id);
 
 CREATE INDEX incidents_unclosed ON incidents (id) WHERE closed_at IS NULL;
 
+CREATE INDEX incidents_unrouted ON incidents (id)
+    WHERE opened_routed_at IS NULL OR (closed_at IS NOT NULL AND closed_routed_at IS NULL);
+
+CREATE INDEX incidents_escalating ON incidents (escalate_at) WHERE escalate_at IS NOT NULL;
+
+CREATE INDEX incidents_snoozed ON incidents (snoozed_until) WHERE snoozed_until IS NOT NULL;
+
+CREATE INDEX incidents_failing_channel ON incidents (org_id, task_type)
+    WHERE closed_at IS NULL AND rule = 'channel_failing';
+
 CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
 
 CREATE TABLE incident_occurrences (
@@ -831,6 +844,78 @@ CREATE TABLE incident_occurrences (
     CONSTRAINT incident_occurrences_pkey PRIMARY KEY (id),
     CONSTRAINT incident_occurrences_count CHECK (count >= 1)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE notification_channels (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    channel_type text NOT NULL,
+    config jsonb NOT NULL DEFAULT '{}',
+    roles text[] NOT NULL DEFAULT '{}',
+    digest_seconds double precision,
+    quiet_from text,
+    quiet_until text,
+    timezone text NOT NULL DEFAULT 'UTC',
+    CONSTRAINT notification_channels_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT notification_channels_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notification_channels_channel_type CHECK
+        (channel_type IN ('webhook', 'slack', 'teams', 'pagerduty', 'email')),
+    CONSTRAINT notification_channels_digest CHECK (digest_seconds > 0),
+    CONSTRAINT notification_channels_quiet CHECK ((quiet_from IS NULL) = (quiet_until IS NULL))
+);
+
+CREATE TABLE notification_rules (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    rules text[] NOT NULL DEFAULT '{}',
+    min_severity text NOT NULL DEFAULT 'info',
+    dag_name text,
+    job_name text,
+    task_type text,
+    tag text,
+    channels text[] NOT NULL DEFAULT '{}',
+    escalate_after_seconds double precision,
+    escalate_to text[] NOT NULL DEFAULT '{}',
+    CONSTRAINT notification_rules_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT notification_rules_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notification_rules_min_severity CHECK (min_severity IN ('info', 'warning', 'error', 'critical')),
+    CONSTRAINT notification_rules_escalation CHECK
+        ((escalate_after_seconds IS NULL) = (cardinality(escalate_to) = 0)),
+    CONSTRAINT notification_rules_escalate_after CHECK (escalate_after_seconds > 0)
+);
+
+CREATE TABLE notifications (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    incident_id bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    channel text NOT NULL,
+    event text NOT NULL,
+    task_id bigint,
+    sent_at timestamptz,
+    delivered_at timestamptz,
+    CONSTRAINT notifications_pkey PRIMARY KEY (id),
+    CONSTRAINT notifications_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notifications_incident_id_fkey FOREIGN KEY (incident_id) REFERENCES incidents (id) ON DELETE CASCADE,
+    CONSTRAINT notifications_event CHECK (event IN ('opened', 'escalated', 'reminder', 'closed')),
+    CONSTRAINT notifications_sent CHECK ((task_id IS NULL) = (sent_at IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX notifications_once ON notifications (incident_id, channel, event) WHERE event <> 'reminder';
+
+CREATE INDEX notifications_incident ON notifications (incident_id);
+
+CREATE INDEX notifications_org ON notifications (org_id, id);
+
+CREATE INDEX notifications_due ON notifications (due_at) WHERE task_id IS NULL;
+
+CREATE INDEX notifications_sent ON notifications (org_id, channel, sent_at) WHERE task_id IS NOT NULL;
+
+CREATE INDEX notifications_undelivered ON notifications (id) WHERE delivered_at IS NULL AND task_id IS NOT NULL;
 
 CREATE TABLE dispatches (
     task_id bigint NOT NULL,
@@ -1301,6 +1386,12 @@ ALTER TABLE incidents ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE incident_occurrences ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE notification_channels ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE notification_rules ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE notifications ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE waits ENABLE ROW LEVEL SECURITY;
@@ -1376,6 +1467,12 @@ CREATE POLICY org ON task_additions USING (EXISTS (SELECT FROM tasks t WHERE t.i
 CREATE POLICY org ON table_references USING (EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
 
 CREATE POLICY org ON incidents USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notification_channels USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notification_rules USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notifications USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
 
