@@ -115,7 +115,8 @@ async def measure_peer(endpoint: PostgresEndpoint, peer: str, arguments: argpars
     script = str(Path(__file__).with_name("work_peers.py"))
     sizes = ["--tasks", str(max(1, arguments.tasks // PEER_SHARE)), "--hops", str(max(1, arguments.hops // PEER_SHARE))]
     dsn = endpoint.with_database(f"peer_{name}").dsn
-    command = [python, script, name, *sizes, "--dsn", dsn]
+    # -P: modules of this directory such as `queue` and `http` must not replace those of Python.
+    command = [python, "-P", script, name, *sizes, "--dsn", dsn]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     output, _ = await process.communicate()
     figures = json.loads(output.splitlines()[-1])

@@ -1,6 +1,6 @@
 """Fan-outs and chains of other workflow engines, run by `bench.work --peers` in the environments of the engines.
 
-    python bench/work_peers.py dbos|prefect [--tasks 1000] [--hops 100] [--dsn postgresql://…]
+    python -P bench/work_peers.py dbos|prefect [--tasks 1000] [--hops 100] [--dsn postgresql://…]
 
 It prints milliseconds per task as JSON. Every task returns an int, and every hop of a chain receives one. DBOS runs
 child workflows from a queue, and a chain as the steps of a workflow; Prefect runs tasks of a flow, submitted together

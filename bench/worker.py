@@ -149,7 +149,7 @@ async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process, arguments:
         rate, server, worker, wal = (statistics.median(column) for column in zip(*samples, strict=True))
         print(
             f"drain by real workers, {processes} process(es)  raw {loop:,.0f}/s  aaiclick {rate:,.0f}/s  "
-            f"aaiclick/raw {rate / loop:.2f}  a task: CPU of PostgreSQL {server:.0f} us, of the worker {worker:.0f} us, "
+            f"aaiclick/raw {rate / loop:.2f}  a task: CPU of PostgreSQL {server:.0f} us, of workers {worker:.0f} us, "
             f"WAL {wal:.0f} B",
             flush=True,
         )
