@@ -52,6 +52,8 @@ class JobRequest(RequestModel):
     groups: Annotated[list[JobGroupRequest], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
     timeout_seconds: Seconds | None = None
     idempotency_key: Key | None = None
+    tags: dict[Name, Name] = Field(default_factory=dict, examples=[{"team": "finance"}])
+    owner: Name | None = None
 
     @model_validator(mode="after")
     def _check_exactly_one_form(self) -> JobRequest:
@@ -60,6 +62,12 @@ class JobRequest(RequestModel):
         if self.entrypoint is not None and self.groups:
             raise ValueError("'groups' go with 'tasks'")
         return self
+
+
+class RerunRequest(RequestModel):
+    """Arguments that replace those of the job's call."""
+
+    arguments: Arguments = Field(default_factory=dict)
 
 
 class ReleasedTablesResponse(ApiModel):
@@ -86,6 +94,12 @@ class Job(ApiModel):
     paused_at: datetime | None
     schedule: str | None = Field(default=None, description="Name of the schedule that started it")
     nominal_at: datetime | None = Field(default=None, description="Nominal time of a scheduled run")
+    entrypoint: str | None = Field(default=None, description="The @job that was called, if it is known")
+    tags: dict[str, str] = Field(default_factory=dict)
+    owner: str | None = None
+    code_versions: list[str] | None = Field(
+        default=None, description="Versions of the code that ran its first 1,000 tasks; only of a single job"
+    )
     error: str | None
 
 

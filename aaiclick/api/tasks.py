@@ -116,6 +116,7 @@ class Attempt(ApiModel):
     outcome: str
     charged: bool
     worker_id: Snowflake | None
+    code_version: str | None = Field(description="Version of the code that ran")
     claimed_at: datetime | None
     started_at: datetime | None
     ended_at: datetime
@@ -132,6 +133,7 @@ class TaskDetail(Task):
     lease_expires_at: datetime | None
     idempotency_key: str | None
     concurrency_key: str | None
+    code_version: str | None = Field(description="Version of the code of its last worker")
     attempts: list[Attempt]
 
 

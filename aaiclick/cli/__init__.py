@@ -44,6 +44,7 @@ Jobs and tasks:
 - `job_request`: request body for a job graph that was built locally
 - `progress_bars`: progress bars with rate and remaining time
 - `watch`: waits for a job and shows its progress
+- `functions`: `aaiclick functions`: `@job` functions that workers have registered
 - `jobs`: `aaiclick jobs`: list and manage jobs
 - `tasks`: `aaiclick tasks` and `aaiclick logs`
 - `queues`: `aaiclick queues` and `aaiclick workers`

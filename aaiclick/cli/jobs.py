@@ -15,11 +15,12 @@ from aaiclick.cli.database import elapsed_seconds, error_headline, format_durati
 from aaiclick.cli.id_prefixes import find_job_id
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, describe_cancellation, output_option, print_message, print_record, print_records
-from aaiclick.cli.param_types import CURSOR_ID, ID
+from aaiclick.cli.param_types import ARGUMENT, CURSOR_ID, ID
 from aaiclick.cli.remote import PAGE_SIZE
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import encode_cursor
 from aaiclick.errors import EXIT_FAILED
+from aaiclick.orchestration.job_labels import parse_tags
 from aaiclick.store.enums import Cancellation, JobStatus
 
 MAX_EXPLAINED = 20
@@ -41,16 +42,23 @@ def jobs() -> None:
 @jobs.command("ls")
 @click.option("--status", type=click.Choice([status.value for status in JobStatus], case_sensitive=False),
               help="Only jobs in this state.")  # fmt: skip
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only jobs with this tag; may be repeated.")
+@click.option("--owner", default=None, help="Only jobs of this owner.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of rows.")
 @click.option("--before", type=CURSOR_ID, default=None, help="Continue a listing after this id.")
 @output_option
-def list_jobs(status: JobState | None, limit: int, before: int | None, output: str) -> None:
+def list_jobs(
+    status: JobState | None, tags: tuple[str, ...], owner: str | None, limit: int, before: int | None, output: str
+) -> None:
     """List jobs, newest first, and why they failed or wait."""
+    cursor = encode_cursor(before or None)
     with open_operations() as operations:
-        listing = operations.list_jobs(status=status, cursor=encode_cursor(before or None), limit=min(limit, PAGE_SIZE))
+        listing = operations.list_jobs(
+            status=status, tags=parse_tags(tags), owner=owner, cursor=cursor, limit=min(limit, PAGE_SIZE)
+        )
         listed = list(islice(listing, limit))
         reasons = {} if output == "json" else _explain_waiting(operations, listed)
-    nothing = "No matching jobs found." if status or before else "No jobs found."
+    nothing = "No matching jobs found." if status or tags or owner or before else "No jobs found."
     records = [job_json(job) if output == "json" else _listed_row(job, reasons.get(job.id, "")) for job in listed]
     print_records(records, output, empty_message=nothing)
     if len(listed) == limit:
@@ -86,7 +94,7 @@ def show_job(job_id: int, output: str) -> None:
     if output == "json":
         print_record(job_json(job) | {"groups": [group.model_dump(mode="json") for group in progress]}, output)
         return
-    print_record(job_row(job), output)
+    print_record(job_row(job) | _label_row(job), output)
     click.echo()
     print_records([_group_row(group) for group in progress], output)
     print_message(f"List its tasks with: aaiclick tasks ls {job_id}. Show a result with: aaiclick tasks show TASK.")
@@ -118,11 +126,13 @@ def retry_job(job_id: int) -> None:
 
 @jobs.command("rerun")
 @click.argument("job_id", type=ID)
-def rerun_job(job_id: int) -> None:
+@click.option("--arg", "pairs", type=ARGUMENT, multiple=True, metavar="NAME=VALUE",
+              help="Run its function with this argument changed; VALUE is JSON or plain text.")  # fmt: skip
+def rerun_job(job_id: int, pairs: tuple[tuple[str, object], ...]) -> None:
     """Submit the tasks and arguments of a job as a new job."""
     with open_operations() as operations:
         job_id = find_job_id(operations, job_id)
-        created = operations.rerun_job(job_id)
+        created = operations.rerun_job(job_id, arguments=dict(pairs) or None)
     print_message(f"Job {created.id} submitted. Show it with: aaiclick jobs show {created.id}")
 
 
@@ -166,6 +176,14 @@ def job_row(job: Job) -> Row:
         "created": format_time(job.created_at),
         "duration": format_duration(_last_run_started_at(job), job.completed_at),
         "error": error_headline(job.error),
+    }
+
+
+def _label_row(job: Job) -> Row:
+    return {
+        "tags": ", ".join(f"{name}={value}" for name, value in job.tags.items()),
+        "owner": job.owner or "",
+        "code version": ", ".join(job.code_versions or []),
     }
 
 

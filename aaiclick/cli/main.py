@@ -41,6 +41,7 @@ COMMANDS = {
     "down": CommandEntry("stack", "Stop the embedded stack."),
     "status": CommandEntry("stack", "Show the state of the stack."),
     "run": CommandEntry("run", "Run a job and wait for it."),
+    "functions": CommandEntry("functions", "List and run the @job functions that workers have registered."),
     "jobs": CommandEntry("jobs", "List, show, cancel, retry and release jobs."),
     "tasks": CommandEntry("tasks", "List, show, cancel and clear tasks."),
     "logs": CommandEntry("tasks", "Print the log of a task."),

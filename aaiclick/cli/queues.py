@@ -98,6 +98,7 @@ def _worker_row(worker: Worker) -> Row:
         "draining": "yes" if worker.is_draining else "",
         "heartbeat": format_time(worker.last_heartbeat),
         "version": worker.version,
+        "code": worker.code_version or "",
     }
 
 

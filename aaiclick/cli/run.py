@@ -30,6 +30,7 @@ from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node, Task
+from aaiclick.orchestration.job_labels import split_labels
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
@@ -124,7 +125,8 @@ def _run_remote(
         if isinstance(target, JobFunction):
             job_function = target  # pyright: ignore[reportUnknownVariableType]
             graph = build_job_graph(asyncio.run(_build_tasks(job_function, arguments)))
-            job_id = client.create_job(name or job_function.name, **graph).id
+            tags, owner = split_labels(job_function.labels)
+            job_id = client.create_job(name or job_function.name, tags=tags, owner=owner, **graph).id
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments).id
         print_message(f"Job {job_id} submitted to {get_settings().server}.")
@@ -195,15 +197,15 @@ async def _submit_job(
 ) -> Job:
     module, attribute = split_entrypoint(entrypoint)
     if isinstance(target, JobFunction):
-        job_function = target  # pyright: ignore[reportUnknownVariableType]
-        nodes = await _build_tasks(job_function, arguments)
-        name = name or job_function.name
+        nodes = await _build_tasks(target, arguments)  # pyright: ignore[reportUnknownArgumentType]
     else:
         nodes = [create_task(f"{module}.{attribute}", arguments)]
     if debug_queue is not None:
         for node in collect_unsubmitted(nodes):
             if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
                 node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
+    if isinstance(target, JobFunction):
+        return await target.submit(nodes, arguments, name=name)  # pyright: ignore[reportUnknownMemberType]
     return await create_job(name or attribute, nodes)
 
 

@@ -94,6 +94,7 @@ def show_task(task_id: int, output: str) -> None:
         "kwargs": json.dumps(task.kwargs),
         "result": None if task.result is None else json.dumps(task.result),
         "value": value,
+        "code": task.code_version,
         "error": task.error,
     }
     for name, fact in facts.items():

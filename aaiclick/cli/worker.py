@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from aaiclick.cli.output import print_message
-from aaiclick.cli.param_types import Number
+from aaiclick.cli.param_types import NAME, Number
 from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
@@ -59,6 +59,14 @@ def worker() -> None:
     "--memory-mb", type=click.IntRange(64), default=None,
     help="Memory limit for the data of each process; a task that needs more fails [default: no limit].",
 )  # fmt: skip
+@click.option(
+    "--code-version", default=None, type=NAME,
+    help="Version of your code, shown with each attempt [default: the git commit and a digest of the files].",
+)  # fmt: skip
+@click.option(
+    "--register/--no-register", default=True, show_default=True,
+    help="Register the @job functions of imported modules, and create the schedules that they declare.",
+)  # fmt: skip
 @click.option("--max-tasks", type=click.IntRange(1), default=None, help="Stop each process after this number of tasks.")
 @click.option("--drain", is_flag=True, help="Stop when no task is left.")
 @click.option("--reload", is_flag=True, help="Run new code when files change; running tasks finish with the old code.")
@@ -90,6 +98,8 @@ def start_worker(
     imports: tuple[str, ...],
     isolation: str,
     memory_mb: int | None,
+    code_version: str | None,
+    register: bool,
     max_tasks: int | None,
     drain: bool,
     reload: bool,
@@ -129,6 +139,8 @@ def start_worker(
             imports=imports,
             isolate=isolation == "process",
             memory_mb=memory_mb,
+            code_version=code_version,
+            registers_functions=register,
             max_tasks=max_tasks,
             drain=drain,
             reload=reload,
@@ -170,6 +182,8 @@ def build_supervisor_config(
     imports: tuple[str, ...] = (),
     isolate: bool = False,
     memory_mb: int | None = None,
+    code_version: str | None = None,
+    registers_functions: bool = True,
     max_tasks: int | None = None,
     drain: bool = False,
     reload: bool = False,
@@ -193,6 +207,8 @@ def build_supervisor_config(
         drain=drain,
         wakeup_queue_url=called_by,
         reload=reload,
+        code_version=code_version,
+        registers_functions=registers_functions,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
     setup = Setup(

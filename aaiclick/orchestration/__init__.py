@@ -13,6 +13,9 @@ Submit:
 - `placeholder`: uses of a task that need its value
 - `parameters`: JSON Schema of a job's parameters, and validation of arguments
 - `parameter_schema`: JSON Schemas of parameters as text
+- `schema_validation`: validation of JSON values by a JSON Schema
+- `job_labels`: tags and owner of a job, and the call that submitted it
+- `job_functions`: registration of `@job` functions by workers
 - `handlers`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
 - `waits`: tasks that wait for a time, an event or a job; sensors; events

@@ -14,6 +14,7 @@ from aaiclick.orchestration.context import current_or_new_context, job_limits, m
 from aaiclick.orchestration.failure_paths import Handler, make_job_handlers
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.job_labels import check_labels, dump_labels
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
@@ -62,15 +63,39 @@ async def create_job(
     idempotency_key: str | None = None,
     finally_: Handler | None = None,
     on_failure: Handler | None = None,
+    tags: Mapping[str, str] | None = None,
+    owner: str | None = None,
 ) -> Job:
     """Submit a job: its entry (a task, several, a group, a function or its path) with all predecessors.
 
     An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
     earlier ones, and groups may grow across slices. `finally_` runs when all tasks have ended in any way, `on_failure`
-    if one of them has failed.
+    if one of them has failed. `tags` and `owner` are filters of job lists.
     """
+    return await submit_entry(
+        name, entry, finally_, on_failure, labels=check_labels(f"The job {name!r:.80}", tags, owner),
+        timeout_seconds=timeout_seconds, idempotency_key=idempotency_key,
+    )  # fmt: skip
+
+
+async def submit_entry(
+    name: str,
+    entry: Node | str | Callable[..., object] | Sequence[Node] | Iterator[Node],
+    finally_: Handler | None = None,
+    on_failure: Handler | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+    idempotency_key: str | None = None,
+    trigger: str | None = None,
+) -> Job:
+    """`create_job`, with the JSON text of what has started the job."""
     _check_name(name)
     check_timeout(f"The job {name!r}", timeout_seconds)
+    new_job = NewJob(
+        get_snowflake_id(), name, timeout_seconds=timeout_seconds or get_settings().job_default_timeout_seconds,
+        idempotency_key=idempotency_key, tags=dump_labels(labels or {}), trigger=trigger,
+    )  # fmt: skip
     has_handlers = finally_ is not None or on_failure is not None
     if isinstance(entry, Iterator):
         if has_handlers:
@@ -78,7 +103,7 @@ async def create_job(
                 f"The job {name!r} is read from an iterator and has finally_ or on_failure.",
                 remedy="Give its tasks as a list: the handlers depend on all of them.",
             )
-        return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
+        return await _create_by_slices(new_job, cast("Iterator[Node]", entry))
     nodes = _entry_nodes(entry)
     submitted = next((node for node in nodes if node.submitted), None)
     if submitted is not None:
@@ -87,8 +112,6 @@ async def create_job(
         nodes = [*nodes, *make_job_handlers(nodes, finally_, on_failure)]
     collected = collect_unsubmitted(nodes)
     plan, names = make_plan(collected)
-    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
-    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
     async with (
         share_argument_tables(table_arguments(plan, collected)) as shared,
         current_or_new_context() as context,
@@ -143,11 +166,7 @@ def _check_name(name: object) -> None:
         )
 
 
-async def _create_by_slices(
-    name: str, nodes: Iterator[Node], timeout_seconds: float | None, idempotency_key: str | None
-) -> Job:
-    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
-    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+async def _create_by_slices(new_job: NewJob, nodes: Iterator[Node]) -> Job:
     async with (
         AsyncExitStack() as shared_stack,
         current_or_new_context() as context,
@@ -198,12 +217,20 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 1 << 63
 
 
-async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
-    """Jobs, newest first; `before` (an id) continues where a page ended."""
+async def list_jobs(
+    status: JobStatus | str | None = None,
+    *,
+    tags: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    limit: int = 100,
+    before: int | None = None,
+) -> list[Job]:
+    """Jobs, newest first, with all of the `tags` and this owner; `before` (an id) continues where a page ended."""
     async with current_or_new_context() as context, context.connection() as connection:
         rows = await queries.list_jobs(
             connection,
             status=None if status is None else JobStatus(status).value,
+            labels=check_labels("The filter", tags, owner),
             before=queries.LAST_ID if before is None else before,
             limit=limit,
         )

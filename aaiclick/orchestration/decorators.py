@@ -22,13 +22,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from aaiclick.errors import ScheduleError, SubmitError
-from aaiclick.orchestration.api import create_job
+from aaiclick.orchestration.api import submit_entry
 from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.failure_paths import Handler, add_handler, is_handler, make_job_handlers
@@ -41,6 +41,7 @@ from aaiclick.orchestration.function_check import (
 )
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.job_labels import check_labels, make_call_trigger
 from aaiclick.orchestration.parameters import JobParameters
 from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
@@ -159,6 +160,8 @@ class JobKeywords(ScheduleKeywords, total=False):
     on_failure: Handler | None
     schedule: str | None
     every: str | None
+    tags: Mapping[str, str] | None
+    owner: str | None
 
 
 def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
@@ -186,12 +189,20 @@ class JobFunction(Generic[P]):
         self.timeout_seconds = options.get("timeout_seconds")
         self.parameters = JobParameters(function)
         self.schedule = _parse_schedule(self.name, options)
+        self.labels = check_labels(f"The job {self.name!r}", options.get("tags"), options.get("owner"))
         self._finally, self._on_failure = options.get("finally_"), options.get("on_failure")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Validate the arguments, build and submit the job."""
         nodes = await self.build_async(*args, **kwargs)
-        return await create_job(self.name, nodes, timeout_seconds=self.timeout_seconds)
+        return await self.submit(nodes, self.parameters.signature.bind(*args, **kwargs).arguments)
+
+    async def submit(self, nodes: Sequence[Node], arguments: Mapping[str, object], *, name: str | None = None) -> Job:
+        """Submit the nodes that `build` has created from these arguments."""
+        return await submit_entry(
+            name or self.name, nodes, timeout_seconds=self.timeout_seconds, labels=self.labels,
+            trigger=make_call_trigger(self.function, arguments),
+        )  # fmt: skip
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         """Tasks and groups of the job, without submitting them; an `async` function runs on a new event loop."""

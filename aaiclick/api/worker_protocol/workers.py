@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Name, RequestModel, RetryPolicy, Seconds, check_storable
+from aaiclick.api.field_types import (
+    MAX_ITEMS,
+    ApiModel,
+    Entrypoint,
+    Name,
+    RequestModel,
+    RetryPolicy,
+    Seconds,
+    check_storable,
+)
+from aaiclick.api.schedules import ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
+from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
 from aaiclick.store.enums import TERM_SECONDS
 from aaiclick.store.json_types import SnowflakeId
@@ -25,6 +38,39 @@ class RegisterRequest(RequestModel):
     code_version: Name | None = None
     code_modules: Annotated[list[Name], Field(max_length=MAX_CODE_MODULES)] = Field(default_factory=list[str])
     """Top-level modules of the worker's directory, as `name=digest`."""
+
+
+class ModuleFunction(RequestModel):
+    """A `@job` that a worker has imported."""
+
+    entrypoint: Entrypoint
+    module: Name
+    name: Name
+    documentation: Text = ""
+    parameters: dict[str, Any]
+    schedule: Text | None = None
+    timeout_seconds: Seconds | None = None
+    tags: dict[Name, Name] = Field(default_factory=dict)
+    owner: Name | None = None
+    code_version: Name | None = None
+
+    @classmethod
+    def from_fields(cls, fields: JobFunctionFields) -> ModuleFunction:
+        values: dict[str, Any] = asdict(fields)
+        values |= {"parameters": json.loads(fields.parameters), "tags": json.loads(fields.tags)}
+        return cls.model_validate(values)
+
+    def to_fields(self) -> JobFunctionFields:
+        values = self.model_dump() | {"parameters": json.dumps(self.parameters), "tags": json.dumps(self.tags)}
+        return JobFunctionFields(**values)
+
+
+class RegisterFunctionsRequest(RequestModel):
+    """The `@job` functions of the modules that a worker has imported, and the schedules that they declare."""
+
+    modules: Annotated[list[Name], Field(max_length=MAX_ITEMS)]
+    functions: Annotated[list[ModuleFunction], Field(max_length=MAX_ITEMS)]
+    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_ITEMS)]
 
 
 class RegisterResponse(ApiModel):

@@ -12,6 +12,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `queues`: queues and task types
 - `workers`: workers
 - `schedules`: schedules
+- `job_functions`: job functions
 - `dags`: DAGs
 - `datasets`: datasets
 - `objects`: Objects
@@ -39,6 +40,7 @@ from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
 from aaiclick.client.endpoints.events import EventEndpoints
 from aaiclick.client.endpoints.incidents import IncidentEndpoints
+from aaiclick.client.endpoints.job_functions import JobFunctionEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
 from aaiclick.client.endpoints.notifications import NotificationEndpoints
 from aaiclick.client.endpoints.objects import ObjectEndpoints
@@ -64,6 +66,7 @@ class Endpoints(
     QueueEndpoints,
     WorkerEndpoints,
     ScheduleEndpoints,
+    JobFunctionEndpoints,
     DagEndpoints,
     DatasetEndpoints,
     ObjectEndpoints,

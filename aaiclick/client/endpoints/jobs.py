@@ -36,10 +36,18 @@ class JobEndpoints:
 
     @listing
     def list_jobs(
-        self, *, status: JobState | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        *,
+        status: JobState | None = None,
+        tags: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> ApiRequest[Page[Job]]:
-        """Iterate over jobs, newest first."""
-        return build_request("GET", Page[Job], "jobs", query={"status": status, "cursor": cursor, "limit": limit})
+        """Iterate over jobs, newest first; with all of the tags and this owner."""
+        tag = [f"{name}={value}" for name, value in (tags or {}).items()] or None
+        query = {"status": status, "tag": tag, "owner": owner, "cursor": cursor, "limit": limit}
+        return build_request("GET", Page[Job], "jobs", query=query)
 
     @endpoint
     def get_job(self, job_id: int) -> ApiRequest[Job]:
@@ -78,9 +86,10 @@ class JobEndpoints:
         return build_request("POST", ReleasedTablesResponse, "jobs", job_id, "release")
 
     @endpoint
-    def rerun_job(self, job_id: int) -> ApiRequest[CreatedResponse]:
-        """Submit the tasks and arguments of a job as a new job."""
-        return build_request("POST", CreatedResponse, "jobs", job_id, "rerun")
+    def rerun_job(self, job_id: int, *, arguments: Mapping[str, object] | None = None) -> ApiRequest[CreatedResponse]:
+        """Submit the tasks and arguments of a job as a new job; with `arguments`, its function with these changes."""
+        body = {"arguments": dict(arguments or {})}
+        return build_request("POST", CreatedResponse, "jobs", job_id, "rerun", body=body)
 
     @endpoint
     def pause_job(self, job_id: int) -> ApiRequest[None]:

@@ -21,6 +21,7 @@ from aaiclick.store.tables import table_references
 if TYPE_CHECKING:
     from aaiclick.api.worker_protocol.claims import ClickHouseAccess
     from aaiclick.orchestration.gateway.attempt import AttemptGateway
+    from aaiclick.orchestration.job_functions import ModuleJobs
     from aaiclick.store.connections import Connection
 
 CONNECTION_ERRORS = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -137,6 +138,10 @@ class GatewayConnection(ABC):
 
     @abstractmethod
     async def register_worker(self, worker: Registration) -> None: ...
+
+    @abstractmethod
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        """Store the `@job` functions that this worker has imported, and their schedules."""
 
     @abstractmethod
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:

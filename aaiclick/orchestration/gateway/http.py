@@ -41,8 +41,10 @@ from aaiclick.api.worker_protocol.tasks import (
 from aaiclick.api.worker_protocol.workers import (
     MAX_CODE_MODULES,
     CountsRequest,
+    ModuleFunction,
     OverdueRequest,
     QueueCounts,
+    RegisterFunctionsRequest,
     RegisterRequest,
     RenewLeasesRequest,
     RunLoopsRequest,
@@ -61,6 +63,8 @@ from aaiclick.orchestration.gateway.base import (
     WorkerGateway,
 )
 from aaiclick.orchestration.gateway.http_client import WorkerApiClient, worker_api_client
+from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
+from aaiclick.orchestration.job_functions import ModuleJobs
 from aaiclick.store.catalog import runs
 from aaiclick.store.engine import queries, worker_leases
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
@@ -213,6 +217,14 @@ class HttpGatewayConnection(GatewayConnection):
             code_modules=list(worker.code_modules[:MAX_CODE_MODULES]),
         )
         await self._call(endpoints.REGISTER_WORKER, request)
+
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        request = RegisterFunctionsRequest(
+            modules=list(jobs.modules),
+            functions=[ModuleFunction.from_fields(function) for function in jobs.functions],
+            schedules=[make_schedule_request(new) for new in jobs.schedules],
+        )
+        await self._call(endpoints.REGISTER_FUNCTIONS, request)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         request = RenewLeasesRequest(worker_ids=list(worker_ids), lease_seconds=lease_seconds)

@@ -19,6 +19,7 @@ from aaiclick.orchestration.gateway.base import (
     TableRequest,
     WorkerGateway,
 )
+from aaiclick.orchestration.job_functions import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.tenant_databases import TenantDatabases
@@ -26,6 +27,7 @@ from aaiclick.store import connections
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue, worker_leases, workers
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
@@ -132,6 +134,9 @@ class PostgresGatewayConnection(GatewayConnection):
             code_version=worker.code_version,
             code_modules=worker.code_modules,
         )
+
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        await register_module_jobs(self._connection, DEFAULT_ORG_ID, jobs)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         await worker_leases.extend_worker_leases(self._connection, worker_ids, lease_seconds)

@@ -8,6 +8,7 @@ Start:
 - `code_watcher`: finds changes of the user's files, for `--reload`
 - `main`: entry point of a worker process
 - `loaded_code`: files of the user's code that a process has loaded, and their changes
+- `function_registration`: registers the `@job` functions of imported modules
 - `executor_factory`: creates the Executor of a worker process
 
 From claim to outcome:

@@ -25,6 +25,7 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.fork_server import ForkServer
+from aaiclick.orchestration.worker.function_registration import register_functions
 from aaiclick.orchestration.worker.isolation import Isolation, run_isolated_child
 from aaiclick.orchestration.worker.loaded_code import LoadedCode
 from aaiclick.orchestration.worker.logs import captured_output
@@ -73,6 +74,7 @@ async def run_process(fork_server: ForkServer) -> int:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C in a terminal is handled by the supervisor
     watch = asyncio.create_task(_end_with_supervisor(reader, process, config.lease_seconds))
     code_check = asyncio.create_task(_report_changed_code(loaded_code, setup, config))
+    registration = asyncio.create_task(register_functions(executor.gateway, setup, config))
     cleanup = None
     if isinstance(setup.work, PostgresEndpoint):  # the server drops tables of HTTP workers
         cleanup = PgCleanupWorker(postgres=setup.work, clickhouse=setup.clickhouse)
@@ -80,7 +82,7 @@ async def run_process(fork_server: ForkServer) -> int:
     try:
         await process.run()
     finally:
-        for background in (watch, code_check):
+        for background in (watch, code_check, registration):
             background.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await background

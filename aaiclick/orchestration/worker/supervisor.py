@@ -230,6 +230,7 @@ class Supervisor:
         self._event_notifier = event_router.EventNotifier()
         self._sender: NotificationSender | None = None
         self._renewed_at = time.monotonic()
+        self._registered_code = ""
         self._starter = ProcessStarter(config.processes if config.worker.reload else 0)
         self._code_changed = asyncio.Event()
         self._replaced: set[asyncio.Task[int]] = set()
@@ -360,7 +361,10 @@ class Supervisor:
         )
         process = await self._starter.start_process()
         assert process.stdin is not None  # noqa: S101
-        worker = replace(self._config.worker, worker_id=worker_id)
+        version = self._config.worker.code_version or str(code)
+        registers = self._config.worker.registers_functions and str(code) != self._registered_code
+        self._registered_code = str(code)
+        worker = replace(self._config.worker, worker_id=worker_id, code_version=version, registers_functions=registers)
         order = {"setup": self._config.setup.to_json(), "config": worker.to_json()}
         process.stdin.write(json.dumps(order).encode() + b"\n")
         child = self._children[worker_id] = WorkerChild(worker_id, process, code)
@@ -378,7 +382,7 @@ class Supervisor:
             __version__,
             worker.queues,
             worker.log_directory,
-            str(code),
+            worker.code_version or str(code),
             code.to_list(),
         )
 

@@ -10,11 +10,21 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobRequest, JobResult, ReleasedTablesResponse
+from aaiclick.api.jobs import (
+    GroupProgress,
+    Job,
+    JobEvent,
+    JobRequest,
+    JobResult,
+    ReleasedTablesResponse,
+    RerunRequest,
+)
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.operation import write_audit
+from aaiclick.orchestration.job_functions import check_registered_arguments
+from aaiclick.orchestration.job_labels import check_labels, dump_labels, make_trigger, parse_tags
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
@@ -42,9 +52,15 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     """Submit a job: one entry point, or a graph of tasks."""
     plan, names = await asyncio.to_thread(_plan_job, body)
     timeout = body.timeout_seconds or context.app_state.settings.job_default_timeout_seconds
-    new_job = NewJob(get_snowflake_id(), body.name, context.actor.org_id, timeout, body.idempotency_key)
+    labels = check_labels(f"The job {body.name!r:.80}", body.tags, body.owner)
+    trigger = None if body.entrypoint is None else make_trigger(body.entrypoint.replace(":", "."), body.kwargs)
+    new_job = NewJob(
+        get_snowflake_id(), body.name, context.actor.org_id, timeout, body.idempotency_key, trigger=trigger,
+        tags=dump_labels(labels),
+    )  # fmt: skip
 
     async def submit(connection: Connection) -> BaseModel:
+        await _check_arguments(connection, new_job, body)
         job_id = await submit_job(connection, new_job, plan, names)
         if job_id == new_job.id:
             detail = {"name": body.name, "tasks": len(plan.tasks)}
@@ -56,6 +72,13 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     return await run_idempotent(context, request, key, submit)
 
 
+async def _check_arguments(connection: Connection, new_job: NewJob, body: JobRequest) -> None:
+    """Validate the arguments of a registered function; raises SubmitError."""
+    if body.entrypoint is not None:
+        entrypoint = body.entrypoint.replace(":", ".")
+        await check_registered_arguments(connection, new_job.org_id, entrypoint, body.kwargs)
+
+
 def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:
     """Plan of a job and names of its nodes. Runs in a thread, since a large graph takes long."""
     plan, names = make_plan(collect_unsubmitted(build_nodes(body)))
@@ -65,10 +88,18 @@ def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:
 
 @routes.get("/v1/jobs", Permission.READER)
 async def list_jobs(
-    context: Context, status: JobState | None = None, cursor: Cursor = None, limit: Limit = 100
+    context: Context,
+    status: JobState | None = None,
+    tag: Annotated[list[str] | None, Query(description="NAME=VALUE; may be repeated", max_length=20)] = None,
+    owner: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
 ) -> Page[Job]:
-    """List jobs, newest first."""
-    return await context.perform(operations.list_jobs, status=status, cursor=cursor, limit=limit)
+    """List jobs, newest first; with all of the tags and this owner."""
+    tags = parse_tags(tag or [])
+    return await context.perform(
+        operations.list_jobs, status=status, tags=tags, owner=owner, cursor=cursor, limit=limit
+    )
 
 
 @routes.get("/v1/jobs/{job_id}", Permission.READER, response_model=Job)
@@ -116,9 +147,9 @@ async def release_job(context: Context, job_id: PathId) -> ReleasedTablesRespons
 
 
 @routes.post("/v1/jobs/{job_id}/rerun", Permission.WRITER, status_code=HTTPStatus.CREATED)
-async def rerun_job(context: Context, job_id: PathId) -> CreatedResponse:
-    """Submit the tasks and arguments of a job as a new job."""
-    return await context.perform(operations.rerun_job, job_id)
+async def rerun_job(context: Context, job_id: PathId, body: RerunRequest | None = None) -> CreatedResponse:
+    """Submit the tasks and arguments of a job as a new job; with `arguments`, its function with these changes."""
+    return await context.perform(operations.rerun_job, job_id, arguments=None if body is None else body.arguments)
 
 
 @routes.post("/v1/jobs/{job_id}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)

@@ -25,13 +25,15 @@ class NewJob:
     trigger: str | None = None
     """What started it, as JSON text."""
     schedule_id: int | None = None
+    tags: str | None = None
+    """JSON text of an object of strings; the owner is one of them."""
 
 
 async def insert_job(connection: Connection, job: NewJob, tasks: int) -> int | None:
     """Insert a job of so many tasks; returns the id of the existing job if its idempotency key is used, else None."""
     inserted = await connection.fetchval(
         statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, tasks, job.idempotency_key,
-        job.definition_id, job.dag_version_id, job.trigger, job.schedule_id,
+        job.definition_id, job.dag_version_id, job.trigger, job.schedule_id, job.tags,
     )  # fmt: skip
     if inserted is not None:
         return None

@@ -37,6 +37,12 @@ async def get_job(connection: Connection, job_id: int) -> asyncpg.Record | None:
     return await connection.fetchrow(statement("get_job"), job_id)
 
 
+async def list_code_versions(connection: Connection, job_id: int, *, limit: int = 1_000) -> list[str]:
+    """Versions of the code that ran the first tasks of a job."""
+    rows = await connection.fetch(statement("list_code_versions"), job_id, limit)
+    return [row["code_version"] for row in rows]
+
+
 async def find_next_task(connection: Connection, job_id: int) -> asyncpg.Record | None:
     """The first runnable task of a job, if none of its tasks runs."""
     return await connection.fetchrow(statement("find_next_task"), job_id)
@@ -47,10 +53,14 @@ async def list_jobs(
     *,
     status: str | None = None,
     org_id: UUID | None = None,
+    labels: Mapping[str, str] | None = None,
     before: int = LAST_ID,
     limit: int = 100,
 ) -> list[asyncpg.Record]:
-    """List jobs, newest first; the last id is the `before` of the next page."""
+    """List jobs, newest first, with all of the labels; the last id is the `before` of the next page."""
+    if labels:
+        tags = json.dumps(dict(labels))
+        return await connection.fetch(statement("list_tagged_jobs"), org_id, status, before, limit, tags)
     return await connection.fetch(statement("list_jobs"), org_id, status, before, limit)
 
 

@@ -5,6 +5,7 @@
 - `tenants`: organisations, queues, users, roles, keys, secrets, sessions, audit log
 - `jobs`: jobs, groups, dependencies, additions, and attempts that did not succeed
 - `schedules`: schedules of jobs and queue items
+- `job_functions`: `@job` functions that workers have registered
 - `tasks`: the table of tasks
 - `waits`: waits of tasks, and the events that end them
 - `incidents`: incidents and their occurrences
@@ -31,6 +32,7 @@ from aaiclick.store.models.catalog import (
     JobDefinition,
 )
 from aaiclick.store.models.incidents import Incident, IncidentOccurrence
+from aaiclick.store.models.job_functions import JobFunctionRow
 from aaiclick.store.models.jobs import Dependency, Group, Job, TaskAddition, TaskAttempt
 from aaiclick.store.models.notifications import Notification, NotificationChannel, NotificationRule
 from aaiclick.store.models.schedules import Schedule
@@ -80,6 +82,7 @@ __all__ = [
     "IncidentOccurrence",
     "Job",
     "JobDefinition",
+    "JobFunctionRow",
     "Notification",
     "NotificationChannel",
     "NotificationRule",

@@ -37,7 +37,7 @@ from aaiclick.store.models.enum_types import ATTEMPT_OUTCOME, JOB_STATUS, NODE_T
 
 
 class Job(Row, table=True):
-    """One run of a workflow. Its counters alone decide whether it has ended."""
+    """One run of a workflow. Its counters alone decide whether it has ended. `tags` include its owner."""
 
     __tablename__ = "jobs"
 
@@ -57,6 +57,7 @@ class Job(Row, table=True):
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True)
     schedule_id: int | None = snowflake_column(null=True)
     trigger: dict[str, Any] | None = json_column(null=True)
+    tags: dict[str, Any] | None = json_column(null=True)
     idempotency_key: str | None = text_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     deadline_at: datetime | None = timestamp_column()
@@ -87,6 +88,13 @@ class Job(Row, table=True):
             "status",
             "id",
             postgresql_where=text("status IN ('FAILED', 'CANCELLED')"),
+        ),
+        Index(
+            "jobs_tags",
+            "tags",
+            postgresql_using="gin",
+            postgresql_ops={"tags": "jsonb_path_ops"},
+            postgresql_where=text("tags IS NOT NULL"),
         ),
         Index("jobs_paused", "id", postgresql_where=text("paused_at IS NOT NULL")),
         Index("jobs_name", "org_id", "name", "id"),

@@ -33,6 +33,7 @@ POLICIES = {
     "dataset_partitions": "EXISTS (SELECT FROM dataset_versions v WHERE v.id = dataset_version)",
     "dag_version_datasets": "EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id)",
     "schedules": SAME_ORG,
+    "job_functions": SAME_ORG,
     "jobs": SAME_ORG,
     "groups": "EXISTS (SELECT FROM jobs j WHERE j.id = job_id)",
     "tasks": SAME_ORG,

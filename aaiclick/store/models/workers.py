@@ -31,7 +31,10 @@ LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 
 
 class Worker(Row, table=True):
-    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org."""
+    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org.
+
+    `version` is that of aaiclick, `code_version` that of the user's code: an attempt ran the version of its worker.
+    """
 
     __tablename__ = "workers"
 

@@ -1,6 +1,6 @@
 -- name: jobs
 id, org_id, created_at, updated_at, status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, open_events, has_waiters,
-name, definition_id, dag_version_id, schedule_id, trigger, idempotency_key, timeout_seconds, deadline_at,
+name, definition_id, dag_version_id, schedule_id, trigger, tags, idempotency_key, timeout_seconds, deadline_at,
 cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
 
@@ -24,6 +24,14 @@ escalate_after_seconds, escalate_to
 -- name: schedules
 id, org_id, name, {schedule_fields.*}, anchor_at, next_run_at, due_at, paused_at, missing_at, last_nominal_at,
 last_run_id, skipped, error, created_at, updated_at
+
+-- name: job_function_fields
+-- Columns of `JobFunctionFields`, in the order of its fields.
+entrypoint text, module text, name text, documentation text, parameters jsonb, schedule text, timeout_seconds float8,
+tags jsonb, owner text, code_version text
+
+-- name: job_functions
+org_id, {job_function_fields.*}, registered_at
 
 -- name: task_attempts
 task_id, attempt, charged, outcome, worker_id, claimed_at, started_at, ended_at, error, error_fingerprint, log_path

@@ -2,12 +2,28 @@
 SELECT {jobs.*} FROM jobs WHERE id = $1
 
 -- name: get_task
-SELECT {tasks.*} FROM tasks WHERE id = $1
+-- The task $1, and the version of the code of its last worker.
+SELECT {tasks.*}, (SELECT w.code_version FROM workers w WHERE w.id = tasks.worker_id) AS code_version
+FROM tasks WHERE id = $1
+
+-- name: list_code_versions
+-- Versions of the code that ran the first $2 tasks of the job $1.
+SELECT DISTINCT w.code_version FROM workers w
+WHERE w.code_version IS NOT NULL AND w.id = ANY (ARRAY(
+    SELECT DISTINCT s.worker_id FROM (SELECT worker_id FROM tasks WHERE job_id = $1 ORDER BY id LIMIT $2) AS s))
+ORDER BY 1
 
 -- name: list_jobs
 -- Jobs, newest first: of the org $1 (NULL: any), with status $2, older than the id $3, at most $4.
 SELECT {jobs.*} FROM jobs
 WHERE ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status) AND id < $3
+ORDER BY id DESC LIMIT $4
+
+-- name: list_tagged_jobs
+-- The same for jobs with all tags of $5.
+SELECT {jobs.*} FROM jobs
+WHERE tags @> $5::jsonb AND ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status)
+  AND id < $3
 ORDER BY id DESC LIMIT $4
 
 -- name: list_tasks_of_job
@@ -82,7 +98,8 @@ WHERE t.job_id = $1 GROUP BY g.id, g.name ORDER BY min(t.id)
 
 -- name: list_task_attempts
 -- Attempts of the task $1 that did not succeed.
-SELECT {task_attempts.*} FROM task_attempts WHERE task_id = $1 ORDER BY attempt
+SELECT {task_attempts.*}, (SELECT w.code_version FROM workers w WHERE w.id = a.worker_id) AS code_version
+FROM task_attempts a WHERE task_id = $1 ORDER BY attempt
 
 -- name: list_job_attempts
 -- Attempts of the job $1 that did not succeed, latest first, at most $2.

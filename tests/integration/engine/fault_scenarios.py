@@ -21,6 +21,7 @@ from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.range_registration import register_range
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
+from aaiclick.orchestration.job_functions import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule, sync_schedules
@@ -45,6 +46,7 @@ from aaiclick.store.engine import (
 )
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
@@ -236,6 +238,9 @@ async def deploy_filled(db: Any) -> State:
     await claim(db, state)
     await succeed(db, state)
     return {"begun": begun, "version": begun.version_id}
+
+
+MODULE_JOBS = ModuleJobs(["points"], [JobFunctionFields("points.sell", "points", "sell", "", "{}")], [])
 
 
 async def save_schedule_(db: Any, _: State) -> None:
@@ -722,6 +727,11 @@ SCENARIOS = {
         prepared_by(prepare_ids, save_schedule_),
         lambda db, _: sync_schedules(db, DEFAULT_ORG_ID, "points", []),
         check_query("SELECT count(missing_at) FROM schedules", is_=1),
+    ),
+    "register_module_jobs": Scenario(
+        prepare_ids,
+        lambda db, _: register_module_jobs(db, DEFAULT_ORG_ID, MODULE_JOBS),
+        check_query("SELECT count(*) FROM job_functions WHERE entrypoint = 'points.sell'", is_=1),
     ),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),

@@ -22,6 +22,7 @@ NOBODYS = {
     "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
     "job": "nobodys", "dataset": "nobodys", "schedule": "nobodys",
     "incident_id": "1",
+    "function": "nobodys",
 }  # fmt: skip
 
 
@@ -80,6 +81,10 @@ def own_ids(site):
     assert admin.post("/v1/types/t/pause").status_code == 204
     schedule = {"name": "nightly", "entrypoint": "m.f", "cron": "@daily"}
     assert admin.post("/v1/schedules", json=schedule).status_code == 201
+    site.sql(
+        "INSERT INTO job_functions (org_id, entrypoint, module, name, documentation) VALUES ($1, 'm.f', 'm', 'f', '')",
+        site.org,
+    )
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
@@ -101,6 +106,7 @@ def own_ids(site):
         "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
         "org": str(site.org), "name": "default", "table_id": "t1", "schedule": "nightly",
         "incident_id": str(incident["id"]),
+        "function": "m.f",
     }  # fmt: skip
 
 
@@ -114,6 +120,7 @@ BODIES_OF = {
     "/v1/datasets/{dataset}/readers": {"roles": []},
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
     "/v1/schedules/{schedule}/fire": {},
+    "/v1/functions/{function}/run": {},
     "/v1/schedules/{schedule}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
     "/v1/incidents/{incident_id}/snooze": {},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},

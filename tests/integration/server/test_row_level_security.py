@@ -39,6 +39,7 @@ INSERT INTO dataset_partitions (dataset_version, partition_key, ticket) VALUES (
 INSERT INTO dag_version_datasets (dag_version_id, dataset_uuid, dataset_version) VALUES ($u, $u, $u);
 INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed, max_missed, overlap)
     VALUES ($n05, $o, 'n', 'm.f', 'f', '@daily', 'UTC', 'all', 1, 'allow');
+INSERT INTO job_functions (org_id, entrypoint, module, name, documentation) VALUES ($o, 'm.f', 'm', 'f', '');
 INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks) VALUES ($n00, $o, 'j', 2, 2);
 INSERT INTO groups (id, job_id, name) VALUES ($n01, $n00, 'g');
 INSERT INTO tasks (id, org_id, job_id, type) VALUES ($n02, $o, $n00, 't'), ($n03, $o, $n00, 't');

@@ -16,6 +16,7 @@ from aaiclick.api.worker_protocol.workers import (
     HeldTasksResponse,
     OverdueRequest,
     OverdueResponse,
+    RegisterFunctionsRequest,
     RegisterRequest,
     RegisterResponse,
     RenewLeasesRequest,
@@ -25,7 +26,9 @@ from aaiclick.api.worker_protocol.workers import (
     WorkersRequest,
 )
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.schedules import make_new_schedule
 from aaiclick.orchestration.gateway.postgres import finish_worker as settle_process
+from aaiclick.orchestration.job_functions import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.loops import leader
 from aaiclick.server.routes.worker_api.tasks import json_response, own_leases
 from aaiclick.server.routing import Context, RequestContext, Routes
@@ -57,6 +60,15 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
             code_modules=body.code_modules,
         )
     return RegisterResponse(worker_id=worker.id)
+
+
+@routes.post(endpoints.REGISTER_FUNCTIONS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def register_functions(context: Context, body: RegisterFunctionsRequest) -> None:
+    """Register the job functions that a worker has imported, and the schedules that they declare."""
+    schedules = [make_new_schedule(schedule, is_declared=True) for schedule in body.schedules]
+    jobs = ModuleJobs(body.modules, [function.to_fields() for function in body.functions], schedules)
+    async with context.app_state.owner_connection() as connection:
+        await register_module_jobs(connection, context.actor.org_id, jobs)
 
 
 @routes.post(endpoints.ADD_COUNTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)

@@ -10,6 +10,7 @@
 - `dead_letters`: dead letters grouped by error, and failed events
 - `incidents`: open incidents, with acknowledge, snooze and close
 - `workers`: workers and their tasks in progress
+- `functions`: job functions and the form that runs one
 - `schedules`: schedules and sources with their next and last runs
 - `dags`: DAG list, graph, versions, runs and rollback
 - `dag_actions`: fire a source, pause, resume and backfill
@@ -29,6 +30,7 @@ from aaiclick.server.ui.pages import (
     dags,
     datasets,
     dead_letters,
+    functions,
     incidents,
     job,
     jobs,
@@ -56,6 +58,7 @@ ALL_PAGES = (
     dag_actions.pages,
     datasets.pages,
     schedules.pages,
+    functions.pages,
     objects.pages,
     admin.pages,
     search.pages,

@@ -80,7 +80,8 @@ async def show_job(page: PageRequest) -> Response:
                     values |= {"opened": page.query_param("open"), "shut": page.query_param("shut")}
                 else:
                     values["chart"] = gantt.draw_gantt(collapsed, job["completed_at"] or datetime.now(UTC))
-    values["origin"] = to_job(job)
+        versions = await queries.list_code_versions(connection, job_id)
+    values["origin"] = to_job(job, versions)
     return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 

@@ -22,7 +22,7 @@ TABLES = """
     dispatches, outbox, waits, workflow_events,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
-    schedules,
+    schedules, job_functions,
     dag_version_datasets, dataset_partitions, dataset_versions, datasets, job_definitions, dag_current_versions,
     dag_versions, ui_sessions, idempotency_keys, audit_log, org_secrets, api_keys, org_role_memberships, org_roles,
     users, task_types, queue_minutes, queues, orgs

@@ -445,6 +445,26 @@ CREATE INDEX schedules_declared ON schedules (org_id, declared_in) WHERE declare
 
 CREATE INDEX schedules_next_due ON schedules (due_at) WHERE due_at IS NOT NULL;
 
+-- @job functions that workers have registered
+CREATE TABLE job_functions (
+    org_id uuid NOT NULL,
+    entrypoint text NOT NULL,
+    module text NOT NULL,
+    name text NOT NULL,
+    documentation text NOT NULL,
+    parameters jsonb NOT NULL DEFAULT '{}',
+    schedule text,
+    timeout_seconds double precision,
+    tags jsonb NOT NULL DEFAULT '{}',
+    owner text,
+    code_version text,
+    registered_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT job_functions_pkey PRIMARY KEY (org_id, entrypoint),
+    CONSTRAINT job_functions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT job_functions_named CHECK (name <> ''),
+    CONSTRAINT job_functions_timeout CHECK (timeout_seconds > 0)
+);
+
 -- Jobs and tasks
 CREATE TABLE jobs (
     id bigint NOT NULL,
@@ -463,6 +483,7 @@ CREATE TABLE jobs (
     dag_version_id uuid,
     schedule_id bigint,
     trigger jsonb,
+    tags jsonb,
     idempotency_key text,
     timeout_seconds double precision,
     deadline_at timestamptz,
@@ -495,6 +516,8 @@ CREATE INDEX jobs_dag_version ON jobs (dag_version_id, id) WHERE dag_version_id 
 CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND deadline_at IS NOT NULL;
 
 CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
 
 CREATE INDEX jobs_unsuccessful ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
 
@@ -1366,6 +1389,8 @@ ALTER TABLE dag_version_datasets ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE job_functions ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE groups ENABLE ROW LEVEL SECURITY;
@@ -1451,6 +1476,8 @@ CREATE POLICY org ON dataset_partitions USING (EXISTS (SELECT FROM dataset_versi
 CREATE POLICY org ON dag_version_datasets USING (EXISTS (SELECT FROM dag_versions v WHERE v.id = dag_version_id));
 
 CREATE POLICY org ON schedules USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON job_functions USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON jobs USING (org_id = aaiclick_org_id());
 
