@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
@@ -66,6 +66,13 @@ class TaskRequest(TaskOptionFields):
     payload: Arguments = Field(default_factory=dict, examples=[{"to": "ada@example.org"}])
     entrypoint: Entrypoint | None = None
     idempotency_key: Key | None = None
+    debounce: Annotated[str, StringConstraints(max_length=50)] | None = Field(
+        default=None,
+        examples=["30s"],
+        description="Wait that long; a later item with its key replaces the payload",
+    )
+    debounce_key: Key | None = None
+    debounce_merge: bool = Field(default=False, description="Merge the payloads instead of replacing them")
 
 
 class EnqueueRequest(RequestModel):

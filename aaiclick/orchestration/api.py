@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Unpack, cast
 
+from aaiclick.cron import parse_interval
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
 from aaiclick.orchestration.arguments import serialise_arguments
@@ -23,7 +24,7 @@ from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import control, queries, queue
-from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 
 NAME_CHARACTERS = 1_000
+KEY_CHARACTERS = 200
 
 
 def create_task(
@@ -306,14 +308,23 @@ async def enqueue(
     payload: Mapping[str, object] | None = None,
     *,
     idempotency_key: str | None = None,
+    debounce: str | None = None,
+    debounce_key: str = "",
+    debounce_merge: bool = False,
     connection: Connection | AsyncConnection | AsyncSession | None = None,
     **options: Unpack[TaskKeywords],
 ) -> int:
     """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
 
-    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
+    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction. With
+    `debounce` (an interval such as "30s") it waits that long; a later item with the same key replaces its payload, or
+    is merged into it, and starts the interval again.
     """
     payloads = [payload or {}]
+    if debounce is not None:
+        delay = parse_debounce(type, debounce, debounce_key, idempotency_key, is_merged=debounce_merge)
+        [item] = make_items(type, payloads, [None], DEFAULT_OPTIONS.change(options))
+        return await _enqueue_debounced(item, delay, connection)
     items = make_items(type, payloads, [idempotency_key], DEFAULT_OPTIONS.change(options))
     return (await _enqueue_items(items, payloads, connection))[0]
 
@@ -330,6 +341,34 @@ async def enqueue_many(
     keys = idempotency_keys or [None] * len(payloads)
     items = make_items(type, payloads, keys, DEFAULT_OPTIONS.change(options))
     return await _enqueue_items(items, payloads, connection)
+
+
+def parse_debounce(
+    item_type: str, interval: str, key: str, idempotency_key: str | None, *, is_merged: bool
+) -> Debounce:
+    """The debounce of an item; raises SubmitError or ScheduleError."""
+    if idempotency_key is not None:
+        raise SubmitError(f"An item of type {item_type!r} has debounce and idempotency_key.", remedy="Use one of them.")
+    if not key.isprintable() or len(key) > KEY_CHARACTERS:
+        raise SubmitError(
+            f"The debounce_key {key[:50]!a} cannot be stored.",
+            remedy=f"It has at most {KEY_CHARACTERS} printable characters.",
+        )
+    return Debounce(parse_interval(interval).total_seconds(), key, is_merged)
+
+
+async def _enqueue_debounced(
+    item: NewTask, debounce: Debounce, connection: Connection | AsyncConnection | AsyncSession | None
+) -> int:
+    if TABLE_ID_KEY in item.kwargs:
+        raise SubmitError(
+            f"An item of type {item.type!r} has debounce and an Object in its payload.",
+            remedy="Pass the name of a named Object.",
+        )
+    if connection is None:
+        async with current_or_new_context() as context, context.connection() as own_connection:
+            return await enqueue_debounced(own_connection, item, debounce)
+    return await enqueue_debounced(await _driver_connection(connection), item, debounce)
 
 
 def make_items(

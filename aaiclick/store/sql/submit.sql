@@ -33,6 +33,24 @@ told AS (
 )
 SELECT id, (SELECT count(*) FROM told) FROM put
 
+-- name: debounce_task
+-- Insert an item that waits, or give its payload to the item that already waits under its key: as a whole, or merged
+-- if $18 is set. That item then waits until the start time of this one, but not longer than $19 seconds since it was
+-- created; one that is ready stays ready. No row if the item under the key has been claimed or has ended.
+INSERT INTO tasks AS t (id, org_id, type, entrypoint, kwargs, idempotency_key, {task_options.*}, readiness)
+SELECT $1, $2, $3, $4, $5::jsonb, $6, {task_options.$7}, 'TIME'
+ON CONFLICT (org_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO UPDATE
+SET kwargs = CASE WHEN $18 THEN t.kwargs || EXCLUDED.kwargs ELSE EXCLUDED.kwargs END, updated_at = now(),
+    available_at = CASE WHEN t.readiness = 'TIME'
+        THEN least(EXCLUDED.available_at, t.created_at + $19::float8 * interval '1 second') ELSE t.available_at END
+WHERE t.attempt = 0 AND t.readiness IS NOT NULL
+RETURNING id
+
+-- name: release_debounce_key
+-- Take the key $3 from the item of type $2 that has been claimed or has ended.
+UPDATE tasks SET idempotency_key = NULL
+WHERE org_id = $1 AND type = $2 AND idempotency_key = $3 AND (attempt > 0 OR readiness IS NULL)
+
 -- name: find_tasks_by_keys
 -- Tasks with the types $2 and idempotency keys $3 of the org $1.
 SELECT u.nth, t.id FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (type, key, nth)

@@ -45,7 +45,13 @@ from aaiclick.store.engine import (
     workers,
 )
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
-from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.enqueue import (
+    COPY_MIN_TASKS,
+    Debounce,
+    enqueue_debounced,
+    enqueue_tasks,
+    enqueue_with_tables,
+)
 from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
@@ -732,6 +738,11 @@ SCENARIOS = {
         prepare_ids,
         lambda db, _: register_module_jobs(db, DEFAULT_ORG_ID, MODULE_JOBS),
         check_query("SELECT count(*) FROM job_functions WHERE entrypoint = 'points.sell'", is_=1),
+    ),
+    "enqueue_debounced": Scenario(
+        prepare_ids,
+        lambda db, _: enqueue_debounced(db, NewTask(get_snowflake_id(), "t"), Debounce(30, "k")),
+        check_query("SELECT count(*) FROM tasks WHERE idempotency_key = 'debounce:k' AND readiness = 'TIME'", is_=1),
     ),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),
