@@ -10,6 +10,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `tasks`: tasks
 - `workers`: workers, queues and task types
 - `schedules`: schedules of jobs and queue items
+- `job_functions`: `@job` functions that workers have registered
 - `dead_letters`: dead letters and the outbox
 - `events`: events that tasks wait for
 - `dags`: DAG files, versions, deploys, runs and backfills

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from aaiclick.api.field_types import Arguments, JobState, RequestModel, Snowflake
+from aaiclick.api.field_types import ApiModel, Arguments, JobState, RequestModel, Snowflake
+from aaiclick.store.enums import WhenBusy
 
 
-class JobFunction(BaseModel):
+class JobFunction(ApiModel):
     """A `@job` that a worker has imported."""
 
     entrypoint: str = Field(examples=["trips.report"])
@@ -21,13 +22,15 @@ class JobFunction(BaseModel):
     tags: dict[str, str]
     owner: str | None
     code_version: str | None = Field(description="Version of the code of the worker that registered it")
+    concurrency: int | None = Field(default=None, description="How many of its jobs run at the same time")
+    when_busy: WhenBusy = Field(default="queue", description="What a further job does")
     registered_at: datetime
     last_job_id: Snowflake | None = Field(default=None, description="The last job of its name")
     last_job_status: JobState | None = None
     last_job_at: datetime | None = None
 
 
-class FunctionRun(BaseModel):
+class FunctionRun(ApiModel):
     """A job with the name of a function."""
 
     id: Snowflake

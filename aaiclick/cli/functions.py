@@ -65,7 +65,7 @@ def show_function(entrypoint: str, org: str, output: str) -> None:
               help="An argument; VALUE is JSON or plain text.")  # fmt: skip
 @org_option
 def run_function(entrypoint: str, pairs: tuple[tuple[str, object], ...], org: str) -> None:
-    """Submit a job of a function, whose code need not be here."""
+    """Submit a job of a function; only the workers need its code."""
     with open_operations(org) as operations:
         created = operations.run_job_function(entrypoint, dict(pairs))
     print_message(f"Job {created.id} submitted. Show it with: aaiclick jobs show {created.id}")

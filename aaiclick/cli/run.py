@@ -122,8 +122,7 @@ def _run_remote(
     """Submit a locally importable @job as the graph it builds, anything else by its entry point."""
     module, attribute = split_entrypoint(entrypoint)
     with remote.open_client() as client:
-        if isinstance(target, JobFunction):
-            job_function = target  # pyright: ignore[reportUnknownVariableType]
+        if (job_function := _as_job_function(target)) is not None:
             graph = build_job_graph(asyncio.run(_build_tasks(job_function, arguments)))
             tags, owner = split_labels(job_function.labels)
             job_id = client.create_job(name or job_function.name, tags=tags, owner=owner, **graph).id
@@ -196,17 +195,23 @@ async def _submit_job(
     entrypoint: str, target: object, arguments: dict[str, object], name: str | None, debug_queue: str | None
 ) -> Job:
     module, attribute = split_entrypoint(entrypoint)
-    if isinstance(target, JobFunction):
-        nodes = await _build_tasks(target, arguments)  # pyright: ignore[reportUnknownArgumentType]
+    job_function = _as_job_function(target)
+    if job_function is not None:
+        nodes = await _build_tasks(job_function, arguments)
     else:
         nodes = [create_task(f"{module}.{attribute}", arguments)]
     if debug_queue is not None:
         for node in collect_unsubmitted(nodes):
             if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
                 node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
-    if isinstance(target, JobFunction):
-        return await target.submit(nodes, arguments, name=name)  # pyright: ignore[reportUnknownMemberType]
-    return await create_job(name or attribute, nodes)
+    if job_function is not None and debug_queue is None:
+        return await job_function.submit(nodes, arguments, name=name)
+    default_name = attribute if job_function is None else job_function.name
+    return await create_job(name or default_name, nodes)  # without the time limit and the limit of jobs of a @job
+
+
+def _as_job_function(target: object) -> JobFunction[...] | None:
+    return target if isinstance(target, JobFunction) else None
 
 
 async def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object]) -> list[Node]:

@@ -25,6 +25,7 @@ same name of `aaiclick.client.endpoints`.
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `schedules`: operations on schedules
+- `job_functions`: operations on job functions
 - `orgs`: operations on organisations
 - `users`: operations on users
 - `roles`: operations on dataset roles and their members

@@ -29,7 +29,7 @@ from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
-from aaiclick.store.enums import Cancellation
+from aaiclick.store.enums import Cancellation, WhenBusy
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions, check_timeout
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ async def submit_entry(
     timeout_seconds: float | None = None,
     idempotency_key: str | None = None,
     trigger: str | None = None,
+    concurrency: int | None = None,
+    when_busy: WhenBusy = "queue",
 ) -> Job:
     """`create_job`, with the JSON text of what has started the job."""
     _check_name(name)
@@ -97,6 +99,7 @@ async def submit_entry(
     new_job = NewJob(
         get_snowflake_id(), name, timeout_seconds=timeout_seconds or get_settings().job_default_timeout_seconds,
         idempotency_key=idempotency_key, tags=dump_labels(labels or {}), trigger=trigger,
+        concurrency=concurrency, when_busy=when_busy,
     )  # fmt: skip
     has_handlers = finally_ is not None or on_failure is not None
     if isinstance(entry, Iterator):

@@ -25,7 +25,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, overload
 
 from aaiclick.errors import ScheduleError, SubmitError
 from aaiclick.orchestration.api import submit_entry
@@ -46,6 +46,7 @@ from aaiclick.orchestration.parameters import JobParameters
 from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
+from aaiclick.store.enums import WhenBusy
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 P = ParamSpec("P")
@@ -162,6 +163,8 @@ class JobKeywords(ScheduleKeywords, total=False):
     every: str | None
     tags: Mapping[str, str] | None
     owner: str | None
+    concurrency: int | None
+    when_busy: WhenBusy
 
 
 def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
@@ -178,6 +181,19 @@ def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
     return ScheduleSpec.parse(schedule, every, **policies)
 
 
+def _check_concurrency(name: str, options: JobKeywords) -> tuple[int | None, WhenBusy]:
+    """Limit of a @job and its policy; raises SubmitError."""
+    limit, policy = options.get("concurrency"), options.get("when_busy")
+    if limit is None and policy is not None:
+        raise SubmitError(f"The job {name!r} has 'when_busy', but no limit.", remedy="Add concurrency=1.")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SubmitError(f"The job {name!r} has concurrency {limit!r:.50}.", remedy="It lies between 1 and 10000.")
+    if policy not in (None, *get_args(WhenBusy)):
+        choices = ", ".join(get_args(WhenBusy))
+        raise SubmitError(f"The job {name!r} has when_busy={policy!r:.50}.", remedy=f"It is one of {choices}.")
+    return limit, policy or "queue"
+
+
 class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
@@ -189,6 +205,9 @@ class JobFunction(Generic[P]):
         self.timeout_seconds = options.get("timeout_seconds")
         self.parameters = JobParameters(function)
         self.schedule = _parse_schedule(self.name, options)
+        self.concurrency: int | None
+        self.when_busy: WhenBusy
+        self.concurrency, self.when_busy = _check_concurrency(self.name, options)
         self.labels = check_labels(f"The job {self.name!r}", options.get("tags"), options.get("owner"))
         self._finally, self._on_failure = options.get("finally_"), options.get("on_failure")
 
@@ -201,6 +220,7 @@ class JobFunction(Generic[P]):
         """Submit the nodes that `build` has created from these arguments."""
         return await submit_entry(
             name or self.name, nodes, timeout_seconds=self.timeout_seconds, labels=self.labels,
+            concurrency=self.concurrency, when_busy=self.when_busy,
             trigger=make_call_trigger(self.function, arguments),
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
@@ -28,6 +28,8 @@ from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import submit_job
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from aaiclick.store.connections import Connection
 
 MAX_DOCUMENTATION = 10_000
@@ -61,7 +63,7 @@ def iter_job_functions(module: ModuleType) -> Iterator[JobFunction[...]]:
     """The `@job`s that a module defines; those that it imports belong to other modules."""
     for value in list(vars(module).values()):
         if isinstance(value, JobFunction) and value.function.__module__ == module.__name__:
-            yield cast("JobFunction[...]", value)
+            yield value
 
 
 def describe_job_function(function: JobFunction[...], code_version: str | None = None) -> JobFunctionFields:
@@ -79,6 +81,8 @@ def describe_job_function(function: JobFunction[...], code_version: str | None =
         json.dumps(tags),
         owner,
         code_version,
+        function.concurrency,
+        function.when_busy,
     )
 
 
@@ -100,7 +104,7 @@ async def register_module_jobs(connection: Connection, org_id: UUID, jobs: Modul
 
 async def check_registered_arguments(
     connection: Connection, org_id: UUID, entrypoint: str, arguments: Mapping[str, object]
-) -> Mapping[str, Any] | None:
+) -> asyncpg.Record | None:
     """Validate arguments by the registered schema; returns the function's row, or None if it is not registered."""
     row = await store.find_job_function(connection, org_id, entrypoint)
     if row is not None:
@@ -122,6 +126,8 @@ async def run_job_function(
         row["timeout_seconds"] or get_settings().job_default_timeout_seconds,
         trigger=make_trigger(entrypoint, arguments),
         tags=registered_labels(row),
+        concurrency=row["concurrency"],
+        when_busy=row["when_busy"],
     )
     task = NewTask(get_snowflake_id(), entrypoint, entrypoint, json.dumps(dict(arguments)))
     return await submit_job(connection, job, Plan([task], [], []), {task.id: entrypoint}), row["name"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from aaiclick.errors import RequestError, SubmitError
 from aaiclick.orchestration.handlers import entrypoint_of
+
+if TYPE_CHECKING:
+    import asyncpg
 
 OWNER = "owner"
 """Tag with the owner of a job."""
@@ -85,7 +88,7 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-def registered_labels(row: Mapping[str, Any]) -> str | None:
+def registered_labels(row: asyncpg.Record) -> str | None:
     """The column `jobs.tags` of jobs of a registered function."""
     owner = {} if row["owner"] is None else {OWNER: row["owner"]}
     return dump_labels(json.loads(row["tags"]) | owner)

@@ -50,6 +50,8 @@ async def start_run(
     job = NewJob(
         run_id, schedule["job_name"], schedule["org_id"], timeout, key, trigger=json.dumps(trigger),
         schedule_id=schedule["id"], tags=None if function is None else registered_labels(function),
+        concurrency=None if function is None else function["concurrency"],
+        when_busy="queue" if function is None else function["when_busy"],
     )  # fmt: skip
     task = NewTask(get_snowflake_id(), entrypoint, entrypoint, kwargs, options=options)
     started_id = await submit_job(connection, job, Plan([task], [], []), {task.id: entrypoint})

@@ -119,15 +119,15 @@ def _check_object(
     depth: int,
 ) -> None:
     properties: Mapping[str, Any] = schema.get("properties", {})
-    others = schema.get("additionalProperties", True)
+    other_schema = schema.get("additionalProperties", True)
     for name, item in value.items():
         where = f"{path}.{name}" if path else name
         if name in properties:
             mistakes += _check(where, item, properties[name], root, depth + 1)
-        elif others is False:
+        elif other_schema is False:
             mistakes.append(f"{where}: there is no such parameter." if not path else f"{where}: unexpected field.")
-        elif isinstance(others, dict):
-            mistakes += _check(where, item, cast("dict[str, Any]", others), root, depth + 1)
+        elif isinstance(other_schema, dict):
+            mistakes += _check(where, item, cast("dict[str, Any]", other_schema), root, depth + 1)
     for name in schema.get("required", []):
         if name not in value:
             mistakes.append(f"{path}.{name}: it is missing." if path else f"{name}: it is missing.")
@@ -142,14 +142,21 @@ def _check_items(
     depth: int,
 ) -> None:
     first: Sequence[Any] = schema.get("prefixItems", [])
-    others = schema.get("items", {})
+    other_schema = schema.get("items", {})
     for index, item in enumerate(value):
-        item_schema = first[index] if index < len(first) else others
+        item_schema = first[index] if index < len(first) else other_schema
         if isinstance(item_schema, dict):
             mistakes += _check(f"{path}[{index}]", item, cast("dict[str, Any]", item_schema), root, depth + 1)
         if len(mistakes) > MAX_MISTAKES:
             return
 
 
+def _describe_value(value: object) -> str:
+    try:
+        return json.dumps(value, default=str)[:60]
+    except RecursionError:
+        return "a deeply nested value"
+
+
 def _expected(path: str, schema: Mapping[str, Any], value: object) -> str:
-    return f"{path}: Input should be {describe_type(schema)}, not {json.dumps(value, default=str)[:60]}."
+    return f"{path}: Input should be {describe_type(schema)}, not {_describe_value(value)}."

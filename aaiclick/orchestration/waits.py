@@ -202,3 +202,8 @@ async def run_wait_for_job(
     if all(isinstance(result, dict) for result in results) and len(results) == 1:
         return JsonResult(results[0])
     return results[0] if len(results) == 1 else results or None
+
+
+async def run_wait_for_turn(job_id: str, aaiclick_wait: Any = None) -> Wait | None:
+    """Wait for the end of an earlier job, whatever its outcome, before the other tasks of a limited job."""
+    return Wait("job", MAX_WAIT_SECONDS, job_id=int(job_id)) if aaiclick_wait is None else None

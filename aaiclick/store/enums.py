@@ -144,3 +144,6 @@ its term.
 
 MAX_CURSOR_CHARACTERS = 500
 """Longest cursor of a dataset update."""
+
+WhenBusy = Literal["queue", "skip", "keep_newest", "cancel_running"]
+"""What a new job does while as many jobs of its name as allowed are unfinished."""

@@ -22,7 +22,7 @@ from aaiclick.api.schedules import ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
 from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
-from aaiclick.store.enums import TERM_SECONDS
+from aaiclick.store.enums import TERM_SECONDS, WhenBusy
 from aaiclick.store.json_types import SnowflakeId
 
 MAX_CODE_MODULES = 1_000
@@ -53,6 +53,8 @@ class ModuleFunction(RequestModel):
     tags: dict[Name, Name] = Field(default_factory=dict)
     owner: Name | None = None
     code_version: Name | None = None
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    when_busy: WhenBusy = "queue"
 
     @classmethod
     def from_fields(cls, fields: JobFunctionFields) -> ModuleFunction:
@@ -61,7 +63,10 @@ class ModuleFunction(RequestModel):
         return cls.model_validate(values)
 
     def to_fields(self) -> JobFunctionFields:
-        values = self.model_dump() | {"parameters": json.dumps(self.parameters), "tags": json.dumps(self.tags)}
+        values: dict[str, Any] = self.model_dump() | {
+            "parameters": json.dumps(self.parameters),
+            "tags": json.dumps(self.tags),
+        }
         return JobFunctionFields(**values)
 
 

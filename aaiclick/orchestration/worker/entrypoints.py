@@ -28,7 +28,9 @@ from aaiclick.orchestration.handlers import Function, find_handler, local_functi
 from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
-    "aaiclick.orchestration.waits": frozenset({"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job"}),
+    "aaiclick.orchestration.waits": frozenset(
+        {"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job", "run_wait_for_turn"}
+    ),
     "aaiclick.operators.chunk_tasks": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
     "aaiclick.orchestration.result_items": frozenset({"select_item"}),
     "aaiclick.catalog.execution.definition_task": frozenset({"run_definition"}),

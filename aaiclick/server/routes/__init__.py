@@ -11,6 +11,7 @@
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
 - `workers`: list, get and drain workers
+- `job_functions`: list, show and run job functions
 - `schedules`: create, list, pause, fire, backfill and sync schedules
 - `worker_api`: protocol of workers without database credentials
 - `objects`: list, schema, rows and export of Objects

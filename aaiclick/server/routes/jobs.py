@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,8 +61,8 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     )  # fmt: skip
 
     async def submit(connection: Connection) -> BaseModel:
-        await _check_arguments(connection, new_job, body)
-        job_id = await submit_job(connection, new_job, plan, names)
+        limited_job = await _check_arguments(connection, new_job, body)
+        job_id = await submit_job(connection, limited_job, plan, names)
         if job_id == new_job.id:
             detail = {"name": body.name, "tasks": len(plan.tasks)}
             await write_audit(connection, context.audited_actor, "job.create", job_id, detail)
@@ -72,11 +73,13 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     return await run_idempotent(context, request, key, submit)
 
 
-async def _check_arguments(connection: Connection, new_job: NewJob, body: JobRequest) -> None:
-    """Validate the arguments of a registered function; raises SubmitError."""
-    if body.entrypoint is not None:
-        entrypoint = body.entrypoint.replace(":", ".")
-        await check_registered_arguments(connection, new_job.org_id, entrypoint, body.kwargs)
+async def _check_arguments(connection: Connection, new_job: NewJob, body: JobRequest) -> NewJob:
+    """The job with the limit of its registered function; raises SubmitError for wrong arguments."""
+    if body.entrypoint is None:
+        return new_job
+    entrypoint = body.entrypoint.replace(":", ".")
+    row = await check_registered_arguments(connection, new_job.org_id, entrypoint, body.kwargs)
+    return new_job if row is None else replace(new_job, concurrency=row["concurrency"], when_busy=row["when_busy"])
 
 
 def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:

@@ -4,6 +4,7 @@ Submit:
 
 - `plan`: cycle check and initial counters of a submission, as pure functions
 - `new_jobs`: the row of a new job
+- `job_concurrency`: limits of jobs of one name
 - `job_functions`: `@job` functions that workers have registered
 - `submit`: submits jobs, and adds nodes to them
 - `submit_stream`: submits a job slice by slice

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
 MAX_DEBOUNCE_INTERVALS = 10
-"""An item whose payload is replaced again and again runs after this number of intervals at the latest."""
+"""Maximum delay of an item with a payload that is replaced repeatedly."""
 
 COPY_MIN_TASKS = 50
 """Fewer tasks are inserted by a statement: COPY needs one more round trip."""

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from aaiclick.store.enums import WhenBusy
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class JobFunctionFields:
     tags: str = "{}"
     owner: str | None = None
     code_version: str | None = None
+    concurrency: int | None = None
+    when_busy: WhenBusy = "queue"
 
 
 async def replace_job_functions(

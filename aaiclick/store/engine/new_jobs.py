@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.enums import DEFAULT_ORG_ID, WhenBusy
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -27,13 +27,16 @@ class NewJob:
     schedule_id: int | None = None
     tags: str | None = None
     """JSON text of an object of strings; the owner is one of them."""
+    concurrency: int | None = None
+    """How many unfinished jobs of this name may run; see `job_concurrency`."""
+    when_busy: WhenBusy = "queue"
 
 
 async def insert_job(connection: Connection, job: NewJob, tasks: int) -> int | None:
     """Insert a job of so many tasks; returns the id of the existing job if its idempotency key is used, else None."""
     inserted = await connection.fetchval(
         statement("insert_job"), job.id, job.org_id, job.name, job.timeout_seconds, tasks, job.idempotency_key,
-        job.definition_id, job.dag_version_id, job.trigger, job.schedule_id, job.tags,
+        job.definition_id, job.dag_version_id, job.trigger, job.schedule_id, job.tags, job.concurrency,
     )  # fmt: skip
     if inserted is not None:
         return None

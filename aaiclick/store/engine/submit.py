@@ -16,6 +16,7 @@ from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.job_concurrency import add_turn, admit_job
 from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.engine.plan import (
@@ -78,8 +79,20 @@ async def submit_job(
     *,
     limits: JobLimits | None = None,
     now: datetime | None = None,
+    is_admitted: bool = False,
 ) -> int:
-    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key."""
+    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key.
+
+    A limited job may wait for another one, replace it, or not be inserted (see `job_concurrency`).
+    """
+    if job.concurrency is not None and not is_admitted:
+        async with failpoints.transaction(connection, "submit_limited"):
+            admission = await admit_job(connection, job)
+            if admission.existing_id is not None:
+                return admission.existing_id
+            if admission.awaited_id is not None:
+                plan = add_turn(plan, admission.awaited_id)
+            return await submit_job(connection, job, plan, names, limits=limits, now=now, is_admitted=True)
     (limits or JobLimits()).check(f"Job {job.name!r}", len(plan.tasks))
     plan = expand_handler_edges(plan, names or {})
     counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})

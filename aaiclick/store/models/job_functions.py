@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Double
+from sqlalchemy import CheckConstraint, Double, Integer
 
 from aaiclick.store.models.base import Row, column, json_column, org_column, text_column, timestamp_now_column
 
@@ -30,9 +30,13 @@ class JobFunctionRow(Row, table=True):
     tags: dict[str, Any] = json_column()
     owner: str | None = text_column(null=True)
     code_version: str | None = text_column(null=True)
+    concurrency: int | None = column(Integer(), null=True)
+    when_busy: str = text_column(default="queue")
     registered_at: datetime = timestamp_now_column()
 
     __table_args__ = (
         CheckConstraint("name <> ''", name="named"),
         CheckConstraint("timeout_seconds > 0", name="timeout"),
+        CheckConstraint("concurrency > 0", name="concurrency"),
+        CheckConstraint("when_busy IN ('queue', 'skip', 'keep_newest', 'cancel_running')", name="when_busy"),
     )

@@ -58,6 +58,7 @@ class Job(Row, table=True):
     schedule_id: int | None = snowflake_column(null=True)
     trigger: dict[str, Any] | None = json_column(null=True)
     tags: dict[str, Any] | None = json_column(null=True)
+    concurrency: int | None = column(Integer(), null=True)
     idempotency_key: str | None = text_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     deadline_at: datetime | None = timestamp_column()
@@ -72,6 +73,7 @@ class Job(Row, table=True):
     __table_args__ = (
         CheckConstraint("name <> ''", name="named"),
         CheckConstraint("timeout_seconds > 0", name="timeout"),
+        CheckConstraint("concurrency > 0", name="concurrency"),
         CheckConstraint("(status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)", name="ended"),
         CheckConstraint("completed_at IS NULL OR open_tasks = 0", name="ended_tasks"),
         CheckConstraint("status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)", name="success"),
@@ -88,6 +90,14 @@ class Job(Row, table=True):
             "status",
             "id",
             postgresql_where=text("status IN ('FAILED', 'CANCELLED')"),
+        ),
+        # Jobs that wait for each other by name.
+        Index(
+            "jobs_limited",
+            "org_id",
+            "name",
+            "id",
+            postgresql_where=text("completed_at IS NULL AND concurrency IS NOT NULL"),
         ),
         Index(
             "jobs_tags",

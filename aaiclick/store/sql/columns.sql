@@ -1,6 +1,6 @@
 -- name: jobs
 id, org_id, created_at, updated_at, status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, open_events, has_waiters,
-name, definition_id, dag_version_id, schedule_id, trigger, tags, idempotency_key, timeout_seconds, deadline_at,
+name, definition_id, dag_version_id, schedule_id, trigger, tags, concurrency, idempotency_key, timeout_seconds, deadline_at,
 cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
 
@@ -28,7 +28,7 @@ last_run_id, skipped, error, created_at, updated_at
 -- name: job_function_fields
 -- Columns of `JobFunctionFields`, in the order of its fields.
 entrypoint text, module text, name text, documentation text, parameters jsonb, schedule text, timeout_seconds float8,
-tags jsonb, owner text, code_version text
+tags jsonb, owner text, code_version text, concurrency integer, when_busy text
 
 -- name: job_functions
 org_id, {job_function_fields.*}, registered_at

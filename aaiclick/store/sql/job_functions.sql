@@ -1,6 +1,6 @@
 -- name: upsert_job_function
 -- Insert a function of the org $1, or replace it.
-INSERT INTO job_functions (org_id, {job_function_fields.*}) SELECT $1, {job_function_fields.$2}
+INSERT INTO job_functions (org_id, {job_function_fields.*}) SELECT $1::uuid, {job_function_fields.$2}
 ON CONFLICT (org_id, entrypoint) DO UPDATE
 SET ({job_function_fields.*}, registered_at) = ROW ({job_function_fields.$2}, now())
 

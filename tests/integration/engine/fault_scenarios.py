@@ -249,6 +249,11 @@ async def deploy_filled(db: Any) -> State:
 MODULE_JOBS = ModuleJobs(["points"], [JobFunctionFields("points.sell", "points", "sell", "", "{}")], [])
 
 
+async def submit_limited(db: Any, _: State) -> None:
+    job = NewJob(get_snowflake_id(), "limited", idempotency_key="once", concurrency=1)
+    await submit_job(db, job, Plan([NewTask(get_snowflake_id(), "t")]))
+
+
 async def save_schedule_(db: Any, _: State) -> None:
     spec = ScheduleSpec.parse("0 6 * * *", None)
     new = NewSchedule("points", spec, "points.sell", "sell", declared_in="points")
@@ -738,6 +743,11 @@ SCENARIOS = {
         prepare_ids,
         lambda db, _: register_module_jobs(db, DEFAULT_ORG_ID, MODULE_JOBS),
         check_query("SELECT count(*) FROM job_functions WHERE entrypoint = 'points.sell'", is_=1),
+    ),
+    "submit_limited": Scenario(
+        prepare_ids,
+        submit_limited,
+        check_query("SELECT count(*) FROM jobs WHERE concurrency = 1", is_=1),
     ),
     "enqueue_debounced": Scenario(
         prepare_ids,

@@ -200,6 +200,7 @@ CASES: dict[str, list[Any]] = {
     "discard_additions": [live(), [1] * BATCH],
     "mark_has_dependents": [live(), 1],
     "lock_due_schedules": [None, BATCH],
+    "list_limited_jobs": [DEFAULT_ORG_ID, "j"],
     "list_tagged_jobs": [DEFAULT_ORG_ID, None, 2**63 - 1, BATCH, '{"team": "none"}'],
     "list_code_versions": [1, BATCH],
     "list_job_functions": [DEFAULT_ORG_ID, "", BATCH],

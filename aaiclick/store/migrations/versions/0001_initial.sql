@@ -458,11 +458,15 @@ CREATE TABLE job_functions (
     tags jsonb NOT NULL DEFAULT '{}',
     owner text,
     code_version text,
+    concurrency integer,
+    when_busy text NOT NULL DEFAULT 'queue',
     registered_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT job_functions_pkey PRIMARY KEY (org_id, entrypoint),
     CONSTRAINT job_functions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT job_functions_named CHECK (name <> ''),
-    CONSTRAINT job_functions_timeout CHECK (timeout_seconds > 0)
+    CONSTRAINT job_functions_timeout CHECK (timeout_seconds > 0),
+    CONSTRAINT job_functions_concurrency CHECK (concurrency > 0),
+    CONSTRAINT job_functions_when_busy CHECK (when_busy IN ('queue', 'skip', 'keep_newest', 'cancel_running'))
 );
 
 -- Jobs and tasks
@@ -484,6 +488,7 @@ CREATE TABLE jobs (
     schedule_id bigint,
     trigger jsonb,
     tags jsonb,
+    concurrency integer,
     idempotency_key text,
     timeout_seconds double precision,
     deadline_at timestamptz,
@@ -501,6 +506,7 @@ CREATE TABLE jobs (
     CONSTRAINT jobs_dag_version_id_fkey FOREIGN KEY (dag_version_id) REFERENCES dag_versions (id),
     CONSTRAINT jobs_named CHECK (name <> ''),
     CONSTRAINT jobs_timeout CHECK (timeout_seconds > 0),
+    CONSTRAINT jobs_concurrency CHECK (concurrency > 0),
     CONSTRAINT jobs_ended CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)),
     CONSTRAINT jobs_ended_tasks CHECK (completed_at IS NULL OR open_tasks = 0),
     CONSTRAINT jobs_success CHECK (status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)),
@@ -516,6 +522,8 @@ CREATE INDEX jobs_dag_version ON jobs (dag_version_id, id) WHERE dag_version_id 
 CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND deadline_at IS NOT NULL;
 
 CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE INDEX jobs_limited ON jobs (org_id, name, id) WHERE completed_at IS NULL AND concurrency IS NOT NULL;
 
 CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
 
