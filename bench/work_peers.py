@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 FAN_OUT = "returns an int"
+QUEUE = "bench"
 CHAIN = "chain that passes an int, a hop"
 
 
@@ -27,7 +28,7 @@ async def measure(tasks: int, work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def run_dbos(arguments: argparse.Namespace) -> dict[str, float]:
-    from dbos import DBOS, Queue
+    from dbos import DBOS
 
     DBOS(
         config={
@@ -37,7 +38,6 @@ async def run_dbos(arguments: argparse.Namespace) -> dict[str, float]:
             "run_admin_server": False,
         }
     )
-    queue = Queue("bench", worker_concurrency=500, polling_interval_sec=0.05)
 
     @DBOS.workflow()
     async def return_int() -> int:
@@ -49,7 +49,7 @@ async def run_dbos(arguments: argparse.Namespace) -> dict[str, float]:
 
     @DBOS.workflow()
     async def fan_out(count: int) -> int:
-        handles = [await queue.enqueue_async(return_int) for _ in range(count)]
+        handles = [await DBOS.enqueue_workflow_async(QUEUE, return_int) for _ in range(count)]
         return sum([await handle.get_result() for handle in handles])
 
     @DBOS.workflow()
@@ -60,6 +60,7 @@ async def run_dbos(arguments: argparse.Namespace) -> dict[str, float]:
         return number
 
     DBOS.launch()
+    await DBOS.register_queue_async(QUEUE, worker_concurrency=500, polling_interval_sec=0.05)
     await chain(2)
     await fan_out(2)
     figures = {
@@ -76,6 +77,7 @@ async def run_prefect(arguments: argparse.Namespace) -> dict[str, float]:
         "PREFECT_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "true",
     }
     from prefect import flow, task
