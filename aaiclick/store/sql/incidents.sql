@@ -22,8 +22,10 @@ WITH given AS MATERIALIZED (
 ),
 opened AS (
     INSERT INTO incidents (org_id, rule, fingerprint, severity, title, cause, dag_name, job_name, task_type,
-        error_fingerprint, job_id, task_id, count, opened_at, last_at)
-    SELECT g.*, coalesce($14::timestamptz, now()), coalesce($14::timestamptz, now())
+        error_fingerprint, job_id, task_id, count, opened_at, last_at, tags)
+    SELECT g.*, coalesce($14::timestamptz, now()), coalesce($14::timestamptz, now()), ARRAY(
+        SELECT e.key || '=' || e.value FROM jobs j CROSS JOIN LATERAL jsonb_each_text(j.tags) AS e
+        WHERE j.id = g.job_id ORDER BY e.key)
     FROM given g WHERE (
         SELECT i.id FROM incidents i WHERE i.org_id = g.org_id AND i.rule = g.rule AND i.fingerprint = g.fingerprint
           AND i.closed_at IS NULL LIMIT 1) IS NULL

@@ -53,6 +53,13 @@ async def test_final_failure_opens_one_incident_of_the_job(engine: Engine) -> No
     assert second["task_type"] == "b"
 
 
+async def test_incident_has_the_tags_of_its_job(engine: Engine) -> None:
+    await engine.submit("a", max_attempts=1)
+    await engine.db.execute("""UPDATE jobs SET tags = '{"team": "shop", "owner": "ada"}'""")
+    await engine.fail(*await engine.claim())
+    assert [row["tags"] for row in await open_incidents(engine)] == [["owner=ada", "team=shop"]]
+
+
 async def test_item_and_optional_task_open_incidents_of_tasks(engine: Engine) -> None:
     await add_item(engine, "mail")
     await engine.submit("a", max_attempts=1, critical=False)

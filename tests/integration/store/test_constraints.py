@@ -313,6 +313,8 @@ async def world(db: asyncpg.Connection) -> asyncpg.Connection:
         INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml) VALUES ({UUID}, {ORG}, 'd', 'h', '');
         INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index)
             VALUES ({UUID}, {ORG}, 'dataset', 'd', 'other', 0);
+        INSERT INTO incidents (id, org_id, rule, fingerprint, severity, title) OVERRIDING SYSTEM VALUE
+            VALUES (900, {ORG}, 'r', 'other', 'error', 't');
         INSERT INTO table_refcounts (table_name) VALUES ('t900')""")
     return db
 
