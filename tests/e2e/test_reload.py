@@ -127,7 +127,8 @@ def test_reload_loses_no_attempt_and_runs_new_code(project, tmp_path):
     assert len(read_lines(tmp_path)) == TICKS + 2, "each task ran once"
     assert "lingered 1" in read_lines(tmp_path), "it finished with the old code"
     assert "Reloading: project.py changed." in out.read_text()
-    assert min(seconds) < 1.0, seconds
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert min(seconds) < busy, seconds  # a second, on a machine with a free core
 
 
 def test_worker_with_broken_code_waits_for_the_next_change(project, tmp_path):
