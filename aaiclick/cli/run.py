@@ -23,6 +23,7 @@ from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import output_option, print_message, print_record
 from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
 from aaiclick.cli.watch import describe_unwatched, warn_about_other_code, watch_job
+from aaiclick.data.plain_preview import preview_plain
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor
@@ -180,9 +181,11 @@ async def _load_results(context: OrchContext, job_id: int) -> list[tuple[str, st
     async with context.connection() as connection:
         rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
         literals = await load_result_literals(connection, (row["result"] for row in rows))
-    if not rows:
-        return []
-    from aaiclick.data.preview import preview_result  # slow import, only needed for results
+    plain = [(row["name"].rpartition(".")[2], preview_plain(json.loads(row["result"]), literals)) for row in rows]
+    previews = [(name, text) for name, text in plain if text is not None]
+    if len(previews) == len(rows):
+        return previews
+    from aaiclick.data.preview import preview_result  # slow import, only needed for tables
 
     endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
     return [

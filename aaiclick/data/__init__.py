@@ -28,6 +28,7 @@ From a value to a result:
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
 - `pending`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
+- `plain_preview`: previews of plain results, without Arrow
 - `preview`: previews of task results
 - `sync`: synchronous version of this package, for notebooks and scripts
 - `errors`: errors of the data API
