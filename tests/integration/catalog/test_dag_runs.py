@@ -442,3 +442,21 @@ async def wait_until_blocked(connection):
     async with asyncio.timeout(100):
         while not await connection.fetchval(question):  # noqa: ASYNC110  (there is no notification)
             await asyncio.sleep(0.02)
+
+
+async def test_changed_row_with_a_null_reaches_dependents(shop):
+    dag = f"""
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {{kind: manual}}
+    outputs: [raw]
+    config: {{function: "{JOBS}:fetch"}}
+  - {{name: copy, activation: reactive, operator: sql, outputs: [notes], config: {{query: "SELECT id, note FROM raw"}}}}
+"""
+    await shop.deploy(dag)
+    for first_id in (1, 3):
+        await shop.run({"id": first_id, "note": None}, {"id": 2, "note": "x"})
+        assert await shop.rows("shop.notes") == sorted([(first_id, None), (2, "x")])
