@@ -16,6 +16,8 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `dags`: DAG files, versions, deploys, runs and backfills
 - `incidents`: incidents
 - `notifications`: channels, rules and messages of notifications
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `datasets`: datasets, their lineage and queries over them
 - `objects`: Objects and their rows
 - `orgs`: organisations, users, roles, API keys, secrets and the audit log

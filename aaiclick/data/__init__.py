@@ -26,6 +26,7 @@ From a value to a result:
 - `compile`: compiles a relation to a SELECT statement
 - `runtime`: ClickHouse client, execution of statements, tables of Objects
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
+- `expectations`: data tests of Objects
 - `pending`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
 - `plain_preview`: previews of plain results, without Arrow
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         list_objects,
         open_object,
     )
+    from aaiclick.data.expectations import expect
     from aaiclick.data.expressions.column import (
         Column,
         all_columns,
@@ -94,6 +96,7 @@ _EXPORTS = {
         "row_index",
         "row_number",
     ),
+    "expectations": ("expect",),
     "context": ("DataContext", "get_data_context"),
     "create": (
         "create_object_from_query",
@@ -135,6 +138,7 @@ __all__ = [
     "delete_object",
     "duration",
     "exclude",
+    "expect",
     "get_data_context",
     "if_else",
     "insert",

@@ -13,6 +13,8 @@ same name of `aaiclick.client.endpoints`.
 - `rows`: rows of the store as models
 - `dags`: operations on DAGs, with their versions and runs
 - `datasets`: operations on datasets
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `objects`: operations on Objects
 - `jobs`: operations on jobs
 - `tasks`: operations on tasks

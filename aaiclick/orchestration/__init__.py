@@ -30,6 +30,7 @@ Submit:
 - `argument_tables`: references to the tables of Objects that are passed to tasks
 - `job_handle`: waits for a job, reads its result and logs
 - `sync`: jobs without `await`, for notebooks and scripts
+- `tested_results`: data tests of the rows that a task returns
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 

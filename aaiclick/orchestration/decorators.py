@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, overload
 
+from aaiclick.data.compile.data_tests import DataTest
 from aaiclick.errors import ScheduleError, SubmitError
 from aaiclick.orchestration.api import submit_entry
 from aaiclick.orchestration.arguments import iter_instances
@@ -45,6 +46,7 @@ from aaiclick.orchestration.job_labels import check_labels, make_call_trigger
 from aaiclick.orchestration.parameters import JobParameters
 from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
+from aaiclick.orchestration.tested_results import add_tests
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.enums import WhenBusy
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
@@ -119,37 +121,43 @@ def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
-def task(*, on_failure: Handler | None = None, **options: Unpack[TaskKeywords]) -> _Decorator: ...
+def task(
+    *, on_failure: Handler | None = None, tests: Sequence[DataTest] = (), **options: Unpack[TaskKeywords]
+) -> _Decorator: ...
 def task(
     function: Callable[..., object] | None = None,
     /,
     *,
     on_failure: Handler | None = None,
+    tests: Sequence[DataTest] = (),
     **options: Unpack[TaskKeywords],
 ) -> Any:
     """Decorator: calls of the function return Tasks with these options.
 
-    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure.
+    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure. `tests` are data tests
+    of the returned rows (`aaiclick.data.expectations`): if one fails, so does the task, without retries.
     """
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
     check_keywords(options, TaskKeywords.__annotations__, "@task")
-    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure)
+    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure, tests)
 
 
 class _Decorator:
     """Decorator returned by `@task(...)`."""
 
-    def __init__(self, options: TaskOptions, on_failure: Handler | None) -> None:
+    def __init__(self, options: TaskOptions, on_failure: Handler | None, tests: Sequence[DataTest]) -> None:
         self._options = options
         self._on_failure = on_failure
+        self._tests = tuple(tests)
 
     @overload
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     def __call__(self, function: Callable[..., object], /) -> Any:
-        return TaskFunction[Any, Any](function, self._options, self._on_failure)
+        tested = add_tests(function, self._tests) if self._tests else function
+        return TaskFunction[Any, Any](tested, self._options, self._on_failure)
 
 
 class JobKeywords(ScheduleKeywords, total=False):

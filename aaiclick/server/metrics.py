@@ -81,6 +81,10 @@ class MetricsCollector:
         for severity in get_args(Severity):
             incidents.add_metric([severity], counts.get(severity, 0))
         yield incidents
+        yield GaugeMetricFamily("datasets_late", "Datasets with an overdue update.", figures.late_datasets)
+        yield GaugeMetricFamily(
+            "data_tests_blocked", "Data tests that blocked the last update of their partition.", figures.blocked_tests
+        )
         active = sum(row["active"] for row in figures.workers)
         yield GaugeMetricFamily("workers_active", "Workers with a heartbeat in time.", active)
         yield _execution_summary(figures)

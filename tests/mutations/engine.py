@@ -208,7 +208,7 @@ ENGINE_MUTATIONS = (
         (f"{SECRETS}::test_definition_of_another_organisation_is_not_found",),
     ),
     Mutation(
-        "secrets: types in queries are types", "aaiclick/catalog/execution/definition_task.py",
+        "secrets: types in queries are types", "aaiclick/catalog/execution/output_writer.py",
         "if wrong is not None:", "if False:",
         (f"{SECRETS}::test_invalid_type_reaches_no_query",),
     ),

@@ -26,6 +26,8 @@ METRICS = "tests/integration/server/test_metrics.py"
 MAINTENANCE = "tests/integration/engine/test_maintenance.py"
 STOP = "tests/unit/worker/test_supervisor.py"
 REFERENCES = "tests/integration/lifecycle/test_table_references.py"
+GATE = "aaiclick/catalog/execution/data_test_gate.py"
+DATA_TESTS = "tests/integration/catalog/test_data_tests.py"
 HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_failing_check"
 
 ADMITS = """\
@@ -343,6 +345,22 @@ GUARD_MUTATIONS = (
         "sources: the trigger waits for no lock", INITIAL_SQL,
         "WHERE f.id = source_id FOR NO KEY UPDATE SKIP LOCKED;", "WHERE f.id = source_id FOR NO KEY UPDATE;",
         (f"{SOURCES}::test_claim_does_not_wait_for_definition_lock",),
+    ),
+    # Data tests
+    Mutation(
+        "data tests: rows that fail a blocking test are not published", GATE,
+        "            if blocked:\n", "            if False:\n",
+        (f"{DATA_TESTS}::test_failed_test_blocks_the_update_and_fails_the_task_at_once",),
+    ),
+    Mutation(
+        "data tests: rows of other updates are read", GATE,
+        'remaining = self._remaining_select(staged) if self._reads_remaining() else ""', 'remaining = ""',
+        (f"{DATA_TESTS}::test_appended_rows_are_tested_against_the_rows_that_stay",),
+    ),
+    Mutation(
+        "data tests: run again after concurrent publications", "aaiclick/store/catalog/runs.py",
+        "if publishes is not None and not await _count_publish(", "if False and not await _count_publish(",
+        (f"{DATA_TESTS}::test_rows_published_during_the_tests_are_tested_too",),
     ),
     # Health, metrics, logs
     Mutation(

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 from aaiclick.api.field_types import MAX_ITEMS, ApiModel
 from aaiclick.api.worker_protocol.field_types import LeaseRequest, RowCount, TableName, Text
 from aaiclick.api.worker_protocol.outcomes import TaskEffects
-from aaiclick.store.catalog.runs import Definition, Partition
+from aaiclick.store.catalog.runs import Definition, Partition, PublishOutcome
 from aaiclick.store.enums import MAX_CURSOR_CHARACTERS
 from aaiclick.store.json_types import BigInt
 
@@ -62,10 +62,14 @@ class PublishRequest(GenerationRequest):
     ticket: BigInt
     table: TableName
     rows: RowCount
+    publishes: BigInt | None = Field(
+        default=None, description="Publications of the generation that data tests have read; null if they read none"
+    )
 
 
 class PublishResponse(ApiModel):
-    published: bool = Field(description="False if newer rows were published before")
+    published: bool = Field(description="False if newer rows were published before, or data tests must run again")
+    outcome: PublishOutcome
 
 
 class EmitRequest(LeaseRequest):

@@ -3,6 +3,12 @@
 - `load`: loads a DAG file with the modules below, or reports every error in it
 - `yaml_tree`: parses YAML into a tree in which every node has a file position
 - `model`: types of a DAG file
+- `data_tests`: types of the data tests of an output
+- `data_test_rules`: rules between the fields of a data test
+- `test_references`: datasets that data tests read, and those of rejected rows
+- `freshness`: freshness policy of an output
+- `time_zones`: check of time zones
+- `findings`: violated rules, and access to the parsed data
 - `validation`: rules between fields of a definition, and between definitions
 - `input_references`: inputs as parameters of the functions of `python` definitions
 - `python_functions`: checks of these functions, where their code can be imported

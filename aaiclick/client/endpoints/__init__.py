@@ -15,6 +15,8 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `job_functions`: job functions
 - `dags`: DAGs
 - `datasets`: datasets
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `objects`: Objects
 - `orgs`: organisations
 - `users`: users
@@ -36,9 +38,11 @@ from aaiclick.client.endpoint import AsyncCaller, SyncCaller
 from aaiclick.client.endpoints.api_keys import ApiKeyEndpoints
 from aaiclick.client.endpoints.audit import AuditEndpoints
 from aaiclick.client.endpoints.dags import DagEndpoints
+from aaiclick.client.endpoints.data_tests import DataTestEndpoints
 from aaiclick.client.endpoints.datasets import DatasetEndpoints
 from aaiclick.client.endpoints.dead_letters import DeadLetterEndpoints
 from aaiclick.client.endpoints.events import EventEndpoints
+from aaiclick.client.endpoints.freshness import FreshnessEndpoints
 from aaiclick.client.endpoints.incidents import IncidentEndpoints
 from aaiclick.client.endpoints.job_functions import JobFunctionEndpoints
 from aaiclick.client.endpoints.jobs import JobEndpoints
@@ -69,6 +73,8 @@ class Endpoints(
     JobFunctionEndpoints,
     DagEndpoints,
     DatasetEndpoints,
+    DataTestEndpoints,
+    FreshnessEndpoints,
     ObjectEndpoints,
     OrgEndpoints,
     UserEndpoints,

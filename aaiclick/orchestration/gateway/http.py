@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -54,7 +54,7 @@ from aaiclick.api.worker_protocol.workers import (
 )
 from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
 from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.gateway.attempt import AttemptGateway, StagedTable
+from aaiclick.orchestration.gateway.attempt import AttemptGateway, PublishDirectly, StagedTable
 from aaiclick.orchestration.gateway.base import (
     CONNECTION_ERRORS,
     GatewayConnection,
@@ -356,9 +356,9 @@ class HttpAttemptGateway(AttemptGateway):
         request = GenerationRequest(lease=self.lease, generation=generation)
         return (await self._call(endpoints.GET_DIGEST, request)).digest
 
-    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
+    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> runs.PublishOutcome:  # noqa: ARG002
         request = PublishRequest(lease=self.lease, **asdict(staged))
-        return (await self._call(endpoints.PUBLISH, request)).published
+        return (await self._call(endpoints.PUBLISH, request)).outcome
 
     async def emit_updates(self, effects: str, cursor: str) -> None:
         request = EmitRequest(lease=self.lease, cursor=cursor, effects=TaskEffects.model_validate_json(effects))

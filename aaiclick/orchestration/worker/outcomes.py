@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from aaiclick.data.errors import DataTestError
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.function_check import describe_call_error
 from aaiclick.orchestration.gateway import WorkerGateway
@@ -56,7 +57,9 @@ def failure_outcome(running: RunningTask, error: BaseException, gateway: WorkerG
     running.log.write(text + "\n")
     running.log.close()
     if outage is None:
-        return make_failure(running, text, fingerprint_text, permanent=permanent)
+        failure = make_failure(running, text, fingerprint_text, permanent=permanent)
+        is_tested = isinstance(error, DataTestError)
+        return replace(failure, tests=[asdict(result) for result in error.results]) if is_tested else failure
     released = make_failure(running, text, fingerprint_text, permanent=False)
     return replace(released, charged=False, outcome="RELEASED", delay_seconds=RELEASE_SECONDS)
 

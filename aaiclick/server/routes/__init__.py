@@ -17,6 +17,8 @@
 - `objects`: list, schema, rows and export of Objects
 - `live`: change feed as server-sent events
 - `dags`: validate, diff, deploy, roll back, pause, run and backfill DAGs
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `datasets`: datasets, queries over them, lineage
 - `webhooks`: a signed request starts a source of a DAG
 - `orgs`: organisations
@@ -37,9 +39,11 @@ from aaiclick.server.routes import (
     api_keys,
     audit,
     dags,
+    data_tests,
     datasets,
     dead_letters,
     events,
+    freshness,
     health,
     incidents,
     job_functions,
@@ -86,6 +90,8 @@ ALL = (
     audit.routes,
     dags.routes,
     datasets.routes,
+    data_tests.routes,
+    freshness.routes,
     webhooks.routes,
     health.routes,
     metrics.routes,

@@ -13,12 +13,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.errors import LeaseLost
+from aaiclick.store.catalog.data_tests import write_test_results
 from aaiclick.store.catalog.events import Event, count_events, emit_events
+from aaiclick.store.catalog.freshness import record_updates
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.incidents import (
     MAX_CAUSE_CHARACTERS,
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 class DefinitionDataset:
     """A generation that a definition reads or writes."""
 
-    role: Literal["input", "output"]
+    role: Literal["input", "output", "rejected", "reference"]
     nth: int
     dataset: UUID
     generation: UUID
@@ -50,6 +53,9 @@ class DefinitionDataset:
     columns: JsonText | None
     files: JsonText
     updated_at: datetime | None
+    publishes: BigInt = 0
+    recent_rows: list[int] = field(default_factory=list[int])
+    """Numbers of rows of the last updates of an output with data tests, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,16 @@ class AlertTransition:
     message: str
 
 
+class PublishOutcome(StrEnum):
+    """Answer to a request to publish staged rows."""
+
+    PUBLISHED = "published"
+    SUPERSEDED = "superseded"
+    """Newer rows are there."""
+    STALE = "stale"
+    """Rows were published after the data tests have read the dataset: they must run again."""
+
+
 @dataclass(slots=True)
 class Effects:
     """Writes of a completion besides the result of the task."""
@@ -132,6 +148,8 @@ class Effects:
     alerts: list[AlertTransition] = field(default_factory=list["AlertTransition"])
     definition: str = ""
     build: str | None = None
+    tests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Results of data tests (`aaiclick.data.compile.data_tests.DataTestResult`)."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), allow_nan=False)
@@ -185,9 +203,12 @@ async def get_state(connection: Connection, org_id: UUID, definition_id: UUID, k
 
 @asynccontextmanager
 async def lock_for_publish(
-    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int
-) -> AsyncGenerator[bool]:
-    """Lock the lease and the generation for a publish; yields False if a newer update was published."""
+    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int, publishes: int | None = None
+) -> AsyncGenerator[PublishOutcome]:
+    """Lock the lease and the generation for a publish; yields whether that is allowed.
+
+    With `publishes`, it is counted, and refused if others were since the data tests have read the generation.
+    """
     async with failpoints.transaction(connection, "publish"):
         if await connection.fetchrow(statement("lock_lease"), lease.task_id, lease.attempt, lease.token) is None:
             raise LeaseLost(
@@ -195,7 +216,16 @@ async def lock_for_publish(
                 remedy="Stop: another attempt runs or has finished.",
             )
         await connection.execute(statement("lock_generation"), generation)
-        yield await connection.fetchval(statement("mark_partition_update"), generation, partition, ticket) is not None
+        if publishes is not None and not await _count_publish(connection, generation, publishes):
+            yield PublishOutcome.STALE
+            return
+        is_newest = await connection.fetchval(statement("mark_partition_update"), generation, partition, ticket)
+        yield PublishOutcome.SUPERSEDED if is_newest is None else PublishOutcome.PUBLISHED
+
+
+async def _count_publish(connection: Connection, generation: UUID, publishes: int) -> bool:
+    """Count a publication; False if there were others than the `publishes` that data tests have read."""
+    return await connection.fetchval(statement("count_publish"), generation, publishes) is not None
 
 
 async def set_generation_files(
@@ -257,6 +287,11 @@ async def write_effects(
         events += await _write_updates(connection, row, task_effects)
         if task_effects.get("alerts"):
             await _write_alerts(connection, row, task_effects["alerts"])
+    await record_updates(
+        connection, [update["generation"] for _, task_effects in completed for update in task_effects["updates"]]
+    )
+    tested = [(row, task_effects["tests"]) for row, task_effects in completed if task_effects.get("tests")]
+    await write_test_results(connection, [((row["id"], row["attempt"]), tests) for row, tests in tested])
     return await emit_events(connection, events)
 
 
@@ -277,9 +312,10 @@ async def emit_updates(connection: Connection, lease: Lease, effects: str, curso
                 )
             task_effects = json.loads(effects)
             await _lock_generations(connection, [task_effects])
-            await count_events(
-                connection, await emit_events(connection, await _write_updates(connection, row, task_effects, cursor))
-            )
+            await write_test_results(connection, [((lease.task_id, lease.attempt), task_effects.get("tests") or ())])
+            events = await _write_updates(connection, row, task_effects, cursor)
+            await record_updates(connection, [update["generation"] for update in task_effects["updates"]])
+            await count_events(connection, await emit_events(connection, events))
 
     await retry_on_deadlock(emit_in_transaction)
 

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.store.catalog import runs
+from aaiclick.store.catalog.data_tests import write_test_results
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import claim, lease_columns
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, await_returned_tasks, discard_additions
@@ -283,6 +284,9 @@ async def _end_attempts(
     )
     if not_held:
         raise _NotHeld(not_held)
+    tests = [(f.lease, f.tests) for f in failures if f.tests and f.lease.task_id in accepted]
+    if tests:
+        await write_test_results(connection, [((lease.task_id, lease.attempt), rows) for lease, rows in tests])
     ended_leases = [*(failure.lease for failure in failures), *releases]
     await table_references.release_attempts(connection, [lease for lease in ended_leases if lease.task_id in accepted])
     if with_discards:

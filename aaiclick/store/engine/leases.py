@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, ConfigDict, Field, with_config
@@ -152,6 +152,8 @@ class Failure:
     outcome: str = "FAILED"
     expired: bool = False
     """Apply only if the lease has expired: set by the reaper."""
+    tests: Sequence[dict[str, Any]] = ()
+    """Results of data tests, one of which failed; written in the transaction that ends the attempt."""
 
 
 def to_cancelled_failure(success: Success) -> Failure:

@@ -27,6 +27,7 @@ from aaiclick.store.models.catalog import (
     DagVersion,
     DagVersionDataset,
     Dataset,
+    DatasetFreshness,
     DatasetPartition,
     DatasetVersion,
     JobDefinition,
@@ -38,6 +39,7 @@ from aaiclick.store.models.notifications import Notification, NotificationChanne
 from aaiclick.store.models.schedules import Schedule
 from aaiclick.store.models.task_effects import (
     ColumnLineage,
+    DataTestResultRow,
     Dispatch,
     OperatorState,
     OutboxRow,
@@ -71,7 +73,9 @@ __all__ = [
     "DagCurrentVersion",
     "DagVersion",
     "DagVersionDataset",
+    "DataTestResultRow",
     "Dataset",
+    "DatasetFreshness",
     "DatasetPartition",
     "DatasetVersion",
     "Dependency",

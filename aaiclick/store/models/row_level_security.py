@@ -55,6 +55,8 @@ POLICIES = {
     "outbox": SAME_ORG,
     "dispatches": SAME_ORG,
     "task_inputs": "EXISTS (SELECT FROM tasks t WHERE t.id = task_id)",
+    "dataset_freshness": SAME_ORG,
+    "data_test_results": SAME_ORG,
     "column_lineage": "EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid)",
     "operator_state": SAME_ORG,
 }

@@ -4,6 +4,10 @@ name, definition_id, dag_version_id, schedule_id, trigger, tags, concurrency, id
 cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
 
+-- name: data_test_results
+id, subject, dataset_uuid, partition_key, task_id, job_id, attempt, tested_at, number, test, on_failure, outcome, rows,
+failing_rows, message, sample_table, published, latest
+
 -- name: schedule_fields
 -- Columns of `ScheduleFields`, in the order of its fields.
 entrypoint text, job_name text, item_type text, kwargs jsonb, options jsonb, cron text, every_seconds float8,

@@ -65,7 +65,7 @@ END $$
 GRANT SELECT, INSERT, UPDATE, DELETE ON orgs, queues, task_types, users, org_roles, org_role_memberships, api_keys, org_secrets,
     idempotency_keys, dag_versions, dag_current_versions, job_definitions, datasets, dataset_versions, dataset_partitions,
     dag_version_datasets, schedules, job_functions, jobs, groups, tasks, dependencies, task_additions, task_attempts, workers, outbox, dispatches, waits, workflow_events, incidents, notification_channels,
-    notification_rules, notifications, task_inputs,
+    notification_rules, notifications, task_inputs, data_test_results, dataset_freshness,
     column_lineage, operator_state, table_references TO aaiclick_api;
 GRANT SELECT, INSERT ON audit_log TO aaiclick_api;
 GRANT SELECT ON queue_minutes TO aaiclick_api;

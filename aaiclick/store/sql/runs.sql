@@ -15,14 +15,20 @@ FROM job_definitions d WHERE d.id = $1
 
 -- name: list_definition_datasets
 -- Input and output datasets of the definition $1, in the generations of its version; those of another DAG in the
--- serving ones.
+-- serving ones. With the outputs come the numbers of rows of their last updates, if they have data tests.
 SELECT n.role, n.nth, s.id AS dataset, s.name, v.id AS generation, v.storage_location, v.columns, v.files,
-    v.ticket, v.updated_at
+    v.ticket, v.updated_at, v.publishes, CASE n.role WHEN 'output' THEN ARRAY(
+        SELECT r.rows FROM data_test_results r WHERE r.dataset_uuid = s.id AND r.number = 0 AND r.published
+        ORDER BY r.id DESC LIMIT 30) ELSE '{}' END AS recent_rows
 FROM job_definitions d
 CROSS JOIN LATERAL (
     SELECT 'input' AS role, u.id, u.nth FROM unnest(d.input_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
     UNION ALL
-    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
+    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
+    UNION ALL
+    SELECT 'rejected', u.id, u.nth FROM unnest(d.rejected_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
+    UNION ALL
+    SELECT 'reference', u.id, u.nth FROM unnest(d.reference_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
 JOIN datasets s ON s.id = n.id AND s.org_id = d.org_id
 JOIN dag_version_datasets p ON p.dataset_uuid = s.id AND p.dag_version_id =
     CASE WHEN s.producer_dag_name = d.dag_name THEN d.dag_version_id ELSE (
@@ -68,6 +74,10 @@ INSERT INTO dataset_partitions (dataset_version, partition_key, ticket) VALUES (
 ON CONFLICT (dataset_version, partition_key) DO UPDATE SET ticket = excluded.ticket
 WHERE dataset_partitions.ticket <= excluded.ticket
 RETURNING partition_key
+
+-- name: count_publish
+-- Count a publication of the generation $1 if $2 were counted before; no row if there were more.
+UPDATE dataset_versions SET publishes = publishes + 1 WHERE id = $1 AND publishes = $2 RETURNING publishes
 
 -- name: set_generation_files
 -- Set the files of the generation $1: the previous ones, without those that are replaced (mode $2: all, those of the

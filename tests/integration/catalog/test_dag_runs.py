@@ -393,9 +393,9 @@ async def test_lost_lease_or_older_ticket_publishes_nothing(shop):
     await shop.fire()
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
     (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
-    for ticket, is_newest in ((0, False), (1_000_000, True), (999_999, False)):
-        async with runs.lock_for_publish(shop.db, claim.lease, generation, "", ticket) as newest:
-            assert newest is is_newest
+    for ticket, expected in ((0, "superseded"), (1_000_000, "published"), (999_999, "superseded")):
+        async with runs.lock_for_publish(shop.db, claim.lease, generation, "", ticket) as outcome:
+            assert outcome == expected
     zombie = queue.Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token)
     with pytest.raises(LeaseLost, match="no rows were published"):
         async with runs.lock_for_publish(shop.db, zombie, generation, "", 2_000_000):

@@ -57,6 +57,10 @@ INSERT INTO notifications (org_id, incident_id, channel, event)
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());
+INSERT INTO dataset_freshness (dataset_uuid, org_id, max_age_seconds, timezone, days, due_at)
+    VALUES ($u, $o, 60, 'UTC', '*', now());
+INSERT INTO data_test_results (org_id, subject, task_id, attempt, number, test, on_failure, outcome, rows, failing_rows,
+    message, published) VALUES ($o, 's', $n02, 1, 0, 't', 'warn', 'passed', 1, 0, '', true);
 INSERT INTO column_lineage (output_dataset_uuid, output_version, output_column, input_dataset_uuid, input_column)
     VALUES ($u, $u, 'a', $u, 'b');
 INSERT INTO operator_state (org_id, definition_id) VALUES ($o, $u);

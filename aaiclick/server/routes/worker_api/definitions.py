@@ -118,8 +118,10 @@ async def publish_partition(context: Context, body: PublishRequest) -> PublishRe
         # Publishing depends only on the mode; the columns are those of the tables.
         staged = StagedRows(body.table, DatasetLayout((), definition.mode), body.rows, {})
         client = await connect_clickhouse(await context.app_state.clickhouse_endpoint(context.actor.org_id))
-        published = await publish_under_lease(connection, client, lease, location, staged, body.ticket, body.partition)
-    return PublishResponse(published=published)
+        outcome = await publish_under_lease(
+            connection, client, lease, location, staged, body.ticket, body.partition, publishes=body.publishes
+        )
+    return PublishResponse(published=outcome is runs.PublishOutcome.PUBLISHED, outcome=outcome)
 
 
 @routes.post(endpoints.EMIT_EVENTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -182,7 +184,7 @@ def _unknown_definition() -> NotFoundError:
 async def _require_own_generation(connection: Connection, lease: Lease, generation: UUID) -> None:
     """Require a generation, current or not, of a dataset that the task reads or writes."""
     definition = await _load_definition(connection, lease)
-    locations = [*definition.inputs.values(), *(location for _, location in definition.outputs.values())]
+    locations = [*definition.inputs.values(), *definition.output_locations]
     if not await runs.is_generation_of(connection, generation, [location.dataset for location in locations]):
         raise NotFoundError(
             "There is no such generation.", remedy="A task sees only generations that it reads or writes."
@@ -197,7 +199,7 @@ async def _load_definition(connection: Connection, lease: Lease) -> DefinitionCo
 
 
 def _find_output(definition: DefinitionContext, generation: UUID) -> DatasetLocation:
-    for _, location in definition.outputs.values():
+    for location in definition.output_locations:
         if location.generation == generation:
             return location
     raise NotFoundError("There is no such generation.", remedy="A task publishes only outputs of its definition.")

@@ -18,7 +18,8 @@ depends_on = None
 
 TABLES = """
     metric_counts, notifications, notification_rules, notification_channels, incidents, incident_occurrences,
-    table_sessions, table_references, table_refcounts, operator_state, column_lineage, task_inputs, orphan_files,
+    table_sessions, table_references, table_refcounts, operator_state, column_lineage, data_test_results,
+    dataset_freshness, task_inputs, orphan_files,
     dispatches, outbox, waits, workflow_events,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,

@@ -270,6 +270,8 @@ CREATE TABLE job_definitions (
     spec jsonb NOT NULL DEFAULT '{}',
     input_datasets text[],
     output_datasets text[],
+    rejected_datasets text[],
+    reference_datasets text[],
     update_strategy text NOT NULL,
     unique_key text[],
     scaling jsonb,
@@ -345,6 +347,7 @@ CREATE TABLE dataset_versions (
     files jsonb NOT NULL DEFAULT '[]',
     rows bigint,
     ticket bigint NOT NULL DEFAULT 0,
+    publishes bigint NOT NULL DEFAULT 0,
     updated_at timestamptz,
     CONSTRAINT dataset_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dataset_versions_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
@@ -988,6 +991,62 @@ CREATE TABLE task_inputs (
 
 CREATE INDEX task_inputs_version ON task_inputs (input_dataset_uuid, input_partition_key, input_version);
 
+CREATE TABLE dataset_freshness (
+    dataset_uuid uuid NOT NULL,
+    org_id uuid NOT NULL,
+    max_age_seconds bigint,
+    by_time text,
+    timezone text NOT NULL,
+    days text NOT NULL,
+    due_at timestamptz NOT NULL,
+    CONSTRAINT dataset_freshness_pkey PRIMARY KEY (dataset_uuid),
+    CONSTRAINT dataset_freshness_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT dataset_freshness_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT dataset_freshness_policy CHECK ((max_age_seconds IS NULL) <> (by_time IS NULL))
+);
+
+CREATE INDEX dataset_freshness_due ON dataset_freshness (org_id, due_at);
+
+CREATE TABLE data_test_results (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    subject text NOT NULL,
+    dataset_uuid uuid,
+    partition_key text NOT NULL DEFAULT '',
+    task_id bigint NOT NULL,
+    job_id bigint,
+    attempt integer NOT NULL,
+    tested_at timestamptz NOT NULL DEFAULT now(),
+    number integer NOT NULL,
+    test text NOT NULL,
+    on_failure text NOT NULL,
+    outcome text NOT NULL,
+    rows bigint NOT NULL,
+    failing_rows bigint NOT NULL,
+    message text NOT NULL,
+    sample_table text,
+    published boolean NOT NULL,
+    latest boolean NOT NULL DEFAULT true,
+    CONSTRAINT data_test_results_pkey PRIMARY KEY (id),
+    CONSTRAINT data_test_results_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT data_test_results_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT data_test_results_on_failure CHECK (on_failure IN ('block', 'quarantine', 'warn')),
+    CONSTRAINT data_test_results_outcome CHECK (outcome IN ('passed', 'warned', 'quarantined', 'blocked')),
+    CONSTRAINT data_test_results_published CHECK (outcome <> 'blocked' OR NOT published)
+);
+
+CREATE INDEX data_test_results_failed ON data_test_results (org_id, id) WHERE latest AND outcome <> 'passed';
+
+CREATE INDEX data_test_results_latest ON data_test_results (org_id, subject, partition_key) WHERE latest;
+
+CREATE INDEX data_test_results_runs ON data_test_results (dataset_uuid, id) WHERE number = 0 AND published;
+
+CREATE INDEX data_test_results_subject ON data_test_results (org_id, subject, id);
+
+CREATE INDEX data_test_results_task ON data_test_results (task_id);
+
 CREATE TABLE column_lineage (
     output_dataset_uuid uuid NOT NULL,
     output_version uuid NOT NULL,
@@ -1435,6 +1494,10 @@ ALTER TABLE orphan_files ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE dataset_freshness ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE data_test_results ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE column_lineage ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE operator_state ENABLE ROW LEVEL SECURITY;
@@ -1522,6 +1585,10 @@ CREATE POLICY org ON waits USING (org_id = aaiclick_org_id());
 CREATE POLICY org ON workflow_events USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON dataset_freshness USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON data_test_results USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON column_lineage USING (EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid));
 
