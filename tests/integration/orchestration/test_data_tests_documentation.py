@@ -50,6 +50,10 @@ def order(number, customer, euros, day="2026-01-01"):
     return {"order_id": number, "customer": customer, "euros": euros, "day": day}
 
 
+def order_ids(rows):
+    return [value for values in rows for value in values if isinstance(value, int)]
+
+
 @pytest.mark.usefixtures("functions")
 async def test_documented_dag_blocks_quarantines_and_warns(shop):
     await shop.deploy(
@@ -60,15 +64,15 @@ async def test_documented_dag_blocks_quarantines_and_warns(shop):
     )
     await shop.run(job="customers")
     await shop.run(order(1, "ann", 5), order(2, "bob", -3), order(3, "bob", 7, "2099-01-01"), job="fetch")
-    assert [values[0] for values in await shop.rows("orders")] == [1, 3]
-    assert [values[0] for values in await shop.rows("orders__rejected")] == [2]
+    assert order_ids(await shop.rows("orders")) == [1, 3]
+    assert order_ids(await shop.rows("orders__rejected")) == [2]
     outcomes = "SELECT outcome FROM data_test_results WHERE latest ORDER BY number"
     assert [row["outcome"] for row in await shop.db.fetch(outcomes)] == [
         "passed", "passed", "quarantined", "passed", "passed", "warned",
     ]  # fmt: skip
     job_id = await shop.fire({"rows": [order(1, "eve", 5)]}, "fetch")
     assert await shop.finish(job_id) == "FAILED"
-    assert [values[0] for values in await shop.rows("orders")] == [1, 3]
+    assert order_ids(await shop.rows("orders")) == [1, 3]
 
 
 @pytest.mark.usefixtures("aaiclick_env")
