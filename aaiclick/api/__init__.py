@@ -13,6 +13,8 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `job_functions`: `@job` functions that workers have registered
 - `dead_letters`: dead letters and the outbox
 - `events`: events that tasks wait for
+- `approvals`: approvals, decisions and one-time links
+- `forms`: forms of approvals as flat JSON Schemas
 - `dags`: DAG files, versions, deploys, runs and backfills
 - `incidents`: incidents
 - `notifications`: channels, rules and messages of notifications

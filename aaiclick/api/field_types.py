@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from aaiclick.errors import RequestError
+from aaiclick.store.engine.leases import WAIT_ARGUMENT
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -37,6 +38,13 @@ def check_storable(text: str) -> str:
     if "\x00" in text:
         raise ValueError("a NUL character")
     return text
+
+
+def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Refuse the argument with the state of a wait."""
+    if WAIT_ARGUMENT in arguments:
+        raise ValueError(f"the argument {WAIT_ARGUMENT!r} is reserved: rename it")
+    return arguments
 
 
 def _parse_snowflake(value: object) -> object:
@@ -62,7 +70,7 @@ Slug = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
 Entrypoint = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[A-Za-z_][\w.:]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$"), Field(examples=["7265312768204800"])]
-Arguments = dict[str, Any]
+Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
 JobState = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 TaskState = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED"]

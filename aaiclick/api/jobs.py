@@ -76,6 +76,19 @@ class ReleasedTablesResponse(ApiModel):
     tables: int
 
 
+class JobTreeNode(ApiModel):
+    """A job of a tree of child jobs; `depth` counts from the job that was asked for."""
+
+    id: Snowflake
+    parent_job_id: Snowflake | None
+    parent_task_id: Snowflake | None
+    depth: int
+    name: str
+    status: JobState
+    created_at: datetime
+    completed_at: datetime | None
+
+
 class Job(ApiModel):
     id: Snowflake
     name: str
@@ -84,6 +97,8 @@ class Job(ApiModel):
     open_tasks: int
     failed_tasks: int
     cancelled_tasks: int
+    parent_job_id: Snowflake | None = Field(description="Job of the task that submitted this one as its child")
+    parent_task_id: Snowflake | None
     timeout_seconds: float | None
     created_at: datetime
     started_at: datetime | None

@@ -52,6 +52,7 @@ Jobs and tasks:
 - `schedules`: `aaiclick schedules`: schedules of jobs and queue items
 - `incidents`: `aaiclick incidents`: list, acknowledge, snooze and close incidents
 - `notify`: `aaiclick notify`: channels, rules and messages of notifications
+- `approvals`: `aaiclick approvals`: list and decide what waits for people
 - `dlq`: `aaiclick dlq`: list, redrive and discard dead letters
 
 Data and DAGs:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from aaiclick.api.field_types import JobState
-from aaiclick.api.jobs import GroupProgress, Job
+from aaiclick.api.jobs import GroupProgress, Job, JobTreeNode
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
 from aaiclick.cli.id_prefixes import find_job_id
 from aaiclick.cli.operations import open_operations
@@ -90,13 +90,22 @@ def show_job(job_id: int, output: str) -> None:
     """Show a job and the progress of its groups."""
     with open_operations() as operations:
         job_id = find_job_id(operations, job_id)
-        job, progress = operations.get_job(job_id), operations.get_job_progress(job_id)
+        job, progress, tree = (
+            operations.get_job(job_id), operations.get_job_progress(job_id), operations.get_job_tree(job_id),
+        )  # fmt: skip
     if output == "json":
-        print_record(job_json(job) | {"groups": [group.model_dump(mode="json") for group in progress]}, output)
+        groups = [group.model_dump(mode="json") for group in progress]
+        children = [child.model_dump(mode="json") for child in tree[1:]]
+        print_record(job_json(job) | {"groups": groups, "children": children}, output)
         return
     print_record(job_row(job) | _label_row(job), output)
     click.echo()
     print_records([_group_row(group) for group in progress], output)
+    if job.parent_task_id is not None:
+        print_message(f"Child of job {job.parent_job_id or '–'}, submitted by task {job.parent_task_id}.")
+    if len(tree) > 1:
+        click.echo()
+        print_records([_tree_row(node) for node in tree], output)
     print_message(f"List its tasks with: aaiclick tasks ls {job_id}. Show a result with: aaiclick tasks show TASK.")
 
 
@@ -196,6 +205,16 @@ def job_json(job: Job) -> dict[str, Any]:
 def _last_run_started_at(job: Job) -> datetime | None:
     """When the last run began: the restart, if there was one, so that idle time does not count."""
     return max(job.started_at, job.restarted_at) if job.started_at and job.restarted_at else job.started_at
+
+
+def _tree_row(node: JobTreeNode) -> Row:
+    return {
+        "job": "  " * node.depth + node.name,
+        "id": str(node.id),
+        "status": node.status,
+        "submitted by task": str(node.parent_task_id or "–"),
+        "duration": format_duration(node.created_at, node.completed_at),
+    }
 
 
 def _group_row(group: GroupProgress) -> Row:

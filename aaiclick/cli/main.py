@@ -49,6 +49,7 @@ COMMANDS = {
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
     "incidents": CommandEntry("incidents", "List, acknowledge, snooze and close incidents."),
     "notify": CommandEntry("notify", "Send messages about incidents: channels, rules, deliveries."),
+    "approvals": CommandEntry("approvals", "List, show, approve and reject what waits for people."),
     "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),

@@ -24,6 +24,7 @@ same name of `aaiclick.client.endpoints`.
 - `events`: operations on events that tasks wait for
 - `incidents`: operations on incidents
 - `notifications`: operations on channels, rules and messages of notifications
+- `approvals`: operations on approvals and their one-time links
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `schedules`: operations on schedules

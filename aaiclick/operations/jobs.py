@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
 from aaiclick.errors import SubmitError
@@ -16,7 +16,7 @@ from aaiclick.operations.databases import Databases
 from aaiclick.operations.lookups import changed_ids, find_job
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import to_group_progress, to_job
+from aaiclick.operations.rows import from_row, to_group_progress, to_job
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration.job_functions import run_job_function
 from aaiclick.orchestration.job_labels import check_labels
@@ -135,6 +135,13 @@ async def get_job(connection: Connection, actor: Actor, job_id: int) -> Job:
     row = await find_job(connection, actor, job_id)
     (visible_row,) = await redact_jobs(connection, await dataset_reader(connection, actor), [row])
     return to_job(visible_row, await queries.list_code_versions(connection, job_id))
+
+
+@operation(Permission.READER, changes=False)
+async def get_job_tree(connection: Connection, actor: Actor, job_id: int) -> list[JobTreeNode]:
+    """Get a job with the child jobs below it, each after its parent."""
+    await find_job(connection, actor, job_id)
+    return [from_row(JobTreeNode, row) for row in await queries.list_job_tree(connection, job_id)]
 
 
 @operation(Permission.READER, changes=False)

@@ -18,7 +18,10 @@ Submit:
 - `job_functions`: registration of `@job` functions by workers
 - `handlers`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
+- `task_failure`: the final failure of a task, as an argument of other tasks
+- `compensation`: undoes the completed steps of a failed job
 - `waits`: tasks that wait for a time, an event or a job; sensors; events
+- `approvals`: tasks that wait for a person's decision
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
@@ -89,10 +92,11 @@ from aaiclick.orchestration.api import (
     set_retry_policy,
     worker_heartbeat,
 )
+from aaiclick.orchestration.approvals import Decision, approval
 from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.emit_event import emit_event
-from aaiclick.orchestration.failure_paths import Branch, TaskFailure
+from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.literals import ContextLiterals
@@ -101,6 +105,7 @@ from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.schedule_spec import NominalDate, NominalTime
 from aaiclick.orchestration.schedules import schedule, schedule_item, unschedule
 from aaiclick.orchestration.secrets import get_secret
+from aaiclick.orchestration.task_failure import TaskFailure
 from aaiclick.orchestration.testing import run_job_test
 from aaiclick.orchestration.waits import send_event, sensor, sleep, until, wait_for_event, wait_for_job
 
@@ -113,6 +118,7 @@ register_literal_store(ContextLiterals())
 __all__ = [
     "Branch",
     "Context",
+    "Decision",
     "Dependency",
     "Group",
     "Health",
@@ -129,6 +135,7 @@ __all__ = [
     "Worker",
     "WorkerStatus",
     "add_task_to_job",
+    "approval",
     "cancel_job",
     "create_job",
     "create_task",

@@ -5,20 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, cast
 
 from aaiclick.cron import parse_interval
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
-from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.arguments import await_jobs, serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
-from aaiclick.orchestration.failure_paths import Handler, make_job_handlers
+from aaiclick.orchestration.failure_paths import Handler, has_compensation, make_job_handlers
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.orchestration.job_labels import check_labels, dump_labels
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
+from aaiclick.orchestration.submit_plan import collect_unsubmitted, digest_plan, iter_slices, make_plan, table_arguments
+from aaiclick.orchestration.task_context import current_scope
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
@@ -52,6 +54,7 @@ def create_task(
 ) -> Task:
     """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
     entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
+    kwargs = await_jobs(dict(kwargs or {}))
     if kwargs and not isinstance(callback, str):
         kwargs = to_plain_arguments(callback, kwargs)
     return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
@@ -108,15 +111,16 @@ async def submit_entry(
                 f"The job {name!r} is read from an iterator and has finally_ or on_failure.",
                 remedy="Give its tasks as a list: the handlers depend on all of them.",
             )
-        return await _create_by_slices(new_job, cast("Iterator[Node]", entry))
+        return await _create_by_slices(_make_child(new_job, None), cast("Iterator[Node]", entry))
     nodes = _entry_nodes(entry)
     submitted = next((node for node in nodes if node.submitted), None)
     if submitted is not None:
         return await _find_submitted_job(submitted, name, idempotency_key)
-    if has_handlers:
+    if has_handlers or has_compensation(nodes):
         nodes = [*nodes, *make_job_handlers(nodes, finally_, on_failure)]
     collected = collect_unsubmitted(nodes)
     plan, names = make_plan(collected)
+    new_job = _make_child(new_job, plan)
     async with (
         share_argument_tables(table_arguments(plan, collected)) as shared,
         current_or_new_context() as context,
@@ -131,7 +135,25 @@ async def submit_entry(
             shared.unshare_tables()
         row = await queries.get_job(connection, job_id)
     assert row is not None  # noqa: S101
+    if (scope := current_scope()) is not None:
+        scope.child_ids.add(job_id)
     return Job.from_row(row)
+
+
+def _make_child(job: NewJob, plan: Plan | None) -> NewJob:
+    """The new job; in a task, as a child of that task.
+
+    A retried attempt finds its children again by the key: the name, the arguments, and the number of equal calls.
+    """
+    scope = current_scope()
+    if scope is None:
+        return job
+    key = job.idempotency_key
+    if key is None and plan is not None:
+        digest = digest_plan(plan)
+        scope.child_calls[job.name, digest] += 1
+        key = f"child {scope.lease.task_id} {digest} {scope.child_calls[job.name, digest]}"
+    return replace(job, org_id=scope.org_id, idempotency_key=key, parent=scope.lease)
 
 
 def _trace_submission(job: NewJob, tasks: int | None = None) -> None:

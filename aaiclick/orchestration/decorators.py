@@ -30,9 +30,15 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, ove
 from aaiclick.data.compile.data_tests import DataTest
 from aaiclick.errors import ScheduleError, SubmitError
 from aaiclick.orchestration.api import submit_entry
-from aaiclick.orchestration.arguments import iter_instances
+from aaiclick.orchestration.arguments import await_jobs, iter_instances
 from aaiclick.orchestration.context import get_current_context
-from aaiclick.orchestration.failure_paths import Handler, add_handler, is_handler, make_job_handlers
+from aaiclick.orchestration.failure_paths import (
+    Handler,
+    add_handler,
+    has_compensation,
+    is_handler,
+    make_job_handlers,
+)
 from aaiclick.orchestration.function_check import (
     check_function,
     check_keywords,
@@ -70,13 +76,20 @@ def add_to_built_job(node: Node) -> None:
 class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
-    def __init__(self, function: Callable[P, object], options: TaskOptions, on_failure: Handler | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[P, object],
+        options: TaskOptions,
+        on_failure: Handler | None = None,
+        compensate: Callable[..., object] | None = None,
+    ) -> None:
         check_function(function, "@task")
         options.check(f"The task {function.__name__}")
         functools.update_wrapper(self, function)
         self.function = function
         self.task_options = options
         self._on_failure = on_failure
+        self._compensate = compensate
         self._signature = inspect.signature(function)
         self._item_count = count_items(function)
 
@@ -90,9 +103,10 @@ class TaskFunction(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise describe_call_error(self.function, error) from None
-        arguments = to_plain_arguments(self.function, self._named_arguments(bound))
+        arguments = to_plain_arguments(self.function, await_jobs(self._named_arguments(bound)))
         task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self.task_options)
         task.item_count = self._item_count
+        task.compensate = self._compensate
         if self._on_failure is not None:
             add_handler(task, self._on_failure, "failed")
         add_to_built_job(task)
@@ -101,7 +115,7 @@ class TaskFunction(Generic[P, R]):
     def options(self, **changes: Unpack[TaskKeywords]) -> TaskFunction[P, R]:
         """The same function with some other options, for some calls."""
         check_keywords(changes, TaskKeywords.__annotations__, f"{self.function.__name__}.options()")
-        return TaskFunction(self.function, self.task_options.change(changes), self._on_failure)
+        return TaskFunction(self.function, self.task_options.change(changes), self._on_failure, self._compensate)
 
     def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, object]:
         arguments = dict(bound.arguments)
@@ -122,33 +136,47 @@ def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
 def task(
-    *, on_failure: Handler | None = None, tests: Sequence[DataTest] = (), **options: Unpack[TaskKeywords]
+    *,
+    on_failure: Handler | None = None,
+    compensate: Callable[..., object] | None = None,
+    tests: Sequence[DataTest] = (),
+    **options: Unpack[TaskKeywords],
 ) -> _Decorator: ...
 def task(
     function: Callable[..., object] | None = None,
     /,
     *,
     on_failure: Handler | None = None,
+    compensate: Callable[..., object] | None = None,
     tests: Sequence[DataTest] = (),
     **options: Unpack[TaskKeywords],
 ) -> Any:
     """Decorator: calls of the function return Tasks with these options.
 
-    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure. `tests` are data tests
-    of the returned rows (`aaiclick.data.expectations`): if one fails, so does the task, without retries.
+    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure. `compensate` undoes the
+    completed task if its job fails: its parameters are named like those of the task, or `result`.
+    `tests` are data tests of the returned rows (`aaiclick.data.expectations`): if one fails, so does the task,
+    without retries.
     """
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
     check_keywords(options, TaskKeywords.__annotations__, "@task")
-    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure, tests)
+    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure, compensate, tests)
 
 
 class _Decorator:
     """Decorator returned by `@task(...)`."""
 
-    def __init__(self, options: TaskOptions, on_failure: Handler | None, tests: Sequence[DataTest]) -> None:
+    def __init__(
+        self,
+        options: TaskOptions,
+        on_failure: Handler | None,
+        compensate: Callable[..., object] | None,
+        tests: Sequence[DataTest],
+    ) -> None:
         self._options = options
         self._on_failure = on_failure
+        self._compensate = compensate
         self._tests = tuple(tests)
 
     @overload
@@ -157,7 +185,7 @@ class _Decorator:
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     def __call__(self, function: Callable[..., object], /) -> Any:
         tested = add_tests(function, self._tests) if self._tests else function
-        return TaskFunction[Any, Any](tested, self._options, self._on_failure)
+        return TaskFunction[Any, Any](tested, self._options, self._on_failure, self._compensate)
 
 
 class JobKeywords(ScheduleKeywords, total=False):
@@ -269,7 +297,7 @@ class JobFunction(Generic[P]):
         return self.function(*bound.args, **bound.kwargs)
 
     def _add_handlers(self, nodes: list[Node], *args: P.args, **kwargs: P.kwargs) -> list[Node]:
-        if self._finally is None and self._on_failure is None:
+        if self._finally is None and self._on_failure is None and not has_compensation(nodes):
             return nodes
         arguments = self.parameters.bind(*args, **kwargs).arguments
         return [*nodes, *make_job_handlers(nodes, self._finally, self._on_failure, arguments)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -141,9 +141,9 @@ class Task(Placeholder, Node):
     """One call of a function, executed by a worker."""
 
     __slots__ = (
-        "attempt", "claimed_at", "completed_at", "created_at", "entrypoint", "error", "failures", "group", "group_id",
-        "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status",
-        "type", "worker_id",
+        "attempt", "claimed_at", "compensate", "completed_at", "created_at", "entrypoint", "error", "failures", "group",
+        "group_id", "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at",
+        "status", "type", "worker_id",
     )  # fmt: skip
     kind = "task"
 
@@ -163,6 +163,8 @@ class Task(Placeholder, Node):
         self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.options = options
         self.idempotency_key: str | None = None
+        self.compensate: Callable[..., object] | None = None
+        """Function that undoes the task if its job fails after it has completed."""
         self.item_count = 0
         """Number of items, if the function is annotated to return a tuple."""
         self.group: Group | None = None
@@ -227,13 +229,15 @@ class Job(metaclass=Selectable):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
+    parent_job_id: int | None = None
+    parent_task_id: int | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> Job:
         return cls(
             row["id"], row["name"], JobStatus(row["status"]), row["org_id"], row["total_tasks"], row["open_tasks"],
             row["failed_tasks"], row["cancelled_tasks"], row["timeout_seconds"], row["created_at"], row["started_at"],
-            row["completed_at"], row["error"],
+            row["completed_at"], row["error"], row["parent_job_id"], row["parent_task_id"],
         )  # fmt: skip
 
     async def refresh(self) -> Job:

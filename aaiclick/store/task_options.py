@@ -113,12 +113,16 @@ class TaskOptions:
     @classmethod
     def from_json(cls, text: str) -> TaskOptions:
         """Options from the text of `to_json`."""
-        values: dict[str, Any] = json.loads(text)
+        return DEFAULT_OPTIONS.with_json(json.loads(text))
+
+    def with_json(self, fields: Mapping[str, Any]) -> TaskOptions:
+        """These options with the fields of `to_json`."""
+        values = dict(fields)
         if (policy := values.get("retry_policy")) is not None:
             values["retry_policy"] = json.dumps(policy)
         if (run_at := values.get("run_at")) is not None:
             values["run_at"] = datetime.fromisoformat(run_at)
-        return replace(DEFAULT_OPTIONS, **values)
+        return replace(self, **values)
 
     def to_json(self) -> dict[str, object]:
         """Options that differ from the default, as fields of a JSON object."""

@@ -21,6 +21,7 @@ PUBLIC = {
     "aaiclick.orchestration": [
         "Branch",
         "Context",
+        "Decision",
         "Dependency",
         "Group",
         "Health",
@@ -37,6 +38,7 @@ PUBLIC = {
         "Worker",
         "WorkerStatus",
         "add_task_to_job",
+        "approval",
         "cancel_job",
         "create_job",
         "create_task",

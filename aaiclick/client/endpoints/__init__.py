@@ -9,6 +9,7 @@ An endpoint has the name and the parameters of its operation in the module of th
 - `events`: events that tasks wait for
 - `incidents`: incidents
 - `notifications`: channels, rules and messages of notifications
+- `approvals`: approvals and their one-time links
 - `queues`: queues and task types
 - `workers`: workers
 - `schedules`: schedules
@@ -36,6 +37,7 @@ from collections.abc import AsyncGenerator, Iterator
 from aaiclick.api.objects import FileFormat
 from aaiclick.client.endpoint import AsyncCaller, SyncCaller
 from aaiclick.client.endpoints.api_keys import ApiKeyEndpoints
+from aaiclick.client.endpoints.approvals import ApprovalEndpoints
 from aaiclick.client.endpoints.audit import AuditEndpoints
 from aaiclick.client.endpoints.dags import DagEndpoints
 from aaiclick.client.endpoints.data_tests import DataTestEndpoints
@@ -67,6 +69,7 @@ class Endpoints(
     EventEndpoints,
     IncidentEndpoints,
     NotificationEndpoints,
+    ApprovalEndpoints,
     QueueEndpoints,
     WorkerEndpoints,
     ScheduleEndpoints,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.client.endpoint import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
@@ -53,6 +53,11 @@ class JobEndpoints:
     def get_job(self, job_id: int) -> ApiRequest[Job]:
         """Get a job."""
         return build_request("GET", Job, "jobs", job_id)
+
+    @endpoint
+    def get_job_tree(self, job_id: int) -> ApiRequest[list[JobTreeNode]]:
+        """Get a job with the child jobs below it, each after its parent."""
+        return build_request("GET", list[JobTreeNode], "jobs", job_id, "tree")
 
     @endpoint
     def get_job_progress(self, job_id: int) -> ApiRequest[list[GroupProgress]]:

@@ -28,6 +28,8 @@ from aaiclick.orchestration.handlers import Function, find_handler, local_functi
 from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
+    "aaiclick.orchestration.compensation": frozenset({"run_compensations"}),
+    "aaiclick.orchestration.approvals": frozenset({"run_approval"}),
     "aaiclick.orchestration.waits": frozenset(
         {"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job", "run_wait_for_turn"}
     ),

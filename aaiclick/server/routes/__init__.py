@@ -5,6 +5,7 @@
 - `tasks`: enqueue, list, cancel, clear and explain tasks; read logs
 - `dead_letters`: list, group, redrive and discard dead letters
 - `events`: events that tasks wait for
+- `approvals`: list and decide approvals; one-time links to them
 - `outbox`: events that are pending or could not be routed
 - `incidents`: list, acknowledge, snooze and close incidents
 - `notifications`: channels, rules and messages of notifications
@@ -37,6 +38,7 @@ from __future__ import annotations
 
 from aaiclick.server.routes import (
     api_keys,
+    approvals,
     audit,
     dags,
     data_tests,
@@ -72,6 +74,7 @@ ALL = (
     tasks.routes,
     dead_letters.routes,
     events.routes,
+    approvals.routes,
     outbox.routes,
     incidents.routes,
     notifications.routes,

@@ -17,6 +17,7 @@ from aaiclick.api.jobs import (
     JobEvent,
     JobRequest,
     JobResult,
+    JobTreeNode,
     ReleasedTablesResponse,
     RerunRequest,
 )
@@ -109,6 +110,12 @@ async def list_jobs(
 async def get_job(context: Context, request: Request, response: Response, job_id: PathId) -> Job | Response:
     """Get a job."""
     return respond_if_changed(request, response, await context.perform(operations.get_job, job_id))
+
+
+@routes.get("/v1/jobs/{job_id}/tree", Permission.READER)
+async def get_job_tree(context: Context, job_id: PathId) -> list[JobTreeNode]:
+    """Get a job with the child jobs below it."""
+    return await context.perform(operations.get_job_tree, job_id)
 
 
 @routes.get("/v1/jobs/{job_id}/progress", Permission.READER)

@@ -23,6 +23,7 @@ Claim and execute:
 - `dispatches`: dispatches of ready tasks to external runtimes
 - `worker_leases`: leases that a supervisor manages for its processes
 - `waits`: tasks that wait for a time, an event or a job, and events
+- `approvals`: waits that end by a person's decision, and one-time links to them
 - `dynamic_tasks`: tasks that a running task adds or returns
 
 Complete:

@@ -87,6 +87,9 @@ class OutcomeCounts:
     failed: int = 0
 
 
+WAIT_ARGUMENT = "aaiclick_wait"
+"""Argument of a task with the state of its wait; arguments of users cannot have this name."""
+
 MAX_WAIT_SECONDS = 366 * 86_400.0
 """Longest wait, and the default; the timeout of the job counts too."""
 
@@ -97,20 +100,32 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)]
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question to the members of a role; `form` and `shown` are JSON objects as text."""
+
+    title: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+    role: Annotated[str, Field(min_length=1, max_length=100)]
+    form: JsonText | None = None
+    shown: JsonText | None = None
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
 class Wait:
-    """What a task waits for: a time, an event, the end of a job, or its next poll.
+    """What a task waits for: a time, an event, the end of a job, its next poll, or a person's decision.
 
     `seconds` is the delay until it goes on at the latest, `at` an absolute time instead; `deadline_seconds` limits all
     waits of the task together.
     """
 
-    wait_type: Literal["time", "event", "job", "poll"]
+    wait_type: Literal["time", "event", "job", "poll", "approval"]
     seconds: Seconds = MAX_WAIT_SECONDS
     at: AwareDatetime | None = None
     deadline_seconds: Seconds = MAX_WAIT_SECONDS
     name: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
     key: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
     job_id: SnowflakeId | None = None
+    approval: ApprovalRequest | None = None
 
 
 @with_config(ConfigDict(extra="forbid"))

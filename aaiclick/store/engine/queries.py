@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
 LAST_ID = 2**63 - 1
+MAX_TREE_JOBS = 200
+MAX_TREE_LEVELS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ async def list_code_versions(connection: Connection, job_id: int, *, limit: int 
     """Versions of the code that ran the first tasks of a job."""
     rows = await connection.fetch(statement("list_code_versions"), job_id, limit)
     return [row["code_version"] for row in rows]
+
+
+async def list_job_tree(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """A job with the child jobs below it, each after its parent."""
+    return await connection.fetch(statement("list_job_tree"), job_id, MAX_TREE_JOBS, MAX_TREE_LEVELS)
 
 
 async def find_next_task(connection: Connection, job_id: int) -> asyncpg.Record | None:
@@ -87,7 +94,10 @@ async def load_task_results(connection: Connection, job_id: int, task_ids: Seque
     """Results by task id; only of tasks of the job."""
     rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
     return {
-        row["id"]: TaskResult(row["id"], row["result"], literal=row["literal"], failure=row["failure"]) for row in rows
+        row["id"]: TaskResult(
+            row["id"], row["result"], completed_at=row["completed_at"], literal=row["literal"], failure=row["failure"]
+        )
+        for row in rows
     }
 
 

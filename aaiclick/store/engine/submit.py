@@ -172,7 +172,8 @@ async def _add_plan(
     grown = {group: added for group in existing.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
-    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks))
+    by_handler = adder is not None and adder.is_handler
+    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks), by_handler)
     if total is None:
         state = "being cancelled" if head["cancelled"] else "finished"
         raise SubmitError(
@@ -189,6 +190,7 @@ class AddingAttempt:
     task_id: int
     attempt: int
     depth: int
+    is_handler: bool
 
 
 async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease | None) -> AddingAttempt | None:
@@ -200,7 +202,7 @@ async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease
             f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
             remedy="Stop: another attempt runs or has finished.",
         )
-    return AddingAttempt(lease.task_id, lease.attempt, row["depth"])
+    return AddingAttempt(lease.task_id, lease.attempt, row["depth"], row["is_handler"])
 
 
 def _gate_on_task(plan: Plan, task_id: int) -> Plan:

@@ -7,7 +7,7 @@
 - `schedules`: schedules of jobs and queue items
 - `job_functions`: `@job` functions that workers have registered
 - `tasks`: the table of tasks
-- `waits`: waits of tasks, and the events that end them
+- `waits`: waits of tasks, the events that end them, and approvals
 - `incidents`: incidents and their occurrences
 - `notifications`: channels, rules and messages about incidents
 - `workers`: worker processes and leadership
@@ -63,11 +63,13 @@ from aaiclick.store.models.tenants import (
     UiSession,
     User,
 )
-from aaiclick.store.models.waits import WaitRow, WorkflowEvent
+from aaiclick.store.models.waits import ApprovalLink, ApprovalRow, WaitRow, WorkflowEvent
 from aaiclick.store.models.workers import Worker
 
 __all__ = [
     "ApiKey",
+    "ApprovalLink",
+    "ApprovalRow",
     "AuditEntry",
     "ColumnLineage",
     "DagCurrentVersion",

@@ -37,7 +37,10 @@ from aaiclick.store.models.enum_types import ATTEMPT_OUTCOME, JOB_STATUS, NODE_T
 
 
 class Job(Row, table=True):
-    """One run of a workflow. Its counters alone decide whether it has ended. `tags` include its owner."""
+    """One run of a workflow. Its counters alone decide whether it has ended. `tags` include its owner.
+
+    A child was submitted by a task, `parent_task_id`, of the job `parent_job_id`.
+    """
 
     __tablename__ = "jobs"
 
@@ -56,6 +59,9 @@ class Job(Row, table=True):
     definition_id: UUID | None = uuid_column("job_definitions.id", null=True)
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True)
     schedule_id: int | None = snowflake_column(null=True)
+    # Without foreign keys: a child outlives the retention of its parent.
+    parent_job_id: int | None = snowflake_column(null=True)
+    parent_task_id: int | None = snowflake_column(null=True)
     trigger: dict[str, Any] | None = json_column(null=True)
     tags: dict[str, Any] | None = json_column(null=True)
     concurrency: int | None = column(Integer(), null=True)
@@ -112,6 +118,8 @@ class Job(Row, table=True):
             "jobs_deadline", "deadline_at", postgresql_where=text("completed_at IS NULL AND deadline_at IS NOT NULL")
         ),
         Index("jobs_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
+        Index("jobs_parent", "parent_job_id", "id", postgresql_where=text("parent_job_id IS NOT NULL")),
+        Index("jobs_parent_task", "parent_task_id", "id", postgresql_where=text("parent_task_id IS NOT NULL")),
         Index("jobs_schedule", "schedule_id", "id", postgresql_where=text("schedule_id IS NOT NULL")),
         # By status, so that no plan takes the index of all unfinished jobs instead.
         Index(

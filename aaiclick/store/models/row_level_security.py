@@ -51,6 +51,8 @@ POLICIES = {
     "notification_channels": SAME_ORG,
     "notification_rules": SAME_ORG,
     "notifications": SAME_ORG,
+    "approvals": SAME_ORG,
+    "approval_links": SAME_ORG,
     "workers": SAME_ORG,
     "outbox": SAME_ORG,
     "dispatches": SAME_ORG,

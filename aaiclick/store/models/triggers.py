@@ -288,13 +288,16 @@ $$ SELECT jsonb_build_object('job', jsonb_build_object('id', j.id::text, 'name',
 FROM jobs j WHERE j.id = ended_id $$
 """
 
+# A task with a concurrency key becomes due: the promoter gives it a slot.
 _WAKE_JOB_WAITS = """
 CREATE OR REPLACE FUNCTION aaiclick_wake_job_waits() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record;
 BEGIN
     FOR woken IN DELETE FROM waits WHERE job_id = NEW.id RETURNING task_id, attempt LOOP
-        UPDATE tasks SET readiness = 'READY', updated_at = now(),
+        UPDATE tasks SET updated_at = now(),
+            readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'TIME' END::task_readiness,
+            available_at = CASE WHEN concurrency_key IS NULL THEN available_at ELSE now() END,
             kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || outcome)
         WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME';
         PERFORM pg_notify('aaiclick_ready', queue) FROM tasks WHERE id = woken.task_id;

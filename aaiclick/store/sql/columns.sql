@@ -1,6 +1,6 @@
 -- name: jobs
 id, org_id, created_at, updated_at, status, total_tasks, open_tasks, failed_tasks, cancelled_tasks, open_events, has_waiters,
-name, definition_id, dag_version_id, schedule_id, trigger, tags, concurrency, idempotency_key, timeout_seconds, deadline_at,
+name, definition_id, dag_version_id, schedule_id, parent_job_id, parent_task_id, trigger, tags, concurrency, idempotency_key, timeout_seconds, deadline_at,
 cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
 

@@ -93,9 +93,10 @@ UPDATE groups g SET open = g.open + u.added
 FROM unnest($1::bigint[], $2::int[]) AS u (id, added) WHERE g.id = u.id
 
 -- name: add_job_tasks
--- Count $2 more tasks, last in the transaction of an addition, unless the job has ended.
+-- Count $2 more tasks, last in the transaction of an addition, unless the job has ended; a handler ($3) may add tasks
+-- to a job that is being cancelled.
 UPDATE jobs SET total_tasks = total_tasks + $2, open_tasks = open_tasks + $2
-WHERE id = $1 AND completed_at IS NULL AND cancel_requested_at IS NULL
+WHERE id = $1 AND completed_at IS NULL AND (cancel_requested_at IS NULL OR $3)
 RETURNING total_tasks
 
 -- name: remove_job_tasks

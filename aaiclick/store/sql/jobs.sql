@@ -78,7 +78,8 @@ SELECT id, attempt, result::text AS result, started_at, completed_at FROM tasks 
 
 -- name: load_task_results
 -- Results of the tasks $1 of the job $2, or the failures of those that were passed over.
-SELECT id, status::text, result::text AS result, literal, CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
+SELECT id, status::text, result::text AS result, literal, CASE WHEN status = 'COMPLETED' THEN completed_at END AS completed_at,
+    CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
     jsonb_build_object('object_type', 'failure', 'task_id', id::text, 'type', type, 'status', status, 'attempt', attempt,
         'error', coalesce(error, ''))::text END AS failure
 FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2

@@ -1,7 +1,8 @@
 -- name: lock_lease
 -- Lock a valid lease until the end of the transaction; no row: it is lost. The commit must be durable: if PostgreSQL
 -- crashed before the completion, the attempt would complete without additions that it believes stored.
-SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled FROM tasks
+SELECT job_id, coalesce(depth, 0) AS depth, (trigger_rule IN ('failed', 'ended')) IS TRUE AS is_handler,
+    cancel_requested_at IS NOT NULL AS cancelled FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
 -- name: lock_emitting_lease

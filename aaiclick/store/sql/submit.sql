@@ -1,8 +1,8 @@
 -- name: insert_job
 -- Insert a job of $5 tasks; no row if its name and idempotency key exist.
 INSERT INTO jobs (id, org_id, name, timeout_seconds, total_tasks, open_tasks, idempotency_key, definition_id,
-    dag_version_id, trigger, schedule_id, tags, concurrency)
-VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12)
+    dag_version_id, trigger, schedule_id, tags, concurrency, parent_job_id, parent_task_id)
+VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING id
 

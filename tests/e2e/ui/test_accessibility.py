@@ -18,6 +18,17 @@ WHOLE = ("overview", "sign-in")  # the frame of the other pages is the same
 DARK_TOO = ("overview", "jobs", "job-failed", "task-dead", "dead-letters", "dag-older", "sign-in")
 
 
+def add_approval(site) -> int:
+    task = site.api("POST", "/v1/tasks", {"items": [{"type": "none", "queue": "none"}]})["ids"][0]
+    site.sql("UPDATE tasks SET readiness = 'TIME', available_at = now() + interval '1 d' WHERE id = $1", int(task))
+    form = {"properties": {"euros": {"type": "integer"}, "gift": {"type": "boolean"}, "size": {"enum": ["S", "L"]}}}
+    return site.sql(
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, form, shown)"
+        " SELECT id, org_id, id, 0, available_at, 'Pay?', 'writer', $2, $3 FROM tasks WHERE id = $1 RETURNING id",
+        int(task), json.dumps(form), '{"columns": ["city"], "rows": [["Rom"]], "total": 1}',
+    )[0]["id"]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def addresses(site, things) -> dict[str, str]:
     older = site.sql("SELECT yaml_hash FROM dag_versions WHERE dag_name = 'shop' ORDER BY created_at LIMIT 1")[0]
@@ -53,6 +64,8 @@ def addresses(site, things) -> dict[str, str]:
         "datasets": "/datasets",
         "dataset": f"/datasets/{dataset}",
         "schedules": "/schedules",
+        "approvals": "/approvals?all=1",
+        "approval": f"/approvals/{add_approval(site)}",
         "admin-keys": "/admin",
         "admin-secrets": "/admin?view=secrets",
         "admin-users": "/admin?view=users",

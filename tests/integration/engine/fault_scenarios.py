@@ -19,6 +19,7 @@ import asyncpg
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.range_registration import register_range
+from aaiclick.errors import ConflictError
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
 from aaiclick.orchestration.job_functions import ModuleJobs, register_module_jobs
@@ -44,6 +45,7 @@ from aaiclick.store.engine import (
     worker_leases,
     workers,
 )
+from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
 from aaiclick.store.engine.enqueue import (
     COPY_MIN_TASKS,
@@ -53,7 +55,7 @@ from aaiclick.store.engine.enqueue import (
     enqueue_with_tables,
 )
 from aaiclick.store.engine.job_functions import JobFunctionFields
-from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
+from aaiclick.store.engine.leases import ApprovalRequest, Failure, OutcomeCounts, Success, Wait
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
@@ -148,6 +150,37 @@ async def prepare_wait(db: Any) -> State:
     success = Success(state["lease"], wait=Wait("event", name="paid"))
     await queue.acknowledge(db, worker_id=state["worker"], successes=[success])
     return {"task": state["task"]}
+
+
+async def prepare_approval(db: Any) -> State:
+    """A task that waits for a decision."""
+    state = await submit_two_tasks(db)
+    await claim(db, state)
+    wait = Wait("approval", approval=ApprovalRequest("Pay?", "writer"))
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"], wait=wait)])
+    return {"task": state["task"], "approval": await db.fetchval("SELECT id FROM approvals")}
+
+
+def begin_wait(wait: Wait) -> Callable[[Any, State], Awaitable[Any]]:
+    async def begin(db: Any, state: State) -> None:
+        success = Success(state["lease"], wait=wait)
+        await queue.acknowledge(db, worker_id=state["worker"], successes=[success])
+
+    return begin
+
+
+async def skip_next(db: Any, state: State) -> None:
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"], branch=())])
+
+
+async def submit_child(db: Any, state: State) -> None:
+    job = NewJob(state["worker"], "child", idempotency_key="child", parent=state["lease"])
+    await submit_job(db, job, Plan([make_task()], [], []))
+
+
+async def approve(db: Any, state: State) -> None:
+    with suppress(ConflictError):  # the decision of the call that was interrupted after its commit
+        await decide_approval(db, state["approval"], RecordedDecision(True, "ada", "", {}))
 
 
 def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callable[[Any], Awaitable[State]]:
@@ -589,6 +622,40 @@ SCENARIOS = {
         prepare_wait,
         lambda db, state: send_event(db, DEFAULT_ORG_ID, "paid", keep_seconds=0.0),
         check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
+    "end:wait": Scenario(
+        with_claim(submit_two_tasks),
+        begin_wait(Wait("event", name="paid")),
+        check_query("SELECT count(*) FROM waits w JOIN tasks t ON t.id = w.task_id WHERE readiness = 'TIME'", is_=1),
+    ),
+    "end:approval": Scenario(
+        with_claim(submit_two_tasks),
+        begin_wait(Wait("approval", approval=ApprovalRequest("Pay?", "writer"))),
+        check_query("SELECT count(*) FROM waits w JOIN approvals a USING (task_id, attempt)", is_=1),
+    ),
+    "end:branch": Scenario(
+        with_claim(submit_two_tasks),
+        skip_next,
+        check_query("SELECT status::text FROM tasks WHERE id = $1", "next", is_="SKIPPED"),
+    ),
+    "submit:child": Scenario(
+        with_claim(submit_two_tasks),
+        submit_child,
+        check_query("SELECT count(*) FROM jobs WHERE parent_task_id = $1", "task", is_=1),
+    ),
+    "cancel_job:child": Scenario(
+        prepared_by(with_claim(submit_two_tasks), submit_child),
+        lambda db, state: control.cancel_job(db, state["job"]),
+        check_query("SELECT status::text FROM jobs WHERE parent_job_id = $1", "job", is_="CANCELLED"),
+    ),
+    "decide_approval": Scenario(
+        prepare_approval,
+        approve,
+        check_query(
+            "SELECT t.readiness = 'READY' AND a.decision = 'approved' AND NOT EXISTS (SELECT FROM waits)"
+            " FROM tasks t JOIN approvals a ON a.task_id = t.id WHERE t.id = $1",
+            "task",
+        ),
     ),
     "cancel_tasks": Scenario(submit_two_tasks, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
     "retry": Scenario(

@@ -36,6 +36,7 @@ LARGE = {
     "incidents",
     "incident_occurrences",
     "notifications",
+    "approvals",
 }
 
 COLUMNS = """
@@ -80,6 +81,11 @@ FILL = f"""
     INSERT INTO incident_occurrences (org_id, rule, fingerprint, count)
         SELECT '00000000-0000-4000-8000-000000000001', 'job_failed', (n * 100)::text, 1
         FROM generate_series(1, 1000) AS n;
+    INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, decided_at, decision, decided_by)
+        SELECT n, '00000000-0000-4000-8000-000000000001', n, 0, now(), 'Pay?', 'writer', d.at, d.decision, d.decision
+        FROM generate_series(2 * {ROWS} + 1, 3 * {ROWS}) AS n,
+            LATERAL (SELECT CASE WHEN n % 100 > 0 THEN now() END AS at, CASE WHEN n % 100 > 0 THEN 'approved' END
+                     AS decision) AS d;
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
         SELECT 4 * {ROWS} + 1 + n % 1000, n, 'task', 'task' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n;
     INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed, max_missed, overlap,
@@ -198,6 +204,16 @@ CASES: dict[str, list[Any]] = {
     "suspend_task": [live()[0], 1, TOKEN, None, 60.0, 60.0, None],
     "wake_event_waits": [DEFAULT_ORG_ID, "paid", "7", "{}", None],
     "find_workflow_event": [DEFAULT_ORG_ID, "paid", "7", None],
+    "list_approvals": [DEFAULT_ORG_ID, 2**63 - 1, BATCH],
+    "list_waiting_approvals": [DEFAULT_ORG_ID, 2**63 - 1, BATCH],
+    "get_approval": [2 * ROWS + 1],
+    "lock_approval": [2 * ROWS + 1],
+    "count_workflow_events": [DEFAULT_ORG_ID, BATCH],
+    "list_unfinished_children": [[7], [7]],
+    "release_child_keys": [[7], False],
+    "count_ancestors": [7, 50],
+    "list_job_tree": [7, 200, 20],
+    "list_undone_steps": [7, "m.f", [1]],
     "await_job": [1, DEFAULT_ORG_ID],
     "delete_expired_events": [BATCH, None],
     "discard_additions": [live(), [1] * BATCH],

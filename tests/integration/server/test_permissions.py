@@ -22,7 +22,7 @@ NOBODYS = {
     "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
     "job": "nobodys", "dataset": "nobodys", "schedule": "nobodys",
     "incident_id": "1",
-    "function": "nobodys",
+    "function": "nobodys", "approval_id": "1",
 }  # fmt: skip
 
 
@@ -85,6 +85,10 @@ def own_ids(site):
         "INSERT INTO job_functions (org_id, entrypoint, module, name, documentation) VALUES ($1, 'm.f', 'm', 'f', '')",
         site.org,
     )
+    site.sql(
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role)"
+        " VALUES (78, $1, $2, 0, now(), 'Pay?', 'writer')", site.org, int(task),
+    )  # fmt: skip
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
@@ -106,7 +110,7 @@ def own_ids(site):
         "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
         "org": str(site.org), "name": "default", "table_id": "t1", "schedule": "nightly",
         "incident_id": str(incident["id"]),
-        "function": "m.f",
+        "function": "m.f", "approval_id": "78",
     }  # fmt: skip
 
 
@@ -121,6 +125,8 @@ BODIES_OF = {
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
     "/v1/schedules/{schedule}/fire": {},
     "/v1/functions/{function}/run": {},
+    "/v1/approvals/{approval_id}/decide": {"approve": True},
+    "/v1/approvals/{approval_id}/links": {"recipient": "eve"},
     "/v1/schedules/{schedule}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
     "/v1/incidents/{incident_id}/snooze": {},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
@@ -164,6 +170,7 @@ def test_lists_contain_nothing_of_another_organisation(site, own_ids, path: str)
         "/v1/dead-letters/groups",
         "/v1/objects",
         "/v1/outbox",
+        "/v1/approvals",
     )
 
 

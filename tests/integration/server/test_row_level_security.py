@@ -48,6 +48,10 @@ INSERT INTO dependencies (previous_id, next_id, previous_type, next_type) VALUES
 INSERT INTO task_attempts (task_id, attempt, charged, outcome) VALUES ($n02, 1, true, 'FAILED');
 INSERT INTO waits (task_id, org_id, attempt, wait_type) VALUES ($n02, $o, 1, 'time');
 INSERT INTO workflow_events (id, org_id, expires_at, name) VALUES ($n06, $o, now(), 'e');
+INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role)
+    VALUES ($n07, $o, $n02, 0, now(), 't', 'r');
+INSERT INTO approval_links (token_hash, org_id, approval_id, expires_at, recipient)
+    VALUES ('$n07', $o, $n07, now(), 'r');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
 INSERT INTO incidents (org_id, rule, fingerprint, severity, title) VALUES ($o, 'job_failed', 'f', 'error', 't');
 INSERT INTO notification_channels (org_id, name, channel_type) VALUES ($o, 'c', 'slack');

@@ -15,7 +15,7 @@ TABLES = {
     "idempotency_keys", "job_definitions", "job_functions", "jobs", "orphan_files", "metric_counts", "operator_state",
     "org_role_memberships", "org_roles", "org_secrets", "orgs", "outbox", "queue_minutes", "queues", "schedules",
     "table_refcounts", "table_references", "table_sessions", "task_additions", "task_attempts", "task_inputs",
-    "task_types", "tasks", "ui_sessions", "users", "workers", "waits", "workflow_events",
+    "task_types", "tasks", "ui_sessions", "users", "workers", "waits", "approvals", "approval_links", "workflow_events",
 }  # fmt: skip
 
 

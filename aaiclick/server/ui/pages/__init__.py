@@ -11,6 +11,7 @@
 - `incidents`: open incidents, with acknowledge, snooze and close
 - `workers`: workers and their tasks in progress
 - `functions`: job functions and the form that runs one
+- `approvals`: what waits for people, and one-time links
 - `schedules`: schedules and sources with their next and last runs
 - `dags`: DAG list, graph, versions, runs and rollback
 - `dag_actions`: fire a source, pause, resume and backfill
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from aaiclick.server.ui.pages import (
     admin,
+    approvals,
     dag_actions,
     dags,
     datasets,
@@ -59,6 +61,7 @@ ALL_PAGES = (
     datasets.pages,
     schedules.pages,
     functions.pages,
+    approvals.pages,
     objects.pages,
     admin.pages,
     search.pages,

@@ -62,6 +62,7 @@ async def show_job(page: PageRequest) -> Response:
         (job,) = await redact_jobs(connection, reader, [await find_job(connection, page.caller, job_id)])
         values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
         values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])
+        values["tree"] = await queries.list_job_tree(connection, job_id)
         values["waiting_reason"] = await explain_waiting_job(connection, reader, job)
         match view:
             case "tasks":

@@ -20,7 +20,7 @@ TABLES = """
     metric_counts, notifications, notification_rules, notification_channels, incidents, incident_occurrences,
     table_sessions, table_references, table_refcounts, operator_state, column_lineage, data_test_results,
     dataset_freshness, task_inputs, orphan_files,
-    dispatches, outbox, waits, workflow_events,
+    dispatches, outbox, waits, workflow_events, approval_links, approvals,
     workers,
     task_additions, task_attempts, dependencies, tasks, groups, jobs,
     schedules, job_functions,

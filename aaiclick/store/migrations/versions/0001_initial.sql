@@ -489,6 +489,8 @@ CREATE TABLE jobs (
     definition_id uuid,
     dag_version_id uuid,
     schedule_id bigint,
+    parent_job_id bigint,
+    parent_task_id bigint,
     trigger jsonb,
     tags jsonb,
     concurrency integer,
@@ -529,6 +531,10 @@ CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS 
 CREATE INDEX jobs_limited ON jobs (org_id, name, id) WHERE completed_at IS NULL AND concurrency IS NOT NULL;
 
 CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
+
+CREATE INDEX jobs_parent ON jobs (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
+
+CREATE INDEX jobs_parent_task ON jobs (parent_task_id, id) WHERE parent_task_id IS NOT NULL;
 
 CREATE INDEX jobs_unsuccessful ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
 
@@ -786,7 +792,7 @@ CREATE TABLE waits (
     CONSTRAINT waits_pkey PRIMARY KEY (task_id),
     CONSTRAINT waits_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
     CONSTRAINT waits_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
-    CONSTRAINT waits_wait_type CHECK (wait_type IN ('time', 'event', 'job', 'poll')),
+    CONSTRAINT waits_wait_type CHECK (wait_type IN ('time', 'event', 'job', 'poll', 'approval')),
     CONSTRAINT waits_job CHECK ((wait_type = 'job') = (job_id IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -950,6 +956,52 @@ CREATE INDEX notifications_due ON notifications (due_at) WHERE task_id IS NULL;
 CREATE INDEX notifications_sent ON notifications (org_id, channel, sent_at) WHERE task_id IS NOT NULL;
 
 CREATE INDEX notifications_undelivered ON notifications (id) WHERE delivered_at IS NULL AND task_id IS NOT NULL;
+
+CREATE TABLE approvals (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    expires_at timestamptz NOT NULL,
+    decided_at timestamptz,
+    title text NOT NULL,
+    role text NOT NULL,
+    form jsonb,
+    shown jsonb,
+    decision text,
+    decided_by text,
+    reason text,
+    answers jsonb,
+    CONSTRAINT approvals_pkey PRIMARY KEY (id),
+    CONSTRAINT approvals_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT approvals_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
+    CONSTRAINT approvals_named CHECK (title <> '' AND role <> ''),
+    CONSTRAINT approvals_decision CHECK (decision IN ('approved', 'rejected')),
+    CONSTRAINT approvals_decided CHECK (num_nonnulls(decided_at, decision, decided_by) IN (0, 3))
+);
+
+CREATE INDEX approvals_org ON approvals (org_id, id);
+
+CREATE INDEX approvals_open ON approvals (org_id, id) WHERE decided_at IS NULL;
+
+CREATE UNIQUE INDEX approvals_task ON approvals (task_id, attempt);
+
+CREATE TABLE approval_links (
+    token_hash bytea NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    approval_id bigint NOT NULL,
+    expires_at timestamptz NOT NULL,
+    used_at timestamptz,
+    recipient text NOT NULL,
+    CONSTRAINT approval_links_pkey PRIMARY KEY (token_hash),
+    CONSTRAINT approval_links_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT approval_links_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES approvals (id) ON DELETE CASCADE,
+    CONSTRAINT approval_links_recipient CHECK (recipient <> '')
+);
+
+CREATE INDEX approval_links_approval ON approval_links (approval_id);
 
 CREATE TABLE dispatches (
     task_id bigint NOT NULL,
@@ -1330,7 +1382,9 @@ SECURITY DEFINER SET search_path = public, pg_temp AS
 $$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record;
 BEGIN
     FOR woken IN DELETE FROM waits WHERE job_id = NEW.id RETURNING task_id, attempt LOOP
-        UPDATE tasks SET readiness = 'READY', updated_at = now(),
+        UPDATE tasks SET updated_at = now(),
+            readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'TIME' END::task_readiness,
+            available_at = CASE WHEN concurrency_key IS NULL THEN available_at ELSE now() END,
             kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || outcome)
         WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME';
         PERFORM pg_notify('aaiclick_ready', queue) FROM tasks WHERE id = woken.task_id;
@@ -1490,6 +1544,10 @@ ALTER TABLE waits ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE workflow_events ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE approvals ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE approval_links ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE orphan_files ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
@@ -1583,6 +1641,10 @@ CREATE POLICY org ON dispatches USING (org_id = aaiclick_org_id());
 CREATE POLICY org ON waits USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON workflow_events USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON approvals USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON approval_links USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 
