@@ -16,6 +16,8 @@ TABLES = {
     "org_role_memberships", "org_roles", "org_secrets", "orgs", "outbox", "queue_minutes", "queues", "schedules",
     "table_refcounts", "table_references", "table_sessions", "task_additions", "task_attempts", "task_inputs",
     "task_types", "tasks", "ui_sessions", "users", "workers", "waits", "approvals", "approval_links", "workflow_events",
+    "data_test_results", "dataset_freshness", "incident_occurrences", "incidents", "notification_channels",
+    "notification_rules", "notifications",
 }  # fmt: skip
 
 
