@@ -59,7 +59,7 @@ def failure_outcome(running: RunningTask, error: BaseException, gateway: WorkerG
     if outage is None:
         failure = make_failure(running, text, fingerprint_text, permanent=permanent)
         is_tested = isinstance(error, DataTestError)
-        return replace(failure, tests=[asdict(result) for result in error.results]) if is_tested else failure
+        return replace(failure, tests=tuple(asdict(result) for result in error.results)) if is_tested else failure
     released = make_failure(running, text, fingerprint_text, permanent=False)
     return replace(released, charged=False, outcome="RELEASED", delay_seconds=RELEASE_SECONDS)
 

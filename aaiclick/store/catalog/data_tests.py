@@ -65,7 +65,7 @@ async def list_latest_tests(
     connection: Connection, reader: Reader, *, failed: bool = False, before: int | None = None, limit: int = 100
 ) -> list[DataTestRow]:
     """List the latest result of each test that a reader may see, newest first; `failed`: only those that failed."""
-    query = statement("list_failed_tests" if failed else "list_latest_tests")
+    query = statement("list_failed_tests") if failed else statement("list_latest_tests")
     return await fetch_rows(connection, DataTestRow, query, *_restrict(reader, before, limit))
 
 

@@ -102,8 +102,8 @@ async def list_approvals(
     connection: Connection, org_id: UUID, *, only_waiting: bool, before: int, limit: int
 ) -> list[ApprovalFields]:
     """Approvals of an org, newest first."""
-    name = "list_waiting_approvals" if only_waiting else "list_approvals"
-    return await fetch_rows(connection, ApprovalFields, statement(name), org_id, before, limit)
+    query = statement("list_waiting_approvals") if only_waiting else statement("list_approvals")
+    return await fetch_rows(connection, ApprovalFields, query, org_id, before, limit)
 
 
 async def get_approval(connection: Connection, approval_id: int) -> ApprovalFields:

@@ -251,23 +251,23 @@ async def get_incident(connection: Connection, org_id: UUID, incident_id: int) -
 
 async def acknowledge_incident(connection: Connection, org_id: UUID, incident_id: int, by: str) -> asyncpg.Record:
     """Acknowledge an open incident: it is not escalated any more."""
-    return await _change_incident(connection, "acknowledge_incident", org_id, incident_id, by)
+    return await _change_incident(connection, statement("acknowledge_incident"), org_id, incident_id, by)
 
 
 async def snooze_incident(connection: Connection, org_id: UUID, incident_id: int, seconds: float) -> asyncpg.Record:
     """Send no messages about an open incident for some time."""
-    return await _change_incident(connection, "snooze_incident", org_id, incident_id, seconds)
+    return await _change_incident(connection, statement("snooze_incident"), org_id, incident_id, seconds)
 
 
 async def close_incident(connection: Connection, org_id: UUID, incident_id: int, by: str) -> asyncpg.Record:
     """Close an open incident; the next occurrence opens another."""
-    return await _change_incident(connection, "close_incident", org_id, incident_id, by)
+    return await _change_incident(connection, statement("close_incident"), org_id, incident_id, by)
 
 
 async def _change_incident(
-    connection: Connection, name: str, org_id: UUID, incident_id: int, value: object
+    connection: Connection, query: str, org_id: UUID, incident_id: int, value: object
 ) -> asyncpg.Record:
-    row = await connection.fetchrow(statement(name), org_id, incident_id, value)
+    row = await connection.fetchrow(query, org_id, incident_id, value)
     if row is None:
         closed = await get_incident(connection, org_id, incident_id)
         raise ConflictError(f"The incident {incident_id} is closed.", remedy=f"It was closed by {closed['closed_by']}.")

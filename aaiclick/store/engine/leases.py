@@ -167,7 +167,7 @@ class Failure:
     outcome: str = "FAILED"
     expired: bool = False
     """Apply only if the lease has expired: set by the reaper."""
-    tests: Sequence[dict[str, Any]] = ()
+    tests: tuple[dict[str, Any], ...] = ()
     """Results of data tests, one of which failed; written in the transaction that ends the attempt."""
 
 

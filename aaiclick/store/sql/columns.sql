@@ -5,7 +5,7 @@ cancel_requested_at, paused_at,
 started_at, restarted_at, completed_at, cause_id, error
 
 -- name: data_test_results
-id, subject, dataset_uuid, partition_key, task_id, job_id, attempt, tested_at, number, test, on_failure, outcome, rows,
+id, org_id, subject, dataset_uuid, partition_key, task_id, job_id, attempt, tested_at, number, test, on_failure, outcome, rows,
 failing_rows, message, sample_table, published, latest
 
 -- name: schedule_fields

@@ -59,7 +59,7 @@ RETURNING id
 
 -- name: release_debounce_key
 -- Take the key $3 from the item of type $2 that has been claimed or has ended.
-UPDATE tasks SET idempotency_key = NULL
+UPDATE tasks SET idempotency_key = NULL, updated_at = now()
 WHERE org_id = $1 AND type = $2 AND idempotency_key = $3 AND (attempt > 0 OR readiness IS NULL)
 
 -- name: find_tasks_by_keys

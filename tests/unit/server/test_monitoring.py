@@ -35,7 +35,9 @@ def print_file(name: str) -> str:
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
     """Names of all exported series."""
-    rows = MetricRows(jobs=[], tasks=[], attempts=[], queues=[], workers=[], deleted=[], events=defaultdict(int))
+    rows = MetricRows(
+        jobs=[], tasks=[], attempts=[], queues=[], workers=[], deleted=[], events=defaultdict(int), incidents=[]
+    )
     return {family.name + suffix for family in MetricsCollector(rows).collect() for suffix in SUFFIXES[family.type]}
 
 
