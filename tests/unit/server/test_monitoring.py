@@ -35,9 +35,8 @@ def print_file(name: str) -> str:
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
     """Names of all exported series."""
-    rows = MetricRows(
-        jobs=[], tasks=[], attempts=[], queues=[], workers=[], deleted=[], events=defaultdict(int), incidents=[]
-    )
+    lists = {name: [] for name in ("jobs", "tasks", "attempts", "queues", "workers", "deleted", "incidents")}
+    rows = MetricRows(**lists, events=defaultdict(int))
     return {family.name + suffix for family in MetricsCollector(rows).collect() for suffix in SUFFIXES[family.type]}
 
 
