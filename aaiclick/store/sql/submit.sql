@@ -16,8 +16,10 @@ SELECT pg_advisory_xact_lock(hashtextextended('job:' || $1::uuid || ':' || $2, 0
 
 -- name: list_limited_jobs
 -- Unfinished jobs of the org $1 with the name $2 that have a limit, oldest first, and whether they wait for their turn.
-SELECT j.id, EXISTS (
-    SELECT FROM tasks t WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.completed_at IS NULL) AS waiting
+-- A scalar subquery and not EXISTS: that could be hashed, which reads all tasks.
+SELECT j.id, coalesce((
+    SELECT true FROM tasks t WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.completed_at IS NULL LIMIT 1),
+    false) AS waiting
 FROM jobs j
 WHERE j.org_id = $1 AND j.name = $2 AND j.completed_at IS NULL AND j.concurrency IS NOT NULL ORDER BY j.id
 
