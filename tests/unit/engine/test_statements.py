@@ -65,7 +65,7 @@ def test_every_update_of_tasks_sets_updated_at() -> None:
 
 def test_column_lists_equal_the_models() -> None:
     for name, columns in load_columns().items():
-        if name not in ("task_options", "schedule_fields"):
+        if name not in ("task_options", "schedule_fields", "job_function_fields"):
             stored = {column.name for column in metadata.tables[name].columns} - INTERNAL_COLUMNS
             computed = {"tasks.log_path"} if name == "tasks" else set[str]()
             assert sorted(columns) == sorted(stored | computed), name

@@ -16,7 +16,7 @@ from aaiclick.store.metrics import MetricRows
 
 WORDS = {
     "and", "on", "by", "sum", "max", "rate", "increase", "deriv", "histogram_quantile", "up", "job",
-    "queue", "worker", "outcome", "le",
+    "queue", "worker", "outcome", "le", "severity",
 }  # fmt: skip
 SUFFIXES = {
     "counter": ("_total",),
